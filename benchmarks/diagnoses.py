@@ -20,21 +20,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
+from benchmarks.in_a_process import in_a_process, lacking
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.advice import advised
 from dask_efficiency.report.sections import path as path_sections
@@ -317,27 +312,11 @@ def recorded(diagnosis: Diagnosis, folder: Path) -> Said | str:
 
 def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
     """Run one workload in a process of its own; why there is nothing to tell, where there is not."""
-    missing = [module for module in diagnosis.needs if find_spec(module) is None]
-    if missing:
-        return f"skipped, as {' and '.join(missing)} cannot be imported here"
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "said.json"
-        command = [sys.executable, "-m", "benchmarks.diagnoses", diagnosis.name, "--alone", "--json", str(file)]
-        command += ["--scale", str(options.scale)]
-        if options.save:
-            command += ["--save", str(options.save)]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            _, errors = process.communicate(timeout=options.timeout)
-        except subprocess.TimeoutExpired:
-            return f"did not end within {options.timeout:g} s"
-        finally:
-            with suppress(ProcessLookupError):  # its workers, if they are still there
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if not file.exists():
-            return f"failed: {(errors.strip().splitlines() or ['no reason given'])[-1]}"
-        return Said(**json.loads(file.read_text()))
+    if lacks := lacking(diagnosis.needs):
+        return lacks
+    words = ["--scale", str(options.scale), *(["--save", str(options.save)] if options.save else [])]
+    said = in_a_process("benchmarks.diagnoses", diagnosis.name, *words, timeout=options.timeout)
+    return said if isinstance(said, str) else Said(**said)
 
 
 def show(diagnosis: Diagnosis, said: Said | str) -> None:

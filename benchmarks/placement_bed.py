@@ -15,7 +15,8 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster
 
-from benchmarks.stragglers_bed import _end, sh
+from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
+from benchmarks.stragglers_bed import end_worker
 from dask_efficiency.simulation.cluster_file import ClusterFile
 from dask_efficiency.simulation.topology import Link
 from dask_efficiency.trace.run_trace import WorkerSpec
@@ -39,7 +40,7 @@ def lacking() -> str:
 
 def namespaces(described: ClusterFile) -> dict[str, str]:
     """By host: its namespace. Switches are bridges of such names."""
-    topology, number = described.topology, os.getpid() % 200 + 20
+    topology, number = described.topology, unlike_others()
     names = (*topology.switches, *(host.name for host in topology.hosts))
     return {name: f"pl{number}x{i}" for i, name in enumerate(names)}
 
@@ -47,13 +48,12 @@ def namespaces(described: ClusterFile) -> dict[str, str]:
 @contextmanager
 def network(described: ClusterFile) -> Iterator[dict[str, str]]:
     """The hosts' addresses, as the file has them; they are there for as long as the block takes."""
-    topology, number = described.topology, os.getpid() % 200 + 20
+    topology, number = described.topology, unlike_others()
     short = namespaces(described)
     addresses = {host.name: host.address for host in topology.hosts}
     with ExitStack() as stack:
         for switch in topology.switches:
-            _add(stack, "link", short[switch], "type", "bridge")
-            sh("ip", "link", "set", short[switch], "up")
+            add_bridge(stack, short[switch])
         for i, link in enumerate(topology.links):
             host = next((end for end in link.ends if end in addresses), "")
             if not host:
@@ -67,19 +67,9 @@ def network(described: ClusterFile) -> Iterator[dict[str, str]]:
         yield addresses
 
 
-def _add(stack: ExitStack, kind: str, name: str, *words: str) -> None:
-    if kind == "netns":
-        sh("ip", "netns", "add", name)
-        stack.callback(sh, "ip", "netns", "del", name)
-    else:
-        sh("ip", "link", "add", name, *words)
-        # Gone with its namespace, but only after a while: the next bed would find it.
-        stack.callback(subprocess.run, ("ip", "link", "del", name), capture_output=True)
-
-
 def _trunk(stack: ExitStack, name: str, link: Link, short: dict[str, str]) -> None:
     ends = [f"{name}a", f"{name}b"]
-    _add(stack, "link", ends[0], "type", "veth", "peer", "name", ends[1])
+    add_cable(stack, *ends)
     for end, switch, bandwidth in zip(ends, link.ends, (link.bandwidth, link.back), strict=True):
         sh("ip", "link", "set", end, "master", short[switch], "up")
         _throttle((), end, bandwidth)
@@ -88,12 +78,7 @@ def _trunk(stack: ExitStack, name: str, link: Link, short: dict[str, str]) -> No
 def _host(stack: ExitStack, link: Link, short: dict[str, str], host: str, address: str) -> None:
     name, switch = short[host], short[next(end for end in link.ends if end != host)]
     up, down = (link.bandwidth, link.back) if link.ends[0] == host else (link.back, link.bandwidth)
-    _add(stack, "netns", name)
-    _add(stack, "link", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-    sh("ip", "link", "set", name, "master", switch, "up")
-    sh("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
-    sh("ip", "-n", name, "link", "set", "eth0", "up")
-    sh("ip", "-n", name, "link", "set", "lo", "up")
+    add_host(stack, name, switch, address)
     _throttle((), name, down)
     _throttle(("-n", name), "eth0", up)
 
@@ -124,6 +109,6 @@ def cluster(described: ClusterFile, addresses: dict[str, str], workers: Sequence
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-            stack.callback(_end, process)
+            stack.callback(end_worker, process)
         client.wait_for_workers(len(workers), timeout=120)
         yield client

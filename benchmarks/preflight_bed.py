@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.stragglers_bed import FAULTS, LINK, Bed, Fault, sh
+from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
+from benchmarks.stragglers_bed import FAULTS, LINK, Bed, Fault, pin
 from dask_efficiency.straggler.finding import Cause
 
 #: How often it is looked whether the victim measures.
@@ -93,11 +94,6 @@ def _slow_memory(bed: Bed, victim: str) -> Iterator[None]:
     pid, (last, others) = bed.member(victim).pid, _last_core()
     over = threading.Event()
 
-    def pin(cores: set[int]) -> None:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError):
-                os.sched_setaffinity(int(thread), cores)
-
     def measures() -> bool:
         with suppress(OSError):
             return any(path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
@@ -109,7 +105,7 @@ def _slow_memory(bed: Bed, victim: str) -> Iterator[None]:
             while not over.wait(LOOK_SECONDS):
                 _send(pids, signal.SIGCONT if measures() else signal.SIGSTOP)
 
-        pin({last})
+        pin(pid, {last})
         thread = threading.Thread(target=follow)
         thread.start()
         try:
@@ -117,7 +113,7 @@ def _slow_memory(bed: Bed, victim: str) -> Iterator[None]:
         finally:
             over.set()
             thread.join()
-            pin(others | {last})
+            pin(pid, others | {last})
 
 
 #: All faults of a worker.
@@ -131,28 +127,18 @@ PREFLIGHT_FAULTS = {
 @contextmanager
 def slow_trunk(workers: int) -> Iterator[tuple[str, list[str]]]:
     """Network namespaces on two bridges, half of them on each, with a slow link between the bridges."""
-    number = os.getpid() % 200 + 20
+    number = unlike_others()
     bridges = [f"dbed{number}a", f"dbed{number}b"]
     links = [f"dbed{number}-{i}" for i in range(workers)]
     ends = [f"dbed{number}t0", f"dbed{number}t1"]
     with ExitStack() as stack:
         for bridge in bridges:
-            sh("ip", "link", "add", bridge, "type", "bridge")
-            stack.callback(sh, "ip", "link", "del", bridge)
-            sh("ip", "link", "set", bridge, "up")
+            add_bridge(stack, bridge)
         sh("ip", "addr", "add", f"10.213.{number}.1/24", "dev", bridges[0])
-        sh("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        stack.callback(subprocess.run, ("ip", "link", "del", ends[0]), capture_output=True)
+        add_cable(stack, *ends)
         for end, bridge in zip(ends, bridges, strict=True):
             sh("ip", "link", "set", end, "master", bridge, "up")
             sh("tc", "qdisc", "add", "dev", end, "root", "tbf", "rate", LINK, "burst", "32kb", "latency", "400ms")
         for i, link in enumerate(links):
-            sh("ip", "netns", "add", link)
-            stack.callback(sh, "ip", "netns", "del", link)
-            sh("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", link)
-            stack.callback(subprocess.run, ("ip", "link", "del", link), capture_output=True)
-            sh("ip", "link", "set", link, "master", bridges[i * 2 // workers], "up")
-            sh("ip", "-n", link, "addr", "add", f"10.213.{number}.{i + 2}/24", "dev", "eth0")
-            sh("ip", "-n", link, "link", "set", "eth0", "up")
-            sh("ip", "-n", link, "link", "set", "lo", "up")
+            add_host(stack, link, bridges[i * 2 // workers], f"10.213.{number}.{i + 2}")
         yield f"10.213.{number}.1", links

@@ -42,15 +42,7 @@ def plot(sizes: Sequence[Size], task_us: float, path: Path) -> None:
 
 def _by_workers(sizes: Sequence[Size]) -> Any:
     """Median, least and most of the runs of each size."""
-    drawn = figure(
-        width=WIDTH,
-        height=HEIGHT,
-        x_axis_type="log",
-        y_axis_type="log",
-        x_axis_label="workers",
-        y_axis_label="% of a core on the scheduler",
-        toolbar_location=None,
-    )
+    drawn = _figure("workers", "% of a core on the scheduler")
     for gpu in (False, True):
         of = [size for size in sizes if size.gpu is gpu]
         if not of:
@@ -73,15 +65,20 @@ def _by_workers(sizes: Sequence[Size]) -> Any:
 def _by_length(task_us: float) -> Any:
     """Share of a task's time, by its length."""
     lengths = [10 ** (exponent / 10) for exponent in range(31)]
-    drawn = figure(
+    drawn = _figure("milliseconds of a task", "% of its time")
+    drawn.line(lengths, [task_us / ms / 10 for ms in lengths], color=COLOURS[False])
+    drawn.line([lengths[0], lengths[-1]], [0.1, 0.1], color="black", line_dash="dashed", legend_label="0.1 %")
+    return drawn
+
+
+def _figure(x: str, y: str) -> Any:
+    """Logarithmic axes with these labels."""
+    return figure(
         width=WIDTH,
         height=HEIGHT,
         x_axis_type="log",
         y_axis_type="log",
-        x_axis_label="milliseconds of a task",
-        y_axis_label="% of its time",
+        x_axis_label=x,
+        y_axis_label=y,
         toolbar_location=None,
     )
-    drawn.line(lengths, [task_us / ms / 10 for ms in lengths], color=COLOURS[False])
-    drawn.line([lengths[0], lengths[-1]], [0.1, 0.1], color="black", line_dash="dashed", legend_label="0.1 %")
-    return drawn

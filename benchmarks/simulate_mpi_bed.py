@@ -26,8 +26,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.namespaces import sh
 from benchmarks.placement_bed import lacking, namespaces, network
-from benchmarks.stragglers_bed import sh
 from dask_efficiency import from_mpi_trace, place_mpi
 from dask_efficiency.adapters.mpi.build import FOLDER_VARIABLE, compile_tracer
 from dask_efficiency.simulation.cluster_file import ClusterFile, read_cluster_file

@@ -25,6 +25,7 @@ from typing import Any
 import dask
 from distributed import Client, LocalCluster
 
+from benchmarks.namespaces import add_bridge, add_host, sh, unlike_others
 from dask_efficiency.straggler.finding import Cause
 
 MEMORY_LIMIT = 600 * 2**20
@@ -37,11 +38,6 @@ LINK = "24mbit"
 WRITES = 2_000_000
 
 CGROUPS = Path("/sys/fs/cgroup")
-
-
-def sh(*command: str) -> str:
-    """Run a program of the system."""
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @dataclass(slots=True)
@@ -107,7 +103,7 @@ def bed(
         members = []
         for i, link in enumerate(links):
             members.append(Member(str(i), _start(str(i), link, cluster.scheduler_address, place, threads), link))
-            stack.callback(_end, members[-1].process)
+            stack.callback(end_worker, members[-1].process)
         client.wait_for_workers(workers, timeout=300)
         infos = client.scheduler_info(n_workers=-1)["workers"]
         yield Bed(client, members, {str(info["name"]): address for address, info in infos.items()}, device)
@@ -127,7 +123,8 @@ def _start(name: str, link: str, scheduler: str, place: Path, threads: int) -> s
     return subprocess.Popen([*inside, *command], env={**os.environ, **settings}, stdout=quiet, stderr=quiet)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_worker(process: subprocess.Popen[bytes]) -> None:
+    """End a worker's process, also one that is stopped."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
         process.terminate()
@@ -160,23 +157,13 @@ def _disk(place: Path) -> Iterator[str]:
 @contextmanager
 def one_bridge(workers: int) -> Iterator[tuple[str, list[str]]]:
     """Network namespaces on a bridge: the address of this one, and their names."""
-    number = os.getpid() % 200 + 20
+    number = unlike_others()
     bridge, links = f"dbed{number}", [f"dbed{number}-{i}" for i in range(workers)]
     with ExitStack() as stack:
-        sh("ip", "link", "add", bridge, "type", "bridge")
-        stack.callback(sh, "ip", "link", "del", bridge)
+        add_bridge(stack, bridge)
         sh("ip", "addr", "add", f"10.213.{number}.1/24", "dev", bridge)
-        sh("ip", "link", "set", bridge, "up")
         for i, link in enumerate(links):
-            sh("ip", "netns", "add", link)
-            stack.callback(sh, "ip", "netns", "del", link)
-            sh("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", link)
-            # Gone with its namespace, but only after a while: the next bed would find it.
-            stack.callback(subprocess.run, ("ip", "link", "del", link), capture_output=True)
-            sh("ip", "link", "set", link, "master", bridge, "up")
-            sh("ip", "-n", link, "addr", "add", f"10.213.{number}.{i + 2}/24", "dev", "eth0")
-            sh("ip", "-n", link, "link", "set", "eth0", "up")
-            sh("ip", "-n", link, "link", "set", "lo", "up")
+            add_host(stack, link, bridge, f"10.213.{number}.{i + 2}")
         yield f"10.213.{number}.1", links
 
 
@@ -265,24 +252,26 @@ def _limit(bed: Bed, victim: str) -> Iterator[None]:
             yield
 
 
+def pin(pid: int, cores: set[int]) -> None:
+    """Keep all threads of a process on these cores."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(OSError):
+            os.sched_setaffinity(int(thread), cores)
+
+
 @contextmanager
 def _neighbour(bed: Bed, victim: str) -> Iterator[None]:
     """The process is kept on one core, where a burner with more weight runs two thirds of the time."""
     pid, everywhere = bed.member(victim).pid, os.sched_getaffinity(0)
     core = {max(everywhere)}
 
-    def pin(cores: set[int]) -> None:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError):
-                os.sched_setaffinity(int(thread), cores)
-
     with _burner() as burner, cgroup("cpu", "neighbour", {"cpu.shares": "16384"}, [burner]):
         os.sched_setaffinity(burner, core)
-        pin(core)
+        pin(pid, core)
         try:
             yield
         finally:
-            pin(everywhere)
+            pin(pid, everywhere)
 
 
 def _hog(dask_worker: Any) -> None:
@@ -303,14 +292,18 @@ def _hog_no_more(dask_worker: Any) -> None:
 
 
 @contextmanager
-def _gil(bed: Bed, victim: str) -> Iterator[None]:
-    """A thread of the process runs Python for 30 of 40 ms."""
+def _run_on(bed: Bed, victim: str, begin: Callable[[Any], None], end: Callable[[Any], None]) -> Iterator[None]:
     only = [bed.addresses[victim]]
-    bed.client.run(_hog, workers=only)
+    bed.client.run(begin, workers=only)
     try:
         yield
     finally:
-        bed.client.run(_hog_no_more, workers=only)
+        bed.client.run(end, workers=only)
+
+
+def _gil(bed: Bed, victim: str) -> AbstractContextManager[None]:
+    """A thread of the process runs Python for 30 of 40 ms."""
+    return _run_on(bed, victim, _hog, _hog_no_more)
 
 
 def _ballast(dask_worker: Any) -> None:
@@ -322,15 +315,9 @@ def _no_ballast(dask_worker: Any) -> None:
     dask_worker.bed_ballast = None
 
 
-@contextmanager
-def _memory(bed: Bed, victim: str) -> Iterator[None]:
+def _memory(bed: Bed, victim: str) -> AbstractContextManager[None]:
     """The process's memory is filled beyond the share at which Dask pauses it."""
-    only = [bed.addresses[victim]]
-    bed.client.run(_ballast, workers=only)
-    try:
-        yield
-    finally:
-        bed.client.run(_no_ballast, workers=only)
+    return _run_on(bed, victim, _ballast, _no_ballast)
 
 
 @contextmanager

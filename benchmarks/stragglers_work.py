@@ -89,8 +89,7 @@ def mixed(place: Place) -> None:
     loads = place.map(load, [500_000] * 8 * workers, [0.02] * 8 * workers)
     _done(loads)
     place.kept.append(loads)
-    if len(place.kept) > 4:
-        place.kept.pop(0)
+    del place.kept[:-4]
     mates = [list(place.rng.permutation(len(loads))) for _ in range(2)]
     pairs = zip(*([loads[i] for i in mate] for mate in mates), strict=True)
     _done([place.client.submit(combine, 0.02, *pair, pure=False) for pair in pairs])
@@ -157,8 +156,7 @@ def full(place: Place) -> None:
     loads = place.map(load, [1_500_000] * 10 * workers, [0.05] * 10 * workers)
     _done(loads)
     place.kept.append(loads)
-    if len(place.kept) > 2:
-        place.kept.pop(0)
+    del place.kept[:-2]
     _done(place.map(combine, [0.05] * 10 * workers, loads))
 
 

@@ -21,16 +21,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +32,7 @@ from distributed import Client
 
 from benchmarks import waiting_work as work
 from benchmarks.diagnoses_work import kernel_clocks
+from benchmarks.in_a_process import in_a_process, lacking
 from benchmarks.waiting_judge import Judged, Mark, Watched, gil_addresses, judge, let_in, split, throttled_ns, watched
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 
@@ -440,29 +435,15 @@ def _worker(dask_worker: Any) -> Watched:
 
 def elsewhere(workload: Workload, options: argparse.Namespace) -> Told | str:
     """Run one workload in a process of its own; why there is nothing to tell, where there is not."""
-    missing = [module for module in workload.needs if find_spec(module) is None]
-    if missing:
-        return f"skipped, as {' and '.join(missing)} cannot be imported here"
+    if lacks := lacking(workload.needs):
+        return lacks
     if not kernel_clocks():
         return "skipped, as this kernel keeps no /proc/PID/task/TID/schedstat"
     if lacks := workload.lacking():
         return f"skipped: {lacks}"
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "told.json"
-        command = [sys.executable, "-m", "benchmarks.waiting", workload.name, "--alone", "--json", str(file)]
-        command += ["--scale", str(options.scale), *(["--judge-only"] if options.judge_only else [])]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            _, errors = process.communicate(timeout=options.timeout)
-        except subprocess.TimeoutExpired:
-            return f"did not end within {options.timeout:g} s"
-        finally:
-            with suppress(ProcessLookupError):  # its workers, if they are still there
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if not file.exists():
-            return f"failed: {(errors.strip().splitlines() or ['no reason given'])[-1]}"
-        return Told(**json.loads(file.read_text()))
+    words = ["--scale", str(options.scale), *(["--judge-only"] if options.judge_only else [])]
+    told = in_a_process("benchmarks.waiting", workload.name, *words, timeout=options.timeout)
+    return told if isinstance(told, str) else Told(**told)
 
 
 # -- printing --------------------------------------------------------------------------------------

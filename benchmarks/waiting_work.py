@@ -117,9 +117,16 @@ def nap(seconds: float) -> None:
 
 def sleeping(scale: float, measure: Measure) -> None:
     """Four threads sleep."""
+    _in_four_threads(nap, scale, measure)
+
+
+def _in_four_threads(
+    task: Callable[..., list[Mark]], scale: float, measure: Measure, *, tasks: int = 80, seconds: float = NAP
+) -> None:
+    """Tasks that wait for so long, after a short one in each thread."""
     with cluster(workers=1, threads=4) as client:
-        marks_of(client, nap, [0.001] * 4)
-        measure(client, lambda: marks_of(client, nap, [NAP] * number(80, scale)))
+        marks_of(client, task, [0.001] * 4)
+        measure(client, lambda: marks_of(client, task, [seconds] * number(tasks, scale)))
 
 
 @marked
@@ -130,11 +137,15 @@ def ask(port: int) -> None:
 
 def slow_server(scale: float, measure: Measure) -> None:
     """Requests whose answers take 250 ms."""
+    _of_slow_server(ask, scale, measure)
+
+
+def _of_slow_server(task: Callable[..., list[Mark]], scale: float, measure: Measure) -> None:
     with process(SLOW_SERVER) as server, cluster(workers=1, threads=4) as client:
         assert server.stdout is not None
         port = int(server.stdout.readline())
-        marks_of(client, ask, [port] * 4)
-        measure(client, lambda: marks_of(client, ask, [port] * number(80, scale)))
+        marks_of(client, task, [port] * 4)
+        measure(client, lambda: marks_of(client, task, [port] * number(80, scale)))
 
 
 @marked
@@ -147,11 +158,7 @@ def receive(port: int) -> None:
 
 def slow_socket(scale: float, measure: Measure) -> None:
     """A socket that says nothing for 250 ms."""
-    with process(SLOW_SERVER) as server, cluster(workers=1, threads=4) as client:
-        assert server.stdout is not None
-        port = int(server.stdout.readline())
-        marks_of(client, receive, [port] * 4)
-        measure(client, lambda: marks_of(client, receive, [port] * number(80, scale)))
+    _of_slow_server(receive, scale, measure)
 
 
 def forget(path: str) -> None:
@@ -241,9 +248,7 @@ def want_lock(seconds: float) -> None:
 
 def locked(scale: float, measure: Measure) -> None:
     """Each of four threads waits for a lock that another thread holds, which sleeps."""
-    with cluster(workers=1, threads=4) as client:
-        marks_of(client, want_lock, [0.001] * 4)
-        measure(client, lambda: marks_of(client, want_lock, [NAP] * number(80, scale)))
+    _in_four_threads(want_lock, scale, measure)
 
 
 @marked
@@ -258,20 +263,14 @@ def run_program_for_output(seconds: float) -> None:
     subprocess.run(["sleep", str(seconds)], check=True, capture_output=True)  # waits
 
 
-def _programs(function: Callable[..., list[Mark]], scale: float, measure: Measure) -> None:
-    with cluster(workers=1, threads=4) as client:
-        marks_of(client, function, [0.001] * 4)
-        measure(client, lambda: marks_of(client, function, [2 * NAP] * number(40, scale)))
-
-
 def programs(scale: float, measure: Measure) -> None:
     """Programs that sleep."""
-    _programs(run_program, scale, measure)
+    _in_four_threads(run_program, scale, measure, tasks=40, seconds=2 * NAP)
 
 
 def programs_for_output(scale: float, measure: Measure) -> None:
     """The same, and what they print is captured."""
-    _programs(run_program_for_output, scale, measure)
+    _in_four_threads(run_program_for_output, scale, measure, tasks=40, seconds=2 * NAP)
 
 
 @marked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -42,15 +41,6 @@ _STARTS: dict[Part, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
 def place(part: Part, name: str) -> int:
     """Where a number of an account is."""
     return _STARTS[part] + PARTS[part].index(name)
-
-
-def account_of(parts: Mapping[Part, Mapping[str, int]]) -> NDArray[np.int64]:
-    """An account of some parts by name; what is missing is 0."""
-    account = np.zeros(WIDTH, np.int64)
-    for part, row in parts.items():
-        for name, n in row.items():
-            account[place(part, name)] = n
-    return account
 
 
 def named(row: NDArray[Any], part: Part) -> dict[str, int]:

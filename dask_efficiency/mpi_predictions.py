@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from dask_efficiency.report.sections import mpi, mpi_places
 from dask_efficiency.shown import Shown
@@ -27,11 +26,6 @@ class MpiPrediction(Shown, MpiRun):  # noqa: D101  # the values say it
     __slots__ = ()
 
     _said_by: ClassVar[Any] = mpi
-
-    @classmethod
-    def of(cls, values: MpiRun) -> Self:
-        """The same run as a result."""
-        return cls(**{field.name: getattr(values, field.name) for field in fields(values)})
 
     def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
         """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
@@ -155,7 +149,7 @@ def place_mpi(
     # All are read before the first is simulated.
     placed = {os.fspath(path): read_hosts_of_ranks(found.topology, path, program.size) for path in hostfiles}
     runs = [run(program, found.topology, hosts, settings, Path(name).name) for name, hosts in placed.items()]
-    return MpiPlacements(compared(MpiPrediction.of(one) for one in runs).ranked)
+    return MpiPlacements.of(compared(MpiPrediction.of(one) for one in runs))
 
 
 def _simulated(

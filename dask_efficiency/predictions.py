@@ -10,7 +10,6 @@ import math
 import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,7 +20,7 @@ from dask_efficiency.report import simulation_data
 from dask_efficiency.report.sections import simulation as sections
 from dask_efficiency.report.sections import simulation_ladder, simulation_places, simulation_sweep
 from dask_efficiency.results import CriticalPath, RunTrace, critical_path
-from dask_efficiency.shown import Shown
+from dask_efficiency.shown import Shown, fields_of
 from dask_efficiency.simulation.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, seeds_of
@@ -54,7 +53,7 @@ class Prediction(Shown, PredictionValues):  # noqa: D101  # the values say it
     @classmethod
     def of(cls, values: PredictionValues) -> Self:
         """The same prediction as a result."""
-        return cls(**_fields(values) | {"trace": RunTrace.of(values.trace)})
+        return cls(**fields_of(values) | {"trace": RunTrace.of(values.trace)})
 
     def critical_path(self, **scope: Any) -> CriticalPath:
         """What every second of the simulated run in the middle is spent on.
@@ -258,14 +257,11 @@ def place(
         _check_cluster(trace, one)
     # All of them are on the same network.
     judged = _judge(self_replay(engine, trace, Job(next(iter(clusters.values())))), force=force)
-    return Placements(
-        ranked(
-            [
-                Placement(name, Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)))
-                for name, one in clusters.items()
-            ]
-        ).ranked
-    )
+    placed = [
+        Placement(name, Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)))
+        for name, one in clusters.items()
+    ]
+    return Placements.of(ranked(placed))
 
 
 def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -327,7 +323,7 @@ def ideal_ladder(trace: TraceTables, *, seeds: int | Sequence[int] = SEEDS, forc
     _check_cluster(trace, own_job(trace).cluster)
     found = ladder(engine, trace, chosen, notes, force=force)
     _judge(found.self_replay, force=True)
-    return IdealLadder(**_fields(found))
+    return IdealLadder.of(found)
 
 
 def _checked(trace: TraceTables, *, force: bool) -> tuple[str, ...]:
@@ -354,8 +350,3 @@ def _judge(judged: SelfReplay, *, force: bool) -> SelfReplay:
     if judged.doubt:
         warnings.warn(judged.doubt, SimulationWarning, stacklevel=3)
     return judged
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}

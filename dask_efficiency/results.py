@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from dask_efficiency.critical_paths.compare import PathComparisonValues
@@ -34,7 +33,7 @@ from dask_efficiency.report.sections import preflight as preflight_sections
 from dask_efficiency.report.sections import report as report_sections
 from dask_efficiency.report.sections.document import Document
 from dask_efficiency.report.sections.simulation_in_report import with_predictions
-from dask_efficiency.shown import Printed
+from dask_efficiency.shown import Printed, Shown, fields_of
 from dask_efficiency.simulation.result import PredictionValues
 from dask_efficiency.simulation.sweeps import SweepValues
 from dask_efficiency.straggler.preflight.result import PreflightValues
@@ -56,7 +55,7 @@ class RunTrace(TraceTables):  # noqa: D101  # the values say it
     @classmethod
     def of(cls, tables: TraceTables) -> Self:
         """The same run as a result."""
-        return cls(**_fields(tables))
+        return cls(**fields_of(tables))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the trace to a local path or any fsspec URL; :func:`~dask_efficiency.load_trace` reads it."""
@@ -222,7 +221,7 @@ class EfficiencyReport(Printed, ReportValues):  # noqa: D101  # the values say i
     @classmethod
     def of(cls, values: ReportValues) -> Self:
         """The same report as a result."""
-        given = _fields(values)
+        given = fields_of(values)
         if values.trace is not None:
             given["trace"] = RunTrace.of(values.trace)
         return cls(**given)
@@ -348,7 +347,7 @@ class PreflightResult(Printed, PreflightValues):  # noqa: D101  # the values say
     @classmethod
     def of(cls, values: PreflightValues) -> Self:
         """The same as a result."""
-        return cls(**_fields(values))
+        return cls(**fields_of(values))
 
 
 def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
@@ -371,7 +370,7 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
     return EfficiencyReport.of(files.read_report(path, **storage_options))
 
 
-class Comparison(Printed, ComparisonValues):  # noqa: D101  # the values say it
+class Comparison(Shown, ComparisonValues):  # noqa: D101  # the values say it
     __doc__ = ComparisonValues.__doc__
 
     __slots__ = ()
@@ -382,18 +381,9 @@ class Comparison(Printed, ComparisonValues):  # noqa: D101  # the values say it
     after: tuple[EfficiencyReport, ...]
 
     @property
-    def verdict(self) -> str:
-        """The comparison in one sentence, without a full stop."""
-        return comparison_verdict.verdict(self)
-
-    @property
     def caveats(self) -> tuple[str, ...]:
         """Why the two sides may not be comparable, a sentence each."""
         return comparison_verdict.caveats(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain data, exact to the nanosecond and ready for JSON."""
-        return comparison_data.to_dict(self)
 
     def to_frame(self, by: str = "cause") -> pd.DataFrame:
         """Thread-seconds as a table.
@@ -406,10 +396,6 @@ class Comparison(Printed, ComparisonValues):  # noqa: D101  # the values say it
             columns after ``useful_`` and ``lost_``.
         """
         return comparison_data.to_frame(self, by)
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the comparison as one HTML file, to a local path or any fsspec URL."""
-        save_page(comparison_sections.page(self), path, **storage_options)
 
     def _repr_html_(self) -> str:
         return fragment(comparison_sections.page(self))
@@ -471,8 +457,3 @@ def _read(
         else:
             raise TypeError(f"{side} holds {run!r:.80}; expected an EfficiencyReport or the path of one")
     return read
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}

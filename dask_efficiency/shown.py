@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 from dask_efficiency.report.html.render import fragment, save_page
 from dask_efficiency.report.sections.document import Document
 from dask_efficiency.report.terminal.coloured import renderables
 from dask_efficiency.report.terminal.plain import plain
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 class Printed:
@@ -39,6 +45,11 @@ class Shown(Printed):
     """A result that also has a verdict, figures and a page."""
 
     __slots__ = ()
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """The same values as a result."""
+        return cls(**fields_of(values))
 
     @property
     def verdict(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 
@@ -89,20 +89,18 @@ class Section:
 
     def items(self, name: str) -> Iterator[yaml.Node]:
         """The items of a list; none where it is missing or empty."""
-        node = self._values.get(name)
-        if node is None or _is_empty(node):
-            return
-        if not isinstance(node, yaml.SequenceNode):
-            raise self.error(name, f"expected a list below {name!r}, got a {node.id}")
-        yield from node.value
+        return self._each(name, yaml.SequenceNode, "a list")
 
     def pairs(self, name: str) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """The pairs of a mapping whose keys are names; none where it is missing or empty."""
+        return self._each(name, yaml.MappingNode, "names with settings")
+
+    def _each(self, name: str, kind: type[yaml.CollectionNode], expected: str) -> Iterator[Any]:
         node = self._values.get(name)
         if node is None or _is_empty(node):
             return
-        if not isinstance(node, yaml.MappingNode):
-            raise self.error(name, f"expected names with settings below {name!r}, got a {node.id}")
+        if not isinstance(node, kind):
+            raise self.error(name, f"expected {expected} below {name!r}, got a {node.id}")
         yield from node.value
 
 

@@ -13,6 +13,7 @@ from dask_efficiency import EfficiencyReport, load_report
 from dask_efficiency.buckets import Breakdown
 from dask_efficiency.cli import main
 from dask_efficiency.cli.source import Kind, is_address, look_at
+from tests.results_of_commands import fails_in_one_line
 
 REPORT = EfficiencyReport(
     name="nightly",
@@ -36,15 +37,6 @@ def saved(tmp_path):
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
-
-
-def fails_in_one_line(result: Result) -> str:
-    assert (result.exit_code, result.stdout) == (1, "")
-    *before, error = result.stderr.splitlines()
-    assert error.startswith("Error: ")
-    assert all(line.startswith("connecting to ") for line in before)
-    assert len(before) <= 1
-    return error
 
 
 def test_a_saved_report_is_shown(saved):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dask_efficiency.balance import TASK_BUCKETS, Availability, Outcome
+from dask_efficiency.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import CAUSES, NAMES, fit
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
@@ -33,31 +33,11 @@ from dask_efficiency.heartbeats import (
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.packed import MAX_ROWS
 from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
+from tests.payloads import ledger_with_everything, through_msgpack
 from tests.strategies import SECOND, idle_payload, idle_snapshot, names, plain_data, snapshots
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
 pytestmark = pytest.mark.timeout(400)
-
-
-def through_msgpack(payload: Any) -> Any:
-    """As Dask sends it."""
-    return msgpack.unpackb(msgpack.packb(payload, use_bin_type=True), strict_map_key=False, use_list=False)
-
-
-def ledger_with_everything() -> Ledger:
-    """Four slots: one held, one frozen task, tasks settled of two prefixes, a window open."""
-    ledger = Ledger(4, at=0)
-    for i, outcome in enumerate(Outcome):
-        ledger.reserve(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
-        hold = ledger.release(i, at=120 + 100 * i)
-        assert hold is not None
-        ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, library=5, spill=20)
-    ledger.spilled(1, start=425, stop=427)
-    ledger.reserve("frozen", "inc", at=430)
-    ledger.release("frozen", at=440)
-    ledger.reserve("running", "inc", at=450)
-    ledger.observe(Availability.RUNNING, 1, 1, at=460)
-    return ledger
 
 
 def snapshot(**changes: Any) -> Snapshot:

@@ -22,7 +22,7 @@ from dask_efficiency.timeline import (
 from dask_efficiency.wire import Snapshot, encode_not_measured
 from tests.strategies import SECOND
 
-IDLE, CPU = (ACTIVITIES.index(name) for name in ("idle", "thread-cpu"))
+IDLE = ACTIVITIES.index("idle")
 
 
 def stretch(start: int, stop: int, **ns: int) -> Stretches:

@@ -22,6 +22,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.plugins.scheduler.replies import MAX_LIVE_WORKERS
 from tests.plugins.tasks import Diary, wait_for_word
 from tests.plugins.watch import eventually
+from tests.results_of_commands import fails_in_one_line
 
 #: A script that is started in the background of a shell ignores Ctrl-C, and so do its children, unless told otherwise.
 HEEDING_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -31,15 +32,6 @@ DASK_COMMAND = [sys.executable, "-m", "dask", "efficiency", "top"]
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["top", *arguments])
-
-
-def fails_in_one_line(result: Result) -> str:
-    assert (result.exit_code, result.stdout) == (1, "")
-    *before, error = result.stderr.splitlines()
-    assert error.startswith("Error: ")
-    assert all(line.startswith("connecting to ") for line in before)
-    assert len(before) <= 1
-    return error
 
 
 def listen(cluster: LocalCluster) -> str:

@@ -2,38 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import Availability, Outcome, WindowBalance
+from dask_efficiency.balance import WindowBalance
 from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.ledger import Ledger
 from dask_efficiency.wire import decode_window, encode_window
+from tests.payloads import ledger_with_everything, through_msgpack
 from tests.strategies import plain_data, window_balances
-
-
-def through_msgpack(payload: Any) -> Any:
-    """As Dask sends it."""
-    return msgpack.unpackb(msgpack.packb(payload, use_bin_type=True), strict_map_key=False, use_list=False)
-
-
-def ledger_with_everything() -> Ledger:
-    """Four slots: one held, one frozen task, tasks settled of two prefixes, a window open."""
-    ledger = Ledger(4, at=0)
-    ledger.open_window("w", at=10)
-    for i, outcome in enumerate(Outcome):
-        ledger.reserve(i, f"prefix-{i % 2}", "span", at=20 + 100 * i)
-        hold = ledger.release(i, at=120 + 100 * i)
-        assert hold is not None
-        ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, library=5, spill=20)
-    ledger.spilled(1, start=425, stop=427)
-    ledger.reserve("frozen", "inc", at=430)
-    ledger.release("frozen", at=440)
-    ledger.reserve("running", "inc", at=450)
-    ledger.observe(Availability.RUNNING, 1, 1, at=460)
-    return ledger
 
 
 def window_payload(**changes: Any) -> dict[str, Any]:

@@ -17,11 +17,11 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks.diagnoses_work import cluster, kernel_clocks
+from benchmarks.in_a_process import lacking
 from benchmarks.real_programs import pyspy
 from benchmarks.real_programs.programs import PROGRAMS
 from benchmarks.waiting import causes_of, culprits_of, seconds_of
@@ -127,8 +127,8 @@ def main() -> int:
         parser.error("py-spy is not installed; --without-py-spy does without")
     results = []
     for name in options.names or PROGRAMS:
-        if missing := [module for module in PROGRAMS[name].needs if find_spec(module) is None]:
-            print(f"\n{name}: skipped, as {' and '.join(missing)} cannot be imported here")
+        if lacks := lacking(PROGRAMS[name].needs):
+            print(f"\n{name}: {lacks}")
             continue
         results.append(run(name, options.scale, with_report=not options.without_report, with_spy=with_spy))
         show(results[-1])

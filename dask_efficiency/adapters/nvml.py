@@ -5,15 +5,12 @@ Names, meanings and units stand in :data:`dask_efficiency.gpu.readings.READINGS`
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 from dask_efficiency.sensors.rates import Rates
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Reasons for a lower clock, as ``nvmlClocksEventReasons`` has them: heat, found by the software or by the hardware.
 THERMAL = 0x20 | 0x40

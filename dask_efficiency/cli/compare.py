@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.said import say
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
@@ -76,15 +76,7 @@ def command(
         found = _compared(*((sides[0],), (sides[1],)) if sides else (before, after))
         if html is not None:
             found.to_html(html)
-    if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
-    elif html is not None:
-        click.echo(f"{found.verdict}.")
-    else:
-        from dask_efficiency.report.sections.comparison import document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(document(found))
+    say(found, as_json=as_json, written=html is not None)
     if max_loss is not None:
         _gate(found, max_loss)
 

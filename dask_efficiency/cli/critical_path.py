@@ -12,6 +12,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name, scheduler_options
 from dask_efficiency.cli.recorded import recorded
+from dask_efficiency.cli.said import say
 
 if TYPE_CHECKING:
     from dask_efficiency.results import CriticalPath, RunTrace
@@ -93,29 +94,19 @@ def command(
         if speedups:
             data["speedups"] = improvements(found)
         click.echo(json.dumps(data, indent=1))
-    elif earlier is not None:
-        from dask_efficiency.report.sections.path import comparison_document
-        from dask_efficiency.report.terminal.coloured import show
-        from dask_efficiency.results import compare_paths
+        return
+    from dask_efficiency.report.sections import path as sections
+    from dask_efficiency.report.terminal.coloured import show
+    from dask_efficiency.results import compare_paths
 
-        show(comparison_document(compare_paths(earlier, found)))
+    if earlier is not None:
+        show(compare_paths(earlier, found).document)
     elif speedups:
-        from dask_efficiency.report.sections.path import improvements_document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(improvements_document(found))
+        show(sections.improvements_document(found))
     elif changed is not None:
-        from dask_efficiency.report.sections.path import what_if_document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(what_if_document(found, changed, _in_words(**changes)))
-    elif chrome is not None or html is not None:
-        click.echo(f"{found.verdict}.")
+        show(sections.what_if_document(found, changed, _in_words(**changes)))
     else:
-        from dask_efficiency.report.sections.path import document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(document(found))
+        say(found, as_json=False, written=chrome is not None or html is not None)
 
 
 def _paths(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +10,7 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta, tls_options
+from dask_efficiency.cli.said import say
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
@@ -88,13 +88,7 @@ def command(
             )
         except RuntimeError as error:  # NotRegisteredError, or raised over there
             raise _NotTestedError(" ".join(str(error).split())) from error
-    if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
-    else:
-        from dask_efficiency.report.sections.preflight import document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(document(found))
+    say(found, as_json=as_json)
     if fail and not found.passed:
         raise SystemExit(1 if found.findings or found.paths else 2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +9,7 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import scheduler_options, timedelta
+from dask_efficiency.cli.said import say
 from dask_efficiency.cli.source import Kind, Source, look_at
 
 if TYPE_CHECKING:
@@ -45,15 +45,7 @@ def command(
             found.save(save)
         if html is not None:
             found.to_html(html)
-    if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
-    elif html is not None:
-        click.echo(f"{found.verdict}.")
-    else:
-        from dask_efficiency.report.sections.report import document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(document(found))
+    say(found, as_json=as_json, written=html is not None)
 
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:

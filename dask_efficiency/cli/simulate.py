@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import signal
@@ -17,6 +16,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name, scheduler_options
 from dask_efficiency.cli.recorded import recorded
+from dask_efficiency.cli.said import say
 from dask_efficiency.storage import check_target
 
 if TYPE_CHECKING:
@@ -175,14 +175,7 @@ def command(
             found.to_html(html)
     for warning in warned:
         click.echo(f"Warning: {warning}", err=True)
-    if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
-    elif html is not None or save is not None:
-        click.echo(f"{found.verdict}.")
-    else:
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(found.document)
+    say(found, as_json=as_json, written=html is not None or save is not None)
 
 
 def _check(asked: dict[str, Any], save: str | None) -> None:

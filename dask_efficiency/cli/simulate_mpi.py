@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.said import say
 from dask_efficiency.storage import check_target
 
 if TYPE_CHECKING:
@@ -84,14 +84,7 @@ def command(
             found.to_chrome(chrome)  # type: ignore[union-attr]  # not of a comparison
         if html is not None:
             found.to_html(html)
-    if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1))
-    elif html is not None or chrome is not None:
-        click.echo(f"{found.verdict}.")
-    else:
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(found.document)
+    say(found, as_json=as_json, written=html is not None or chrome is not None)
 
 
 def _found(

@@ -10,6 +10,7 @@ import click
 
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name
+from dask_efficiency.cli.said import say
 from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
 
 if TYPE_CHECKING:
@@ -98,23 +99,15 @@ def command(
             path.to_html(html)
         if save is not None:
             path.save(save)
-    if as_json:
-        data = recorded.to_dict()
-        if changed is not None:
-            data["what_if"] = changed.to_dict()
-        click.echo(json.dumps(data, indent=1))
+    if as_json and changed is not None:
+        click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict()}, indent=1))
     elif changed is not None:
         from dask_efficiency.report.sections.torch_path import what_if_document
         from dask_efficiency.report.terminal.coloured import show
 
         show(what_if_document(recorded, changed))
-    elif chrome is not None or html is not None or save is not None:
-        click.echo(f"{path.verdict}.")
     else:
-        from dask_efficiency.report.sections.torch_path import document
-        from dask_efficiency.report.terminal.coloured import show
-
-        show(document(path))
+        say(recorded, as_json=as_json, written=any(file is not None for file in (chrome, html, save)))
 
 
 def _found(

@@ -12,24 +12,20 @@ from numpy.typing import NDArray
 
 from dask_efficiency.checks import (
     MAX_NAME_LENGTH,
-    MAX_NANOSECONDS,
     RefusedPayload,
     listed,
     mapping,
     shared_texts,
     short,
     text,
-    whole,
     wholes,
 )
+from dask_efficiency.gpu.plain import COUNTS, DEVICE_COUNTS, check_attributed, check_uuids, checked
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, read_table
 
 #: Kernels whose names are remembered on both sides, should they come back among those that took most time.
 MAX_KERNELS = 200
-
-_COUNTS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
-_DEVICE_COUNTS = ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late")
 
 #: Ten thousand smaller numbers can be added up in 64 bits.
 MAX_SMALL = 1 << 49
@@ -64,9 +60,9 @@ class GpuWriter:
         ]
         if kept != self._kept:
             self._kept, self._kept_at = kept, seq
-        self._numbers = [getattr(gpu, name) for name in _COUNTS]
+        self._numbers = [getattr(gpu, name) for name in COUNTS]
         for device in gpu.devices:
-            self._numbers += [getattr(device, name) for name in _DEVICE_COUNTS]
+            self._numbers += [getattr(device, name) for name in DEVICE_COUNTS]
         self._readings = [number for row in gpu.readings.values() for number in row.values()]
         rows: dict[Where, tuple[int]] = {}
         for at, shares in enumerate((gpu.hidden, gpu.bounds, *(device.shares for device in gpu.devices))):
@@ -154,15 +150,15 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
     else:
         where = np.array([-1 if name is None else name[0] for name in by_prefix.names], np.int64)
     meter, description, known, sensors = kept
-    numbers = _numbers(given.get("a"), len(_COUNTS) + len(_DEVICE_COUNTS) * len(known))
+    numbers = _numbers(given.get("a"), len(COUNTS) + len(DEVICE_COUNTS) * len(known))
     if len(where) and where.max() >= _SHARES + len(known):
         raise RefusedPayload(f"gpu.shares are of device {where.max() - _SHARES}; expected one of {len(known)}")
     devices = []
     for i, (uuid, name) in enumerate(known):
-        begin = len(_COUNTS) + len(_DEVICE_COUNTS) * i
-        counts = dict(zip(_DEVICE_COUNTS, numbers[begin : begin + len(_DEVICE_COUNTS)], strict=True))
+        begin = len(COUNTS) + len(DEVICE_COUNTS) * i
+        counts = dict(zip(DEVICE_COUNTS, numbers[begin : begin + len(DEVICE_COUNTS)], strict=True))
         shares = _ByPrefix(by_prefix, where, _SHARES + i)
-        devices.append(_checked(DeviceTotals(uuid, name, shares=shares, **counts), shares.sum))
+        devices.append(checked("gpu.devices", DeviceTotals(uuid, name, shares=shares, **counts), shares.sum))
     totals = GpuTotals(
         meter=meter,
         description=description,
@@ -171,12 +167,9 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
         hidden=_ByPrefix(by_prefix, where, _HIDDEN),
         bounds=_ByPrefix(by_prefix, where, _BOUNDS),
         readings=_readings(given.get("r"), sensors),
-        **dict(zip(_COUNTS, numbers, strict=False)),
+        **dict(zip(COUNTS, numbers, strict=False)),
     )
-    if totals.attributed_ns > totals.kernel_ns:
-        raise RefusedPayload(
-            f"gpu.attributed_ns is {totals.attributed_ns}; expected at most kernel_ns = {totals.kernel_ns}"
-        )
+    check_attributed("gpu", totals)
     return HeldGpu(totals, by_prefix, where, kernels, kept)
 
 
@@ -248,22 +241,6 @@ class _Kernels(Sequence[KernelTotals]):
     __hash__ = None  # type: ignore[assignment] # as of any sequence that is compared by what it holds
 
 
-def _checked(device: DeviceTotals, shares: int) -> DeviceTotals:
-    counted = device.kernels + device.copies + device.idle
-    if counted != device.elapsed:
-        raise RefusedPayload(
-            f"gpu.devices: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
-            f"expected elapsed = {device.elapsed} ns"
-        )
-    shared = shares + device.unattributed
-    if shared != device.kernels + device.copies:
-        raise RefusedPayload(
-            f"gpu.devices: {short(device.uuid)} has {shared} ns of shares and unattributed; "
-            f"expected kernels + copies = {device.kernels + device.copies} ns"
-        )
-    return device
-
-
 def _kept(
     value: object,
 ) -> tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]:
@@ -275,9 +252,7 @@ def _kept(
         if not isinstance(entry, (list, tuple)) or len(entry) != 2:
             raise RefusedPayload(f"gpu.devices has {short(entry)}; expected a uuid and a name")
         devices.append((text("gpu.devices.uuid", entry[0]), text("gpu.devices.name", entry[1])))
-    uuids = [uuid for uuid, _ in devices]
-    if len(set(uuids)) < len(uuids):
-        raise RefusedPayload(f"gpu.devices has uuids {short(uuids)}; expected each once")
+    check_uuids("gpu", [uuid for uuid, _ in devices])
     sensors = []
     for entry in listed("gpu.readings", entries[3]):
         names = tuple(text("gpu.readings", name) for name in listed("gpu.readings", entry))
@@ -291,9 +266,7 @@ def _numbers(value: object, length: int) -> Sequence[int]:
     numbers = listed("gpu.a", value)
     if len(numbers) != length:
         raise RefusedPayload(f"gpu.a has {len(numbers)} numbers; expected {length}")
-    if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > MAX_NANOSECONDS:
-        for number in numbers:
-            whole("gpu.a", number)
+    wholes("gpu.a", numbers)
     return numbers
 
 

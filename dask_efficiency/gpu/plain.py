@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -20,8 +20,9 @@ from dask_efficiency.checks import (
 )
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 
-_COUNTS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
-_DEVICE_COUNTS = ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late")
+#: Fields of the totals, and of each device, that are whole numbers.
+COUNTS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")
+DEVICE_COUNTS = ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late")
 
 
 def encode_gpu(totals: GpuTotals) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def encode_gpu(totals: GpuTotals) -> dict[str, Any]:
         "kernels": [[k.prefix, k.name[:MAX_NAME_LENGTH], k.launches, k.ns] for k in totals.kernels[:MAX_NAMES]],
         "hidden": dict(totals.hidden),
         "bounds": dict(totals.bounds),
-        **{name: getattr(totals, name) for name in _COUNTS},
+        **{name: getattr(totals, name) for name in COUNTS},
         "readings": {uuid: dict(row) for uuid, row in totals.readings.items()},
     }
 
@@ -70,16 +71,42 @@ def decode_gpu(payload: object, name: str = "gpu") -> GpuTotals:
         hidden=counts(f"{name}.hidden", given.get("hidden")),
         bounds=counts(f"{name}.bounds", given.get("bounds")),
         readings=_readings(f"{name}.readings", given.get("readings")),
-        **{field: whole(f"{name}.{field}", given.get(field)) for field in _COUNTS},
+        **{field: whole(f"{name}.{field}", given.get(field)) for field in COUNTS},
     )
-    uuids = [device.uuid for device in totals.devices]
+    check_uuids(name, [device.uuid for device in totals.devices])
+    check_attributed(name, totals)
+    return totals
+
+
+def check_uuids(name: str, uuids: Sequence[str]) -> None:
+    """Raise RefusedPayload where a device is there twice."""
     if len(set(uuids)) < len(uuids):
         raise RefusedPayload(f"{name}.devices has uuids {short(uuids)}; expected each once")
+
+
+def check_attributed(name: str, totals: GpuTotals) -> None:
+    """Raise RefusedPayload where tasks have more kernel time than there is."""
     if totals.attributed_ns > totals.kernel_ns:
         raise RefusedPayload(
             f"{name}.attributed_ns is {totals.attributed_ns}; expected at most kernel_ns = {totals.kernel_ns}"
         )
-    return totals
+
+
+def checked(name: str, device: DeviceTotals, shares: int) -> DeviceTotals:
+    """The device, whose shares have this sum; raises RefusedPayload where its times do not add up."""
+    counted = device.kernels + device.copies + device.idle
+    if counted != device.elapsed:
+        raise RefusedPayload(
+            f"{name}: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
+            f"expected elapsed = {device.elapsed} ns"
+        )
+    shared = shares + device.unattributed
+    if shared != device.kernels + device.copies:
+        raise RefusedPayload(
+            f"{name}: {short(device.uuid)} has {shared} ns of shares and unattributed; "
+            f"expected kernels + copies = {device.kernels + device.copies} ns"
+        )
+    return device
 
 
 def _device(name: str, value: object) -> DeviceTotals:
@@ -88,21 +115,9 @@ def _device(name: str, value: object) -> DeviceTotals:
         uuid=text(f"{name}.uuid", given.get("uuid")),
         name=text(f"{name}.name", given.get("name")),
         shares=counts(f"{name}.shares", given.get("shares")),
-        **{field: whole(f"{name}.{field}", given.get(field)) for field in _DEVICE_COUNTS},
+        **{field: whole(f"{name}.{field}", given.get(field)) for field in DEVICE_COUNTS},
     )
-    counted = device.kernels + device.copies + device.idle
-    if counted != device.elapsed:
-        raise RefusedPayload(
-            f"{name}: {short(device.uuid)} has {counted} ns of kernels, copies and idle time; "
-            f"expected elapsed = {device.elapsed} ns"
-        )
-    shared = sum(device.shares.values()) + device.unattributed
-    if shared != device.kernels + device.copies:
-        raise RefusedPayload(
-            f"{name}: {short(device.uuid)} has {shared} ns of shares and unattributed; "
-            f"expected kernels + copies = {device.kernels + device.copies} ns"
-        )
-    return device
+    return checked(name, device, sum(device.shares.values()))
 
 
 def _kernel(name: str, value: object) -> KernelTotals:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.kineto.arguments import said_in
-from dask_efficiency.kineto.categories import GPU_EVENTS, category_of
+from dask_efficiency.kineto.categories import ARE_CALLS, ASKED_FOR, GPU_EVENTS, category_of
 from dask_efficiency.kineto.lanes import Lanes
+from dask_efficiency.kineto.lookup import first_with
 from dask_efficiency.kineto.numbers import NO_TIME, nanoseconds
-from dask_efficiency.kineto.partners import calls_of
 from dask_efficiency.kineto.trace import Events
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -74,7 +74,7 @@ class ColumnsBuilder:
             if name in columns:
                 columns[name] += base
         if columns:
-            columns["call"] = calls_of(columns["category"], columns["correlation"])
+            columns["call"] = _calls_of(columns["category"], columns["correlation"])
         return Events.from_columns(columns)
 
     def _append(self, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -139,6 +139,24 @@ class ColumnsBuilder:
         if type(arguments) is dict and "name" in arguments:
             process, thread = self._lanes.of([event])
             self.threads[int(process[0]), int(thread[0])] = str(arguments["name"])
+
+
+def _calls_of(category: Int8, correlation: Int64) -> Int32:
+    """Row of the call with an event's correlation, for work on a GPU and synchronisations; of several the first one.
+
+    A correlation of 0 is none: it stands where CUPTI knows of no call.
+
+    Returns
+    -------
+    array, shape (events,)
+        MISSING for everything else, and where the call was not recorded.
+    """
+    found = np.full(len(category), MISSING, np.int32)
+    calls = np.flatnonzero(ARE_CALLS[category] & (correlation > 0))
+    asked = np.flatnonzero(ASKED_FOR[category] & (correlation > 0))
+    place = first_with(correlation[calls], correlation[asked])
+    found[asked[place != MISSING]] = calls[place[place != MISSING]]
+    return found
 
 
 def _with_devices(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -204,34 +204,12 @@ METRICS = Patch(
     why="prometheus_client takes 4 us to write a line, and there are some 5000 with a hundred workers",
     without="a scrape takes longer",
     until="the meter on the scheduler goes",
-    checked=f"{_DISTRIBUTED}, tornado 6.6.1, prometheus_client 0.26.0",
+    checked=f"{_DISTRIBUTED}, {_TORNADO}, prometheus_client 0.26.0",
     places=lambda application: [
         (route, "target")
         for route in application.wildcard_router.rules
         if getattr(route.target, "__name__", "") == "PrometheusHandler"
     ],
-)
-
-PATCHES = (
-    UPDATE_GRAPH,
-    LONG_RUNNING,
-    CLIENT_RELEASES_KEYS,
-    STEAL_RESPONSE,
-    WORKER_STATUS_CHANGE,
-    TICK,
-    SERIALIZE,
-    OFFLOAD,
-    READ,
-    WRITE,
-    RUN_TASK,
-    RUN_ACTOR,
-    TRANSITIONS,
-    PLUGINS,
-    READ_BACK,
-    WRITE_OUT,
-    EVICT,
-    CLIENT_CLASS,
-    METRICS,
 )
 
 

@@ -61,7 +61,7 @@ def excess(comparison: ComparisonValues) -> str:
 
 def pair(difference: Difference[float] | Difference[int], scale: Scale) -> str:
     """Both figures of one scale: ``"61.5 -> 70.1"``."""
-    before, after = (scale.text(scale.steps(value)) for value in (difference.before, difference.after))
+    before, after = (scale.figure(value) for value in (difference.before, difference.after))
     return f"{before} -> {after}"
 
 

@@ -33,6 +33,10 @@ class Scale:
         """Figures of a number of steps, without the unit."""
         return f"{steps / 10**self.decimals:.{self.decimals}f}"
 
+    def figure(self, value: float) -> str:
+        """Figures of a value, without the unit."""
+        return self.text(self.steps(value))
+
 
 def time_scale(largest_seconds: float) -> Scale:
     """The scale that shows the largest of a column of times with three figures or four."""
@@ -162,15 +166,15 @@ def harmless(name: str) -> str:
     )
 
 
-def shorten(text: str, length: int = NAME_LENGTH, ellipsis: str = "...") -> str:
+def shorten(text: str, length: int = NAME_LENGTH) -> str:
     """The text, with its middle cut out where it is longer than ``length``."""
     if len(text) <= length:
         return text
-    if length <= len(ellipsis):
+    kept = length - len("...")
+    if kept <= 0:
         return text[:length]
-    kept = length - len(ellipsis)
     head = kept - kept // 3
-    return text[:head] + ellipsis + text[len(text) - kept // 3 :]
+    return f"{text[:head]}...{text[len(text) - kept // 3 :]}"
 
 
 def name_of(name: str) -> str:

@@ -10,31 +10,30 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.buckets import Breakdown, Bucket
 from dask_efficiency.causes import NAMES
 from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.profile import Frame, Stack
-from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.gpu import plain, summary
-from dask_efficiency.report.model import Repeat, ReportValues
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.verdict import verdict
-from dask_efficiency.skew import Skew
 from dask_efficiency.storage import writing
 from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"
 VERSION = 1
 
+#: It is not of JSON, and has a file of its own.
+_ELSEWHERE = "trace"
 
 #: First bytes of compressed files.
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
@@ -55,7 +54,7 @@ def to_dict(report: ReportValues) -> dict[str, Any]:
         ignores. A number that is not finite is None.
     """
     data = _fields(report)
-    del data["trace"]  # it is not of JSON, and has a file of its own
+    del data[_ELSEWHERE]
     return {"format": FORMAT, "version": VERSION, "summary": _summary(report), "report": data}
 
 
@@ -64,14 +63,14 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Timeline | PathSummary | Arrival | Repeat | LongTask | Skew | ProfileRow | GilHolder | Hold):
-        return _fields(value)
     if isinstance(value, Finding):
         return value.to_dict()
     if isinstance(value, GpuTotals):
         return encode_gpu(value)
     if isinstance(value, Breakdown):
         return value.to_nanoseconds()
+    if is_dataclass(value):
+        return _fields(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -127,7 +126,7 @@ def from_dict(data: Any) -> ReportValues:
         raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
     if "wall_seconds" in report:  # as it was called before there was a wall clock of the whole window
         report = {"cluster_seconds": report["wall_seconds"]} | report
-    return ReportValues(**_read(report, "report", _READERS, optional=_LATER))
+    return ReportValues(**_read(report, "report", ReportValues, optional=_LATER))
 
 
 def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
@@ -225,8 +224,10 @@ def _real(value: Any, where: str) -> float:
     return number
 
 
-def _maybe_real(value: Any, where: str) -> float | None:
-    return None if value is None else _real(value, where)
+def _stack(value: Any, where: str) -> Stack:
+    if not isinstance(value, list) or not all(isinstance(frame, list) and len(frame) == 3 for frame in value):
+        raise _wrong(value, where, "a list of functions with their files and lines")
+    return tuple(Frame(_text(name, where), _text(file, where), _whole(line, where)) for name, file, line in value)
 
 
 def _breakdown(value: Any, where: str) -> Breakdown:
@@ -236,74 +237,9 @@ def _breakdown(value: Any, where: str) -> Breakdown:
         raise ReportFileError(f"{where!r}: {error.args[0]}") from None
 
 
-def _read(
-    value: Mapping[str, Any],
-    where: str,
-    readers: Mapping[str, Callable[[Any, str], Any]],
-    *,
-    prefix: str = "",
-    optional: frozenset[str] = frozenset(),
-) -> dict[str, Any]:
-    """The fields of an object, each by its reader; one that is optional may be missing."""
-    missing = [name for name in readers if name not in value and name not in optional]
-    if missing:
-        raise ReportFileError(f"{where!r} lacks {', '.join(map(repr, missing))}; expected all of its fields")
-    return {name: read(value[name], prefix + name) for name, read in readers.items() if name in value}
-
-
-def _timeline(value: Any, where: str) -> Timeline | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise _wrong(value, where, "an object")
-    timeline = Timeline(**_read(value, where, _TIMELINE_READERS, prefix=f"{where}.", optional=_LATER))
-    if not timeline.bin_ns or timeline.bins > MAX_BINS:
-        raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
-    for kind, rows, known in (("activity", timeline.activity, ACTIVITIES), ("causes", timeline.causes, NAMES)):
-        for name, row in rows.items():
-            if name not in known:
-                raise _wrong(name, f"{where}.{kind}", f"one of {', '.join(known)}")
-            if len(row) != timeline.bins:
-                raise ReportFileError(f"'{where}.{kind}.{name}' has {len(row)} bins; expected {timeline.bins}")
-    return timeline
-
-
-def _path(value: Any, where: str) -> PathSummary | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise _wrong(value, where, "an object")
-    return PathSummary(**_read(value, where, _PATH_READERS, prefix=f"{where}."))
-
-
-def _list_of(
-    kind: Callable[..., Any], readers: Callable[[], Mapping[str, Any]]
-) -> Callable[[Any, str], tuple[Any, ...]]:
-    def read_list(value: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise _wrong(value, where, "a list of objects")
-        return tuple(kind(**_read(item, where, readers(), prefix=f"{where}.")) for item in value)
-
-    return read_list
-
-
-def _stack(value: Any, where: str) -> Stack:
-    if not isinstance(value, list) or not all(isinstance(frame, list) and len(frame) == 3 for frame in value):
-        raise _wrong(value, where, "a list of functions with their files and lines")
-    return tuple(Frame(_text(name, where), _text(file, where), _whole(line, where)) for name, file, line in value)
-
-
-def _row(value: Any, where: str) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise _wrong(value, where, "a list of whole numbers")
-    return tuple(_whole(item, where) for item in value)
-
-
-def _findings(value: Any, where: str) -> tuple[Finding, ...]:
-    if not isinstance(value, list):
-        raise _wrong(value, where, "a list of findings")
+def _finding(value: Any, where: str) -> Finding:
     try:
-        return tuple(map(Finding.from_dict, value))
+        return Finding.from_dict(value)
     except ValueError as error:
         raise ReportFileError(f"{where!r}: {error}") from None
 
@@ -315,73 +251,36 @@ def _gpu(value: Any, where: str) -> GpuTotals:
         raise ReportFileError(str(refusal)) from None
 
 
-def _repeat(value: Any, where: str) -> Repeat:
-    if not isinstance(value, dict):
-        raise _wrong(value, where, "an object")
-    return Repeat(**_read(value, where, _REPEAT_READERS, prefix=f"{where}."))
+def _timeline(value: Any, where: str) -> Timeline:
+    timeline: Timeline = _of_fields(Timeline, optional=_LATER)(value, where)
+    if not timeline.bin_ns or timeline.bins > MAX_BINS:
+        raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
+    for kind, rows, known in (("activity", timeline.activity, ACTIVITIES), ("causes", timeline.causes, NAMES)):
+        for name, row in rows.items():
+            if name not in known:
+                raise _wrong(name, f"{where}.{kind}", f"one of {', '.join(known)}")
+            if len(row) != timeline.bins:
+                raise ReportFileError(f"'{where}.{kind}.{name}' has {len(row)} bins; expected {timeline.bins}")
+    return timeline
 
 
-def _skew(value: Any, where: str) -> Skew:
-    if not isinstance(value, dict):
-        raise _wrong(value, where, "an object")
-    return Skew(**_read(value, where, _SKEW_READERS, prefix=f"{where}."))
+#: Checks a value that was read, given how messages call it.
+Reader = Callable[[Any, str], Any]
 
-
-def _texts(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise _wrong(value, where, "a list of strings")
-    return tuple(_text(item, where) for item in value)
-
-
-def _mapping(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
-    def read_mapping(value: Any, where: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise _wrong(value, where, "an object")
-        return {_text(key, where): read(item, f"{where}.{key}") for key, item in value.items()}
-
-    return read_mapping
-
-
-_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "name": _text,
-    "started": _real,
-    "window_seconds": _real,
-    "cluster_seconds": _real,
-    "by_worker": _mapping(_breakdown),
-    "by_prefix": _mapping(_breakdown),
-    "by_span": _mapping(_breakdown),
-    "phases": _mapping(_real),
-    "tasks": _mapping(_whole),
-    "nthreads": _mapping(_whole),
-    "outside": _mapping(_real),
-    "details": _mapping(_real),
-    "not_measured": _mapping(_text),
-    "repeats": _mapping(_repeat),
-    "notes": _texts,
-    "price_per_worker_hour": _maybe_real,
-    "environment": _mapping(_text),
-    "timeline": _timeline,
-    "code": _texts,
-    "stragglers": _findings,
-    "gpu": _mapping(_gpu),
-    "no_workers_seconds": _real,
-    "cores": _maybe_real,
-    "path": _path,
-    "arrivals": _list_of(Arrival, lambda: _ARRIVAL_READERS),
-    "long_tail": _list_of(LongTask, lambda: _LONG_TASK_READERS),
-    "attendance": _mapping(_whole),
-    "causes_by_worker": _mapping(_mapping(_whole)),
-    "causes_by_prefix": _mapping(_mapping(_whole)),
-    "causes_by_span": _mapping(_mapping(_whole)),
-    "profile": _list_of(ProfileRow, lambda: _PROFILE_READERS),
-    "gil_holders": _list_of(GilHolder, lambda: _HOLDER_READERS),
-    "gil_holds": _list_of(Hold, lambda: _HOLD_READERS),
-    "loop_blocks": _list_of(Hold, lambda: _HOLD_READERS),
-    "waited_for": _mapping(_whole),
-    "not_sampled": _mapping(_text),
-    "skew": _mapping(_skew),
-    "without_largest_seconds": _maybe_real,
+#: What reads values of a type, where that is not by their fields.
+_READERS: dict[Any, Reader] = {
+    str: _text,
+    int: _whole,
+    float: _real,
+    Stack: _stack,
+    Breakdown: _breakdown,
+    Finding: _finding,
+    GpuTotals: _gpu,
+    Timeline: _timeline,
 }
+
+#: What a list of values of a type is called.
+_LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole numbers", Finding: "a list of findings"}
 
 #: Fields that files of before they were thought of do not have.
 _LATER = frozenset(
@@ -393,73 +292,64 @@ _LATER = frozenset(
     }
 )
 
-_PATH_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "verdict": _text,
-    "makespan_seconds": _real,
-    "seconds_by_kind": _mapping(_real),
-    "floor_seconds": _real,
-    "longest_task_seconds": _real,
-    "chain_seconds": _real,
-}
 
-_ARRIVAL_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "worker": _text,
-    "asked": _real,
-    "joined": _real,
-    "first_task": _real,
-}
+def _read(
+    value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "", optional: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """The fields of a dataclass, each as its type says; one that is optional may be missing."""
+    readers = _readers(kind)
+    missing = [name for name in readers if name not in value and name not in optional]
+    if missing:
+        raise ReportFileError(f"{where!r} lacks {', '.join(map(repr, missing))}; expected all of its fields")
+    return {name: read(value[name], prefix + name) for name, read in readers.items() if name in value}
 
-_REPEAT_READERS: dict[str, Callable[[Any, str], Any]] = {"tasks": _whole, "times": _whole}
 
-_PROFILE_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "bucket": _text,
-    "cause": _text,
-    "prefix": _text,
-    "stack": _stack,
-    "ns": _whole,
-}
+@cache
+def _readers(kind: type) -> dict[str, Reader]:
+    return {name: _reader(hint) for name, hint in get_type_hints(kind).items() if name != _ELSEWHERE}
 
-_HOLDER_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "prefix": _text,
-    "holder": _text,
-    "stack": _stack,
-    "ns": _whole,
-}
 
-_HOLD_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "worker": _text,
-    "holder": _text,
-    "stack": _stack,
-    "seconds": _real,
-}
+def _reader(hint: Any) -> Reader:
+    if hint in _READERS:
+        return _READERS[hint]
+    parts = get_args(hint)
+    if get_origin(hint) is UnionType:
+        return _maybe(_reader(parts[0]))
+    if get_origin(hint) is Mapping:
+        return _mapping(_reader(parts[1]))
+    if get_origin(hint) is tuple:
+        return _list(parts[0])
+    return _of_fields(hint)
 
-_SKEW_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "count": _whole,
-    "median_seconds": _real,
-    "p95_seconds": _real,
-    "max_seconds": _real,
-    "longest_key": _text,
-    "median_bytes": _real,
-    "p95_bytes": _real,
-    "max_bytes": _real,
-    "largest_key": _text,
-    "alone_seconds": _real,
-}
 
-_LONG_TASK_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "prefix": _text,
-    "key": _text,
-    "worker": _text,
-    "count": _whole,
-    "median_seconds": _real,
-    "seconds": _real,
-    "median_bytes": _real,
-    "nbytes": _real,
-}
+def _maybe(read: Reader) -> Reader:
+    return lambda value, where: None if value is None else read(value, where)
 
-_TIMELINE_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "bin_ns": _whole,
-    "elapsed_ns": _whole,
-    "activity": _mapping(_row),
-    "causes": _mapping(_row),
-}
+
+def _of_fields(kind: type, *, optional: frozenset[str] = frozenset()) -> Reader:
+    def read_fields(value: Any, where: str) -> Any:
+        if not isinstance(value, dict):
+            raise _wrong(value, where, "an object")
+        return kind(**_read(value, where, kind, prefix=f"{where}.", optional=optional))
+
+    return read_fields
+
+
+def _mapping(read: Reader) -> Callable[[Any, str], dict[str, Any]]:
+    def read_mapping(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(value, where, "an object")
+        return {_text(key, where): read(item, f"{where}.{key}") for key, item in value.items()}
+
+    return read_mapping
+
+
+def _list(kind: Any) -> Reader:
+    read, expected = _reader(kind), _LISTS.get(kind, "a list of objects")
+
+    def read_list(value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, list) or (kind not in _LISTS and not all(isinstance(item, dict) for item in value)):
+            raise _wrong(value, where, expected)
+        return tuple(read(item, where) for item in value)
+
+    return read_list

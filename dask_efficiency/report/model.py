@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.causes import CAUSES, NAMES, fit, name_of, of_bucket
+from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.skew import Skew
+from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.timeline import Timeline
+from dask_efficiency.trace.run_trace import TraceTables
 from dask_efficiency.wire import OTHER_CPU
-
-if TYPE_CHECKING:
-    from dask_efficiency.critical_paths.summary import PathSummary
-    from dask_efficiency.straggler.finding import Finding
-    from dask_efficiency.straggler.long_tail import LongTask
-    from dask_efficiency.trace.run_trace import TraceTables
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).

@@ -9,10 +9,6 @@ from typing import Any, Self
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.trace.run_trace import TraceTables
 
-#: What can be left out of a simulation: moving results between workers; writing results to disk and reading them back;
-#: messages to and from the scheduler, its own time and that of the workers' event loops.
-REMOVABLE = ("transfer", "spill", "scheduler")
-
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -23,7 +19,7 @@ class Job:
     cluster
         Where.
     without
-        Parts to leave out, of :data:`REMOVABLE`.
+        Parts to leave out, of :data:`~dask_efficiency.replay.changes.REMOVABLE`.
     prefixes
         By prefix: the factor of its tasks' computing time.
     validate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
@@ -10,34 +10,6 @@ from dask_efficiency.simulation.events import EventHeap
 
 #: The links that a transfer crosses, by their positions.
 Path = tuple[int, ...]
-
-
-def max_min_rates(transfers: Mapping[Path, int], capacities: Sequence[float]) -> dict[Path, float]:
-    """What each transfer gets where none can have more without taking from one that has no more than it.
-
-    Parameters
-    ----------
-    transfers
-        How many cross the same links, by these links; each crosses at least one, and none twice.
-    capacities
-        By link, above 0.
-
-    Returns
-    -------
-    dict
-        By path: the rate of each of its transfers, in the unit of the capacities.
-
-    References
-    ----------
-    Bertsekas and Gallager, Data Networks, 1992, 6.5.2: progressive filling. All rates grow alike until a link is full;
-    its transfers keep what they have, the others grow on.
-    """
-    loads = _Loads(len(capacities))
-    for path, count in transfers.items():
-        lane = _Lane(path, 0)
-        loads.add(lane)
-        loads.count(lane, count)
-    return {lane.path: rate for lane, rate in loads.rates(capacities).items()}
 
 
 class SharedLinks:
@@ -182,7 +154,13 @@ class _Loads:
             self._transfers[link] += change
 
     def rates(self, capacities: Sequence[float]) -> dict[_Lane, float]:
-        """The max-min fair rate of each lane's transfers."""
+        """The max-min fair rate of each lane's transfers: none can have more without taking from one that has no more.
+
+        References
+        ----------
+        Bertsekas and Gallager, Data Networks, 1992, 6.5.2: progressive filling. All rates grow alike until a link is
+        full; its transfers keep what they have, the others grow on.
+        """
         left, growing = list(capacities), self._transfers.copy()
         # A link's share only grows while others fill up, so that a heap finds the next full link.
         shares = [(left[link] / count, link) for link, count in enumerate(growing) if count]

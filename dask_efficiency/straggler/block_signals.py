@@ -20,11 +20,11 @@ MAX_PEERS = 129
 
 #: Noise of less than this share of the least effect that matters is taken for that much, so that no metric that is
 #: nearly constant swings.
-_LEAST_NOISE = 0.15
+_MIN_NOISE = 0.15
 
 #: The least change of a logarithm of variances that matters: swings that are 1.4 times as large. Where most swings are
 #: below what is noticed, they hardly differ, and the least of them would seem to be far out.
-_LEAST_SWINGS = math.log(2)
+_MIN_SWINGS = math.log(2)
 
 #: The share of the blocks in which a metric's level is no higher than the usual one: a job that has halted has none.
 _USUAL_LEVEL = 0.75
@@ -101,7 +101,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     means, variances = _moments(values - usual, each)
     if floor is None:
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
-        floor = np.maximum.reduce([(_LEAST_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
+        floor = np.maximum.reduce([(_MIN_NOISE * least) ** 2, 1e-3 * noise, np.full_like(noise, _TINY)])
     signals = np.concatenate([means, np.log(np.maximum(variances, floor[:, None, None]))])
     middle = median_of_workers(signals[:, peers])
     signals -= middle
@@ -110,7 +110,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     return BlockSignals(
         _with_neighbour(signals),
         (levels[:, 1:] + levels[:, :-1]) * np.float32(0.5),
-        np.concatenate([least, np.full_like(least, _LEAST_SWINGS)]),
+        np.concatenate([least, np.full_like(least, _MIN_SWINGS)]),
         each * series.step_seconds,
         floor,
         usual[:, 0],
@@ -155,10 +155,14 @@ def _with_neighbour(signals: Values) -> Values:
 
 def median_of_workers(values: Values) -> Values:
     """The median over the workers, of shape (metrics, 1, instants); NaN where nobody was there."""
-    ordered = np.sort(values, axis=1)
-    known = np.isfinite(values).sum(axis=1, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=1)
-    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[1] - 1), axis=1)
+    return _median(values, 1)
+
+
+def _median(values: Values, axis: int) -> Values:
+    ordered = np.sort(values, axis=axis)  # what is missing comes last
+    known = np.isfinite(values).sum(axis=axis, keepdims=True)
+    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=axis)
+    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
     return np.asarray((low + high) / 2, np.float32)
 
 
@@ -166,8 +170,4 @@ def median_of_last(values: NDArray[np.float32]) -> Values:
     """The median over the last axis of what is known; NaN where nothing is."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan, np.float32)
-    ordered = np.sort(values, axis=-1)
-    known = np.isfinite(values).sum(axis=-1, keepdims=True)
-    low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[-1] - 1), axis=-1)
-    return np.asarray(((low + high) / 2)[..., 0], np.float32)
+    return _median(values, -1)[..., 0]

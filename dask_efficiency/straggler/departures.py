@@ -24,7 +24,7 @@ SURE_SHARE = 0.95
 LASTING_RANGE = 2.0
 
 #: How many deviations the least effect that matters of a metric counts at least.
-LEAST_DEVIATIONS = 3.0
+MIN_DEVIATIONS = 3.0
 
 #: A stretch is not looked at any closer if its mean is less than this many deviations away.
 _MIN_MEAN = 1.5
@@ -98,7 +98,7 @@ def departures(
     spread, least = signals.spread_over_time(usual), signals.least
     if past is not None:  # a window in which the job has halted is quieter than what came before
         spread, least = np.fmax(spread, past.spread), np.fmax(least, past.least)
-    scale = np.maximum(spread, least / np.float32(LEAST_DEVIATIONS))
+    scale = np.maximum(spread, least / np.float32(MIN_DEVIATIONS))
     scale = np.where(scale > 0, scale, np.float32(np.inf))[:, None]
     away = np.asarray((signals.differences - usual[:, :, None]) / scale[:, :, None], np.float32)
     absent = np.isnan(away)

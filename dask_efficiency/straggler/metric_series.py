@@ -23,7 +23,7 @@ Values = NDArray[np.float32]
 
 #: Healthy machines of a fleet differ lastingly by 1 to 3 % of a metric's level, and drift by as much (benchmarks.
 #: stragglers_fleet). What changes by less harms nobody.
-LEAST_EFFECT = 0.03
+MIN_CHANGE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Metric:
     worse: int = 0
     cause: Cause | None = None
     of_busy_time: bool = False
-    least: float = LEAST_EFFECT
+    least: float = MIN_CHANGE
     least_value: float | None = None
     of_host: bool = False
 
@@ -73,19 +73,19 @@ METRICS: Mapping[str, Metric] = {
     "loop_interval": Metric(1, Cause.GIL),
     # Sensors of the host, and of the GPUs; see dask_efficiency.sensors.names. Many are 0 nearly always, so that a share
     # of their level would be nothing: what matters of these is our judgement, in their units.
-    "host_cpu": Metric(0, least_value=LEAST_EFFECT, of_host=True),
-    "steal": Metric(1, Cause.SLOW_CPU, least_value=LEAST_EFFECT, of_host=True),
+    "host_cpu": Metric(0, least_value=MIN_CHANGE, of_host=True),
+    "steal": Metric(1, Cause.SLOW_CPU, least_value=MIN_CHANGE, of_host=True),
     "run_queue": Metric(1, Cause.CONTENTION, least_value=0.5, of_host=True),
     "cpu_clock": Metric(-1, Cause.SLOW_CPU, of_host=True),
     "cpu_throttles": Metric(1, Cause.SLOW_CPU, least_value=1, of_host=True),
-    "cpu_pressure": Metric(1, Cause.CONTENTION, least_value=LEAST_EFFECT, of_host=True),
+    "cpu_pressure": Metric(1, Cause.CONTENTION, least_value=MIN_CHANGE, of_host=True),
     "memory_available": Metric(-1, of_host=True),
     "swap_in": Metric(1, Cause.MEMORY, least_value=1e5, of_host=True),
     "swap_out": Metric(1, Cause.MEMORY, least_value=1e5, of_host=True),
-    "memory_pressure": Metric(1, Cause.MEMORY, least_value=LEAST_EFFECT, of_host=True),
-    "disk_busy": Metric(1, Cause.DISK, least_value=LEAST_EFFECT, of_host=True),
+    "memory_pressure": Metric(1, Cause.MEMORY, least_value=MIN_CHANGE, of_host=True),
+    "disk_busy": Metric(1, Cause.DISK, least_value=MIN_CHANGE, of_host=True),
     "disk_wait": Metric(1, Cause.DISK, least_value=1e-3, of_host=True),
-    "disk_pressure": Metric(1, Cause.DISK, least_value=LEAST_EFFECT, of_host=True),
+    "disk_pressure": Metric(1, Cause.DISK, least_value=MIN_CHANGE, of_host=True),
     "net_errors": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
     "net_drops": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
     "retransmits": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
@@ -95,12 +95,12 @@ METRICS: Mapping[str, Metric] = {
     "rdma_cnp": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
     "pfc_sent": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
     "pfc_received": Metric(1, Cause.NETWORK, least_value=1, of_host=True),
-    "gpu_utilisation": Metric(0, least_value=LEAST_EFFECT),
+    "gpu_utilisation": Metric(0, least_value=MIN_CHANGE),
     "gpu_memory": Metric(0),
     "gpu_clock": Metric(-1, Cause.GPU),
     "gpu_temperature": Metric(1, Cause.GPU),
     "gpu_power": Metric(0, Cause.GPU),
-    "gpu_throttled": Metric(1, Cause.GPU, least_value=LEAST_EFFECT),
+    "gpu_throttled": Metric(1, Cause.GPU, least_value=MIN_CHANGE),
     "gpu_pcie": Metric(0, Cause.GPU),
     "gpu_nvlink": Metric(0, Cause.GPU),
 }
@@ -179,15 +179,12 @@ class MetricSeries:
 
     def only(self, workers: NDArray[np.intp]) -> MetricSeries:
         """The same for some of the workers, by position."""
-        return MetricSeries(
-            self.metrics,
-            tuple(self.workers[i] for i in workers),
-            tuple(self.groups[i] for i in workers),
-            tuple(self.hosts[i] for i in workers),
-            self.start,
-            self.step_seconds,
-            self.values[:, workers],
-            self.meanings,
+        return replace(
+            self,
+            workers=tuple(self.workers[i] for i in workers),
+            groups=tuple(self.groups[i] for i in workers),
+            hosts=tuple(self.hosts[i] for i in workers),
+            values=self.values[:, workers],
         )
 
     def meaning(self, metric: str) -> Metric:

@@ -22,11 +22,6 @@ SCHEMA = 1
 #: transfer stands in the batch's keys.
 RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
 
-#: A row of a run, and of a transfer, of which nothing is known yet.
-NEW_RUN, NEW_TRANSFER = (
-    tuple(int(table.missing()[name]) for name in from_worker(table)) for table in (Runs, Transfers)
-)
-
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from dask.delayed import Delayed, delayed
-from distributed import get_worker, worker_client
+from distributed import worker_client
 
 
 def nap(*inputs: Any, seconds: float = 0.02) -> int:
@@ -62,11 +62,6 @@ def asks_for_more(seconds: float) -> int:
     """A task that has tasks of its own and waits for them."""
     with worker_client() as client:
         return int(client.submit(nap, 1, seconds=seconds, pure=False).result())
-
-
-def where() -> str:
-    """The worker that a task runs on."""
-    return str(get_worker().address)
 
 
 def tree(leaves: int, function: Any, **settings: Any) -> Delayed:

@@ -42,11 +42,6 @@ def blocks(markdown: str) -> list[Block]:
     return sorted([*fenced, *indented], key=lambda block: block.line)
 
 
-def without_code(markdown: str) -> str:
-    """The text outside of blocks and of `code`."""
-    return re.sub(r"`[^`\n]*`", "", _FENCED.sub("", markdown))
-
-
 def links(markdown: str) -> list[tuple[str, str]]:
     """Path and anchor of each link and picture that leads to a place in the repository."""
     found: list[tuple[str, str]] = re.findall(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +276,11 @@ def increment(x: int, *dependencies: Any) -> int:
     return x + 1
 
 
-def where() -> str:
-    address: str = get_worker().address
-    return address
+def add_process_pool(dask_worker: Any) -> None:
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    pool.submit(os.getpid).result()
+    dask_worker.executors["processes"] = pool
+
+
+def remove_process_pool(dask_worker: Any) -> None:
+    dask_worker.executors.pop("processes").shutdown()

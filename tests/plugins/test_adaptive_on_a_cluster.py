@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.plugins.client.calls import history_report
+from dask_efficiency.plugins.client.questions import ask_history
 from tests.plugins.tasks import nap
 from tests.plugins.watch import Attendance, addresses, eventually, kill
 
@@ -58,7 +58,7 @@ def test_every_task_of_an_adaptive_run_counts_once(cluster: LocalCluster, client
     assert there["most_workers"] == there["most_threads"] <= 3
     assert f"{there['workers']} workers came and went, at most {there['most_workers']} at a time" in repr(report)
     # In retrospect the same workers are counted, though none is there.
-    past = history_report(client)
+    past = client.sync(ask_history, client, None)
     assert past.attendance == there
     assert past.breakdown["lost-worker"] == 0
 
@@ -114,7 +114,7 @@ def test_of_a_worker_that_is_killed_the_missing_tasks_are_numbered(cluster: Loca
 def test_a_window_that_is_longer_than_asked_for_says_so(cluster: LocalCluster, client: Client) -> None:
     cluster.scale(2)
     client.wait_for_workers(2, timeout=60)
-    report = eventually(lambda: _with_note(history_report(client, 1.5)))
+    report = eventually(lambda: _with_note(client.sync(ask_history, client, 1.5)))
     (note,) = [note for note in report.notes if "the window begins at the one before" in note]
     told = re.match(r"a window of ([\d.]+) s for the last 1\.5 s: the scheduler remembers a point every 5 s", note)
     assert told is not None, note

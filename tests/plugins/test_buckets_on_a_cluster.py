@@ -7,10 +7,8 @@ what the test measured around it; on a machine with nothing else to do, they are
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from tests.plugins.tasks import (
     SlowToSend,
     Stopwatch,
     Tally,
+    add_process_pool,
     ask_another_task,
     fail_at_first,
     half_and_half,
@@ -34,6 +33,7 @@ from tests.plugins.tasks import (
     leave_the_pool,
     nap,
     nap_in_a_coroutine,
+    remove_process_pool,
     reschedule_at_first,
     spin,
     spin_inside_a_meter,
@@ -121,20 +121,12 @@ def test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured(client):
 def test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured(client):
     first = addresses(client)[0]
 
-    def add_pool(dask_worker):
-        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-        pool.submit(os.getpid).result()
-        dask_worker.executors["processes"] = pool
-
-    def remove_pool(dask_worker):
-        dask_worker.executors.pop("processes").shutdown()
-
-    client.run(add_pool, workers=[first])
+    client.run(add_process_pool, workers=[first])
     try:
         with timed_report(client) as (report, window), dask.annotate(executor="processes"):
             told = client.submit(spin, 0.3, workers=[first], pure=False).result()
     finally:
-        client.run(remove_pool, workers=[first])
+        client.run(remove_process_pool, workers=[first])
     row = report.by_prefix["spin"]
     assert row["thread-cpu"] == 0
     assert row["thread-noncpu"] == between(told["wall"], window.most)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
 from dask_efficiency.plugins import reports
 from dask_efficiency.plugins.client import efficiency_report as client_half
-from dask_efficiency.plugins.client.calls import history_report
 from dask_efficiency.plugins.client.phases import ClientObserver
+from dask_efficiency.plugins.client.questions import ask_history
 from dask_efficiency.plugins.decorations import MAX_NOTE, Decoration, decorate
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.recording import Recording
@@ -282,113 +282,43 @@ def test_with_no_decoration_at_all_the_figures_are_there(closed, monkeypatch, tm
 # -- what really breaks, on both sides of a cluster ------------------------------------------------
 
 
-def break_parsing(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(ast, "parse", raising)
-    return "source listing"
-
-
-def break_environment(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(replies.environment, "of_cluster", raising)
-    return "environment"
-
-
-def break_settings(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client_half.environment, "of_client", raising)
-    return "list of the client's settings"
-
-
-def break_spans(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(replies, "_by_name", raising)
-    return "list of spans"
-
-
-def break_comparing(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(replies, "skew_by_prefix", raising)
-    return "comparison of tasks"
-
-
-def break_following(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(TimelineRecorder, "add", raising)
-    return "timeline"
-
-
-def break_timeline(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(TimelineRecorder, "timeline", raising)
-    return "timeline"
-
-
-def break_trace(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client_half, "build", raising)
-    return "trace"
-
-
-def break_recording(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(Recording, "begin", raising)
-    return "trace"
-
-
-def break_collecting(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(Recording, "collect", raising)
-    return "trace"
-
-
-def break_phases(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client_half, "split_phases", raising)
-    return "record of the client's phases"
-
-
-def break_observing(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(ClientObserver, "add", raising)
-    return "record of what the client did"
-
-
-def break_putting_back(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(ClientObserver, "remove", raising)
-    return "record of what the client did"
-
-
-def break_cores(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(ClusterWindow, "cores", raising)
-    return "count of cores"
-
-
-def break_arrivals(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(efficiency_report, "_arrivals", raising)
-    return "list of workers that came"
-
-
-def break_path(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client_half, "_path_summary", raising)
-    return "critical path"
-
-
-def break_searching(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(client_half, "_of_the_run", raising)
-    return "search for stragglers in the trace"
-
-
-def break_stragglers(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(replies, "_stragglers", raising)
-    return "list of stragglers"
-
-
 def raising(*args: Any, **kwargs: Any) -> Any:
     raise SystemError("injected")
 
 
-BROKEN = [value for name, value in list(globals().items()) if name.startswith("break_")]
+#: What is broken, and what the report then says that there is not.
+BROKEN = [
+    (ast, "parse", "source listing"),
+    (replies.environment, "of_cluster", "environment"),
+    (client_half.environment, "of_client", "list of the client's settings"),
+    (replies, "_by_name", "list of spans"),
+    (replies, "skew_by_prefix", "comparison of tasks"),
+    (TimelineRecorder, "add", "timeline"),
+    (TimelineRecorder, "timeline", "timeline"),
+    (client_half, "build", "trace"),
+    (Recording, "begin", "trace"),
+    (Recording, "collect", "trace"),
+    (client_half, "split_phases", "record of the client's phases"),
+    (ClientObserver, "add", "record of what the client did"),
+    (ClientObserver, "remove", "record of what the client did"),
+    (ClusterWindow, "cores", "count of cores"),
+    (efficiency_report, "_arrivals", "list of workers that came"),
+    (client_half, "_path_summary", "critical path"),
+    (client_half, "_of_the_run", "search for stragglers in the trace"),
+    (replies, "_stragglers", "list of stragglers"),
+]
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("broken", BROKEN)
-def test_a_report_lacks_what_broke_and_nothing_else(broken, monkeypatch):
+@pytest.mark.parametrize(("place", "name", "missing"), BROKEN)
+def test_a_report_lacks_what_broke_and_nothing_else(place, name, missing, monkeypatch):
     async def run() -> tuple[EfficiencyReport, EfficiencyReport, EfficiencyReport]:
         async with metered_client() as mine:
             async with efficiency_report(mine, trace=True) as report:
                 assert await mine.submit(increment, 1) == 2
-            return report.report, await snapshot(mine), await history_report(mine)
+            return report.report, await snapshot(mine), await ask_history(mine, None)
 
-    missing = broken(monkeypatch)
+    monkeypatch.setattr(place, name, raising)
     for report in (found := asyncio.run(run())):
         assert report.breakdown.total > 0
         assert [note for note in report.notes if "injected" in note and missing not in note] == []

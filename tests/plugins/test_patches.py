@@ -22,7 +22,7 @@ from tornado.iostream import IOStream, SSLIOStream
 
 import dask_efficiency.plugins
 from dask_efficiency.plugins import patches
-from dask_efficiency.plugins.patches import PATCHES, Patch, Replacements
+from dask_efficiency.plugins.patches import Patch, Replacements
 from dask_efficiency.plugins.worker import task_meter
 
 # -- what an upgrade of upstream broke -------------------------------------------------------------
@@ -168,6 +168,9 @@ def test_the_answer_to_a_scrape() -> None:
     handler = getattr(route, name)
     assert callable(handler.get), patches.METRICS.without
     assert route.matcher.regex.match("/metrics")
+
+
+PATCHES = [value for value in vars(patches).values() if isinstance(value, Patch)]
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.what)

@@ -25,8 +25,8 @@ from dask_efficiency import (
     snapshot,
     unregister,
 )
-from dask_efficiency.plugins.client.calls import history_report
 from dask_efficiency.plugins.client.efficiency_report import LEASED
+from dask_efficiency.plugins.client.questions import ask_history
 from tests.plugins.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word, write_and_nap
 from tests.plugins.watch import (
     Window,
@@ -405,8 +405,8 @@ def test_a_report_is_saved_where_it_was_asked_to(client, tmp_path):
 
 def test_history_answers_in_retrospect(client):
     told = client.submit(spin, 0.3, pure=False).result()
-    eventually(lambda: history_report(client).breakdown["thread-cpu"] >= told["cpu"])
-    report = history_report(client, 1e6)
+    eventually(lambda: client.sync(ask_history, client, None).breakdown["thread-cpu"] >= told["cpu"])
+    report = client.sync(ask_history, client, 1e6)
     assert report.breakdown.total > 0
     assert any("retrospect" in note for note in report.notes)
 

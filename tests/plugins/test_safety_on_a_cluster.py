@@ -6,11 +6,9 @@ import asyncio
 import json
 import logging
 import math
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from urllib.request import urlopen
@@ -28,12 +26,14 @@ from dask_efficiency.plugins.names import FINAL_SNAPSHOT
 from dask_efficiency.wire import SCHEMA, Snapshot
 from tests.plugins.tasks import (
     Stopwatch,
+    add_process_pool,
     burn,
     increment,
     leave_and_return,
     leave_the_pool,
     nap,
     nap_in_a_coroutine,
+    remove_process_pool,
     spin,
 )
 from tests.plugins.watch import (
@@ -549,17 +549,9 @@ def short_threads(count: int) -> int:
 
 
 def test_no_thread_clock_is_read_of_a_thread_that_is_gone(new_cluster):
-    def add_pool(dask_worker: Any) -> None:
-        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-        pool.submit(os.getpid).result()
-        dask_worker.executors["processes"] = pool
-
-    def remove_pool(dask_worker: Any) -> None:
-        dask_worker.executors.pop("processes").shutdown()
-
     with new_cluster() as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
-        client.run(add_pool)
+        client.run(add_process_pool)
         pids = client.run(os.getpid)
 
         def some_of_everything() -> list[Any]:
@@ -590,7 +582,7 @@ def test_no_thread_clock_is_read_of_a_thread_that_is_gone(new_cluster):
         report = snapshot(client)
         assert report.breakdown["lost-worker"] == 0
         assert not report.not_measured
-        client.run(remove_pool)
+        client.run(remove_process_pool)
         wait(client.map(nap, [0.01] * 4, pure=False))
 
 

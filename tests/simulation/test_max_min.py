@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.max_min import Path, SharedLinks, max_min_rates
+from dask_efficiency.simulation.max_min import Path, SharedLinks, _Lane, _Loads
 from dask_efficiency.simulation.topology import Topology
 from tests.simulation.topologies import Transfer, arrivals, random_topology, random_transfers
 
@@ -22,6 +22,16 @@ N_LINKS = 6
 capacities = st.lists(st.floats(0.5, 1e9), min_size=N_LINKS, max_size=N_LINKS)
 paths = st.lists(st.integers(0, N_LINKS - 1), min_size=1, max_size=4, unique=True).map(tuple)
 flows = st.dictionaries(paths, st.integers(1, 5), max_size=12)
+
+
+def max_min_rates(transfers: dict[Path, int], capacity: list[float]) -> dict[Path, float]:
+    """By path, what each of its transfers gets."""
+    loads = _Loads(len(capacity))
+    for path, count in transfers.items():
+        lane = _Lane(path, 0)
+        loads.add(lane)
+        loads.count(lane, count)
+    return {lane.path: rate for lane, rate in loads.rates(capacity).items()}
 
 
 def filled_progressively(transfers: dict[Path, int], capacity: list[float]) -> dict[Path, float]:

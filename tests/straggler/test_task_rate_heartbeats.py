@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +28,7 @@ from dask_efficiency.straggler.task_rates import (
     RunningTask,
     TaskRateCounter,
 )
+from tests.payloads import through_msgpack
 from tests.strategies import plain_data
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -36,11 +36,6 @@ pytestmark = pytest.mark.timeout(400)
 
 MS = 1_000_000
 PROCESS = (1.0, 2.0, 3.0, 4.0, 5.0)
-
-
-def through_msgpack(payload: Any) -> Any:
-    """As Dask sends it."""
-    return msgpack.unpackb(msgpack.packb(payload, use_bin_type=True), strict_map_key=False, use_list=False)
 
 
 def counted(*prefixes: str) -> TaskRateCounter:

@@ -6,7 +6,6 @@ import math
 import os
 import pickle
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from dask_efficiency.trace.files import TraceFileError, save_trace
 from dask_efficiency.trace.run_trace import WorkerSpec
 from dask_efficiency.trace.schema import Blocked, Series
 from dask_efficiency.trace.tables import MISSING, Table, Texts
+from tests.trace.archives import Change, archive, forged, set_to
 from tests.trace.equal import assert_same
 
 
@@ -118,14 +118,6 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def archive(**members: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, text in members.items():
-            file.writestr(name.replace("_json", ".json"), text)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     ("foreign", "found"),
     [
@@ -170,30 +162,7 @@ def test_a_damaged_file_is_refused_or_loaded_as_it_was(content: bytes, data: st.
         assert "memory://traces/damaged.trace" in str(error)
 
 
-def forged(content: bytes, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> bytes:
-    """The same file with its description or columns changed, and its checksums right."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    described = json.loads(members["trace.json"])
-    change(described, members)
-    members["trace.json"] = json.dumps(described).encode()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, member in members.items():
-            file.writestr(name, member)
-    return buffer.getvalue()
-
-
-def _set(*place: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
-    def change(described: dict[str, Any], members: dict[str, bytes]) -> None:
-        for step in place[:-1]:
-            described = described[step]
-        described[place[-1]] = to
-
-    return change
-
-
-def _drop(name: str) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
+def _drop(name: str) -> Change:
     return lambda described, members: members.__delitem__(name) if name in members else described.__delitem__(name)
 
 
@@ -203,33 +172,31 @@ RUNS = ("columns", "runs")
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (_set(*RUNS, "rows", to=10**12), "'runs/task' has .* bytes in .*; expected 1000000000000"),
-        (_set(*RUNS, "rows", to=-1), "'runs' has -1 rows"),
-        (_set(*RUNS, "rows", to=2.0), "'runs.rows' is 2.0; expected int"),
-        (_set(*RUNS, "rows", to=True), "'runs.rows' is True; expected int"),
-        (_set(*RUNS, "columns", "color", to=["", False, 0, 0, 1]), "'runs' has .*'color'"),
-        (_set(*RUNS, "columns", "task", to=["", False, 0, 0]), "'runs/task' is described by"),
-        (_set(*RUNS, "columns", "task", to=["", False, 0, 0, 9]), "'runs/task' is packed as"),
-        (_set(*RUNS, "columns", "task", to=["worker", False, 0, 0, 1]), "'runs/task' is packed as"),
-        (_set(*RUNS, "columns", "task", to=["", False, 0, 90, 1]), r"runs\.task is \d+ in row 0; expected -1 to 11"),
+        (set_to(*RUNS, "rows", to=10**12), "'runs/task' has .* bytes in .*; expected 1000000000000"),
+        (set_to(*RUNS, "rows", to=-1), "'runs' has -1 rows"),
+        (set_to(*RUNS, "rows", to=2.0), "'runs.rows' is 2.0; expected int"),
+        (set_to(*RUNS, "rows", to=True), "'runs.rows' is True; expected int"),
+        (set_to(*RUNS, "columns", "color", to=["", False, 0, 0, 1]), "'runs' has .*'color'"),
+        (set_to(*RUNS, "columns", "task", to=["", False, 0, 0]), "'runs/task' is described by"),
+        (set_to(*RUNS, "columns", "task", to=["", False, 0, 0, 9]), "'runs/task' is packed as"),
+        (set_to(*RUNS, "columns", "task", to=["worker", False, 0, 0, 1]), "'runs/task' is packed as"),
+        (set_to(*RUNS, "columns", "task", to=["", False, 0, 90, 1]), r"runs\.task is \d+ in row 0; expected -1 to 11"),
         (_drop("runs/start"), "lacks the column 'runs/start'"),
         (_drop("name"), "'name' is None; expected str"),
-        (_set("start", to="now"), "'start' is 'now'; expected int"),
-        (_set("prefixes", to=["a"]), r"tasks\.prefix is"),
-        (_set("prefixes", to=[1]), "'prefixes' holds 1; expected str"),
-        (_set("workers", to=[{}]), "'workers.name' is None; expected str"),
-        (_set("workers", 0, "nthreads", to="2"), "'workers.nthreads' is '2'; expected int"),
-        (_set("constraints", to=[]), "'constraints' has numbers up to 1; expected those of 0"),
-        (_set("columns", "key_offsets", "columns", "offsets", 3, to=10**6), "'key_offsets' do not rise"),
+        (set_to("start", to="now"), "'start' is 'now'; expected int"),
+        (set_to("prefixes", to=["a"]), r"tasks\.prefix is"),
+        (set_to("prefixes", to=[1]), "'prefixes' holds 1; expected str"),
+        (set_to("workers", to=[{}]), "'workers.name' is None; expected str"),
+        (set_to("workers", 0, "nthreads", to="2"), "'workers.nthreads' is '2'; expected int"),
+        (set_to("constraints", to=[]), "'constraints' has numbers up to 1; expected those of 0"),
+        (set_to("columns", "key_offsets", "columns", "offsets", 3, to=10**6), "'key_offsets' do not rise"),
     ],
 )
-def test_a_forged_file_is_refused_by_name_and_fault(
-    tmp_path: Path, content: bytes, change: Callable[[dict[str, Any], dict[str, bytes]], None], found: str
-) -> None:
+def test_a_forged_file_is_refused_by_name_and_fault(tmp_path: Path, content: bytes, change: Change, found: str) -> None:
     path = tmp_path / "run.trace"
-    path.write_bytes(forged(content, lambda described, members: None))
+    path.write_bytes(forged(content, "trace.json", lambda described, members: None))
     assert_same(load_trace(path), everything())
-    path.write_bytes(forged(content, change))
+    path.write_bytes(forged(content, "trace.json", change))
     with pytest.raises(TraceFileError, match=found) as caught:
         load_trace(path)
     assert str(caught.value).startswith(str(path))
@@ -240,7 +207,7 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path: Path, content: bytes) -> None:
         members["runs/task"] += b"\0" * (1 << 20)
 
     path = tmp_path / "run.trace"
-    path.write_bytes(forged(content, change))
+    path.write_bytes(forged(content, "trace.json", change))
     with pytest.raises(TraceFileError, match="'runs/task' has"):
         load_trace(path)
 
@@ -282,7 +249,7 @@ def test_a_file_from_before_causes_were_noted_has_none(tmp_path: Path) -> None:
         del described["columns"]["blocked"]["columns"]["cause"]
         del members["blocked/cause"]
 
-    (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), older))
+    (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), "trace.json", older))
     assert load_trace(tmp_path / "run.trace").blocked.to_frame().to_dict("list") == blocked | {"cause": [MISSING]}
 
 
@@ -297,7 +264,7 @@ def test_a_file_from_before_sensors_were_read_has_none(tmp_path: Path, version: 
     trace = everything()
     path = tmp_path / "run.trace"
     trace.save(path)
-    path.write_bytes(forged(path.read_bytes(), older))
+    path.write_bytes(forged(path.read_bytes(), "trace.json", older))
     loaded = load_trace(path)
     assert len(loaded.series) == len(trace.series) > 0
     assert all(np.isnan(getattr(loaded.series, name)).all() for name in SENSORS)
@@ -311,5 +278,5 @@ def test_a_file_from_before_cores_were_noted_does_not_know_them(tmp_path: Path) 
         for worker in described["workers"]:
             del worker["cores"]
 
-    (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), older))
+    (tmp_path / "run.trace").write_bytes(forged((tmp_path / "run.trace").read_bytes(), "trace.json", older))
     assert {worker.cores for worker in load_trace(tmp_path / "run.trace").workers} == {0.0}

@@ -98,88 +98,54 @@ class NamedRows:
         self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
 
 
-class WorkerBars(NamedRows):
-    """What each worker's threads did, a bar each.
-
-    Parameters
-    ----------
-    made_by
-        Chooses the workers.
-    options
-        Of the figure: its size.
-    """
-
-    def __init__(self, made_by: Callable[[TabView], Columns], **options: Any) -> None:
-        super().__init__("workers", made_by, columns.WORKERS, **options)
-        colours = {name: COLOURS[Bucket(name)] for name in ACTIVITIES}
-        self.stack(colours, "<b>$name</b> @$name{0.0 %}<br>worker @name, @nthreads threads")
+def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+    """What the threads of each chosen worker did, a bar each."""
+    rows = NamedRows("workers", made_by, columns.WORKERS, **options)
+    colours = {name: COLOURS[Bucket(name)] for name in ACTIVITIES}
+    rows.stack(colours, "<b>$name</b> @$name{0.0 %}<br>worker @name, @nthreads threads")
+    return rows
 
 
-class GpuBars(NamedRows):
-    """What each GPU did, a bar each.
-
-    Parameters
-    ----------
-    made_by
-        Chooses the GPUs.
-    options
-        Of the figure: its size.
-    """
-
-    def __init__(self, made_by: Callable[[TabView], Columns], **options: Any) -> None:
-        super().__init__("gpus", made_by, columns.GPUS, **options)
-        self.stack(GPU_COLOURS, "<b>$name</b> @$name{0.0 %}<br>@name")
+def gpu_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+    """What each chosen GPU did, a bar each."""
+    rows = NamedRows("gpus", made_by, columns.GPUS, **options)
+    rows.stack(GPU_COLOURS, "<b>$name</b> @$name{0.0 %}<br>@name")
+    return rows
 
 
-class PrefixBars(NamedRows):
-    """What became of the time of each prefix's tasks, a bar each.
-
-    Parameters
-    ----------
-    options
-        Of the figure: its size.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        x_range = DataRange1d(start=0, range_padding=0.04)
-        super().__init__("prefixes", columns.prefixes, columns.PREFIXES, x_range=x_range, **options)
-        colours = {str(bucket): COLOURS[bucket] for bucket in TASK_BUCKETS}
-        self.stack(colours, "<b>$name</b> @$name{0,0.0} of @total{0,0.0} thread-seconds<br>@name")
-        self.root.xaxis.formatter = NumeralTickFormatter(format="0.[0]a")
-        self.root.xaxis.axis_label = "thread-seconds"
-        self.root.xaxis.axis_label_text_font_size = "11px"
+def prefix_bars(**options: Any) -> NamedRows:
+    """What became of the time of each prefix's tasks, a bar each."""
+    x_range = DataRange1d(start=0, range_padding=0.04)
+    rows = NamedRows("prefixes", columns.prefixes, columns.PREFIXES, x_range=x_range, **options)
+    colours = {str(bucket): COLOURS[bucket] for bucket in TASK_BUCKETS}
+    rows.stack(colours, "<b>$name</b> @$name{0,0.0} of @total{0,0.0} thread-seconds<br>@name")
+    rows.root.xaxis.formatter = NumeralTickFormatter(format="0.[0]a")
+    rows.root.xaxis.axis_label = "thread-seconds"
+    rows.root.xaxis.axis_label_text_font_size = "11px"
+    return rows
 
 
-class WorkerSpread(NamedRows):
-    """How the workers differ, an activity a row.
-
-    Parameters
-    ----------
-    options
-        Of the figure: its size.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__("spread", columns.worker_spread, columns.SPREAD, **options)
-        line = {"line_color": "colour", "source": self.source}
-        self.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)
-        self.root.hbar(y="y", left="q10", right="q90", height=0.56, fill_color="colour", **line)
-        self.root.scatter(
-            x="q50",
-            y="y",
-            marker="dash",
-            angle=1.5708,
-            size=18,
-            line_color="#1f2328",
-            line_width=2.5,
-            source=self.source,
-        )
-        tooltips = (
-            "<b>@name</b><br>half of the workers below @q50{0.0 %}, 8 of 10 within @q10{0.0 %} to @q90{0.0 %}"
-            "<br>least @q0{0.0 %}: worker @least<br>most @q100{0.0 %}: worker @most"
-        )
-        reach = self.root.hbar(
-            y="y", left="q0", right="q100", height=0.9, fill_alpha=0, line_alpha=0, source=self.source
-        )
-        self.root.add_tools(HoverTool(renderers=[reach], tooltips=tooltips))
-        self.root.xgrid.visible = True
+def worker_spread(**options: Any) -> NamedRows:
+    """How the workers differ, an activity a row."""
+    rows = NamedRows("spread", columns.worker_spread, columns.SPREAD, **options)
+    line = {"line_color": "colour", "source": rows.source}
+    rows.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)
+    rows.root.hbar(y="y", left="q10", right="q90", height=0.56, fill_color="colour", **line)
+    rows.root.scatter(
+        x="q50",
+        y="y",
+        marker="dash",
+        angle=1.5708,
+        size=18,
+        line_color="#1f2328",
+        line_width=2.5,
+        source=rows.source,
+    )
+    tooltips = (
+        "<b>@name</b><br>half of the workers below @q50{0.0 %}, 8 of 10 within @q10{0.0 %} to @q90{0.0 %}"
+        "<br>least @q0{0.0 %}: worker @least<br>most @q100{0.0 %}: worker @most"
+    )
+    reach = rows.root.hbar(y="y", left="q0", right="q100", height=0.9, fill_alpha=0, line_alpha=0, source=rows.source)
+    rows.root.add_tools(HoverTool(renderers=[reach], tooltips=tooltips))
+    rows.root.xgrid.visible = True
+    return rows

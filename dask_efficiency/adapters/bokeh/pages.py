@@ -11,7 +11,7 @@ from distributed.dashboard.components import DashboardComponent
 from distributed.utils import log_errors
 
 from dask_efficiency.adapters.bokeh import columns, texts
-from dask_efficiency.adapters.bokeh.bars import BESIDE_OTHERS, GpuBars, PrefixBars, WorkerBars, WorkerSpread
+from dask_efficiency.adapters.bokeh.bars import BESIDE_OTHERS, gpu_bars, prefix_bars, worker_bars, worker_spread
 from dask_efficiency.adapters.bokeh.figures import PieFigure, TimelineFigure
 from dask_efficiency.adapters.bokeh.part import SLOW_NS, Part, Text
 from dask_efficiency.adapters.bokeh.tab import Tab
@@ -76,9 +76,9 @@ def whole(tab: Tab) -> Page:
     titled: list[Part] = [
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
-        GpuBars(columns.few_gpus, **BESIDE_OTHERS),
+        gpu_bars(columns.few_gpus, **BESIDE_OTHERS),
         Text(texts.few_workers_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
-        WorkerBars(columns.few_workers, **BESIDE_OTHERS),
+        worker_bars(columns.few_workers, **BESIDE_OTHERS),
     ]
     headline = Text(texts.verdict, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
     cause = Text(texts.largest_cause, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="cause")
@@ -108,20 +108,21 @@ def timeline(tab: Tab) -> Page:
 
 def workers(tab: Tab) -> Page:
     """The workers below the key: a bar each, or the spread over many."""
-    bars, spread = WorkerBars(columns.all_workers, sizing_mode="stretch_both"), WorkerSpread(sizing_mode="stretch_both")
+    bars = worker_bars(columns.all_workers, sizing_mode="stretch_both")
+    spread = worker_spread(sizing_mode="stretch_both")
     return _stacked(tab, texts.workers_title, [Text(texts.workers_key, **_KEY_LINE), bars, spread])
 
 
 def gpus(tab: Tab) -> Page:
     """The GPUs, a bar each below the key."""
-    bars = GpuBars(columns.all_gpus, sizing_mode="stretch_both")
+    bars = gpu_bars(columns.all_gpus, sizing_mode="stretch_both")
     return _stacked(tab, texts.gpus_title, [Text(texts.gpu_key, **_KEY_LINE), bars])
 
 
 def prefixes(tab: Tab) -> Page:
     """The task prefixes that took most time, below their key."""
     key = Text(texts.prefixes_key, every_ns=SLOW_NS, **_KEY_LINE)
-    return _stacked(tab, texts.prefixes_title, [key, PrefixBars(sizing_mode="stretch_both")])
+    return _stacked(tab, texts.prefixes_title, [key, prefix_bars(sizing_mode="stretch_both")])
 
 
 #: The pages to leave open on a wall, or in a panel of JupyterLab, by path.

@@ -40,7 +40,7 @@ class Costs:
         A quantile of the recorded costs: where processes wait for cores in the simulation, what is above it is taken
         for such waiting, and is cut off.
     without
-        Parts that cost nothing, of :data:`~dask_efficiency.simulation.job.REMOVABLE`.
+        Parts that cost nothing, of :data:`~dask_efficiency.replay.changes.REMOVABLE`.
     """
 
     def __init__(

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.critical_paths.torch.call_stacks import call_stacks
-from dask_efficiency.critical_paths.torch.calls import BLOCKING, call_kinds
+from dask_efficiency.critical_paths.torch.calls import BLOCKING, call_kinds, matching
 from dask_efficiency.critical_paths.torch.gpu_edges import gpu_edges
 from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
-from dask_efficiency.critical_paths.torch.nodes import can_be_on_a_path, nodes_of
 from dask_efficiency.critical_paths.torch.ordering import CycleError, topological_ranks
 from dask_efficiency.critical_paths.torch.region import ON_THREADS
 from dask_efficiency.critical_paths.torch.runtime_lock import holds_lock, lock_edges
 from dask_efficiency.critical_paths.torch.threads import thread_edges
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
+from dask_efficiency.trace.tables import MISSING, Bool, Int64
 
 
 def build_graph(
@@ -38,10 +38,10 @@ def build_graph(
     such wait. What else is different stands with each kind of edges.
     """
     events = trace.events
-    usable = can_be_on_a_path(trace, data_loading)
+    usable = _can_be_on_a_path(trace, data_loading)
     on_threads = region.rows[np.isin(events.category[region.rows], ON_THREADS)]
     stacks = call_stacks(trace, on_threads, usable[on_threads])
-    nodes = nodes_of(events.start, stacks.stop, region.rows[usable[region.rows]])
+    nodes = _nodes_of(events.start, stacks.stop, region.rows[usable[region.rows]])
     positions = nodes.positions(len(events))
     lane = np.full(len(events), MISSING, np.intp)
     lane[stacks.event] = stacks.lane
@@ -53,6 +53,22 @@ def build_graph(
     ]
     edges = _without_circles(nodes, joined(parts))
     return TorchGraph(trace, region, nodes, edges, tuple(data_loading))
+
+
+def _can_be_on_a_path(trace: RankTrace, data_loading: Sequence[str]) -> Bool:
+    """Whether each event is an operator, a call, work on a GPU, or loads data."""
+    category = trace.events.category
+    working = np.isin(category, (Category.OPERATOR, *CALLS, *GPU_WORK))
+    if not data_loading:
+        return working
+    return working | (np.isin(category, ON_THREADS) & matching(trace, data_loading))
+
+
+def _nodes_of(start: Int64, stop: Int64, rows: NDArray[np.integer]) -> Nodes:
+    """Two nodes for each row, in the order of time, then of rows, the beginning before the end."""
+    at = np.stack([start[rows], stop[rows]], axis=1).ravel()
+    order = np.argsort(at, kind="stable")
+    return Nodes(at[order], rows[order // 2].astype(np.int32), order % 2 == 0)
 
 
 def _without_circles(nodes: Nodes, edges: Edges) -> Edges:

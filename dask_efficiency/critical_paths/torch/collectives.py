@@ -122,8 +122,3 @@ class Collectives:
 
     def __len__(self) -> int:
         return int(self.arrivals.collective[-1]) + 1 if len(self.arrivals) else 0
-
-    def rows_of(self, collective: int) -> slice:
-        """The rows of a collective."""
-        first, last = np.searchsorted(self.arrivals.collective, [collective, collective + 1])
-        return slice(int(first), int(last))

@@ -100,11 +100,6 @@ class Stragglers(Table):
         """The waits that the straggler caused."""
         return self.caused / _NANOSECONDS
 
-    @property
-    def behind_seconds(self) -> Float64:
-        """How much earlier all would have been together without it."""
-        return self.behind / _NANOSECONDS
-
 
 @dataclass(frozen=True, slots=True)
 class JobRanks:

@@ -1,4 +1,4 @@
-"""What a user asks of a live cluster: a snapshot, a report in retrospect, its trace, its stragglers."""
+"""What a user asks of a live cluster: a snapshot, its trace, its stragglers, its metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from distributed import Client, get_client
 from dask_efficiency.plugins.client.questions import (
     NotRegisteredError,
     ask,
-    ask_history,
     ask_life,
     ask_series,
     ask_stragglers,
@@ -38,30 +37,6 @@ def snapshot(client: Client | None = None) -> Any:
         If the plugin is not on the scheduler.
     """
     return _sync(client, ask_life)
-
-
-def history_report(client: Client | None = None, last_seconds: float | None = None) -> Any:
-    """A report in retrospect, of the last seconds or of all that the scheduler remembers.
-
-    Parameters
-    ----------
-    client
-        The current client by default.
-    last_seconds
-        How far back; None for all of it. The window begins at the last point before that which the scheduler
-        remembers (option ``history_interval``), and the report says how long it is.
-
-    Returns
-    -------
-    EfficiencyReport
-        Of all workers together. An awaitable if the client is asynchronous.
-
-    Raises
-    ------
-    NotRegisteredError
-        If the plugin is not on the scheduler.
-    """
-    return _sync(client, ask_history, last_seconds)
 
 
 def get_trace(client: Client | None = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
     from dask_efficiency.plugins.scheduler.meter import ClusterMeter
     from dask_efficiency.straggler.finding import Finding
-
-logger = logging.getLogger("dask_efficiency")
 
 
 class EfficiencyPlugin(SchedulerPlugin):

@@ -115,6 +115,10 @@ class Candidate:
         """Whether it can be, as far as is known."""
         return not (self.subject.not_tested or self.subject.broken)
 
+    def note(self, **found: Any) -> None:
+        """Set what was found of the worker."""
+        self.subject = replace(self.subject, **found)
+
 
 @dataclass(slots=True)
 class Preflight:
@@ -145,12 +149,16 @@ class Preflight:
     links: dict[str, list[Link]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _until: float = math.inf
+    #: The workers by address.
+    _by_address: dict[str, Candidate] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._by_address = {one.subject.address: one for one in self.workers}
 
     async def run(self) -> None:
         """Test; what is found is in :attr:`workers` and :attr:`links`."""
         await self.prepare()
-        silent = [one for one in self.workers if one.subject.broken and not one.subject.paused]
-        asking = asyncio.gather(*map(self._ask_late, silent))
+        asking = asyncio.gather(*map(self._ask_late, self._silent()))
         try:
             await self.measure_alone()
             await self._in_pairs()
@@ -164,11 +172,11 @@ class Preflight:
 
     def _excuse_most(self) -> None:
         """Where most workers do not answer, something else is at fault than they are."""
-        silent = [one for one in self.workers if one.subject.broken and not one.subject.paused]
+        silent = self._silent()
         if 2 * len(silent) <= len(self.workers):
             return
         for one in silent:
-            one.subject = replace(one.subject, broken="", not_tested=one.subject.broken)
+            one.note(broken="", not_tested=one.subject.broken)
         self.notes.append(
             f"{len(silent)} of {len(self.workers)} workers did not answer; with so many it may be the network, or the "
             "scheduler's own host, so none of them is named"
@@ -181,8 +189,13 @@ class Preflight:
 
     async def measure_alone(self, only: list[Component] | None = None) -> None:
         """Measure each worker alone, or some components of each."""
-        workers = self._testable()
-        await self._alone(workers, None if only is None else {one.subject.address: only for one in workers})
+
+        async def measure(address: str) -> None:
+            one = self._by_address[address]
+            await self._measure(one, self._components(one) if only is None else only)
+
+        addresses = [one.subject.address for one in self._testable()]
+        await self._in_turns(addresses, lambda address: [self._by_address[address].machine], measure)
 
     def _most(self) -> float:
         """Seconds that a worker has to measure itself."""
@@ -193,6 +206,9 @@ class Preflight:
 
     def _testable(self) -> list[Candidate]:
         return [one for one in self.workers if one.can_be_tested]
+
+    def _silent(self) -> list[Candidate]:
+        return [one for one in self.workers if one.subject.broken and not one.subject.paused]
 
     # -- who can be tested -------------------------------------------------------------------
 
@@ -205,9 +221,9 @@ class Preflight:
         one.machine, one.gpu = str(answer.get("machine", "")), bool(answer.get("gpu"))
         one.port = int(answer.get("port", 0))
         if answer.get("closing"):
-            one.subject = replace(one.subject, not_tested="it is closing")
+            one.note(not_tested="it is closing")
         elif answer.get("paused"):
-            one.subject = replace(one.subject, broken="it is paused: its memory is nearly full", paused=True)
+            one.note(broken="it is paused: its memory is nearly full", paused=True)
 
     async def _ask_late(self, one: Candidate) -> None:
         """Ask who did not answer once more, while the others are measured: one that was only late is not named."""
@@ -216,7 +232,7 @@ class Preflight:
             await self.ask(one.subject.address, step, min(LATE_SECONDS, self._left()))
         except (OSError, TimeoutError):
             return
-        one.subject = replace(one.subject, broken="", not_tested=f"{one.subject.broken}, and did later")
+        one.note(broken="", not_tested=f"{one.subject.broken}, and did later")
 
     async def _asked(
         self, one: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
@@ -232,27 +248,16 @@ class Preflight:
         else:
             if isinstance(answer, Mapping):
                 return answer
-            one.subject = replace(
-                one.subject, not_tested="it is not metered: it has no dask_efficiency of this version"
-            )
+            one.note(not_tested="it is not metered: it has no dask_efficiency of this version")
         return None
 
     def _broken(self, one: Candidate, why: str) -> None:
         if self.is_there(one.subject.address):
-            one.subject = replace(one.subject, broken=why[:500])
+            one.note(broken=why[:500])
         else:
-            one.subject = replace(one.subject, not_tested="it left meanwhile")
+            one.note(not_tested="it left meanwhile")
 
     # -- alone -------------------------------------------------------------------------------
-
-    async def _alone(self, workers: Iterable[Candidate], only: Mapping[str, list[Component]] | None = None) -> None:
-        by_address = {one.subject.address: one for one in workers}
-
-        async def measure(address: str) -> None:
-            one = by_address[address]
-            await self._measure(one, self._components(one) if only is None else only[address])
-
-        await self._in_turns(by_address, lambda address: [by_address[address].machine], measure)
 
     def _components(self, one: Candidate) -> list[Component]:
         plan = self.plan
@@ -268,7 +273,7 @@ class Preflight:
         seconds = min(self._most(), left)
         if seconds < 1:
             if not one.subject.readings:
-                one.subject = replace(one.subject, not_tested=f"the {plan.seconds:.3g} s were over before its turn")
+                one.note(not_tested=f"the {plan.seconds:.3g} s were over before its turn")
             return
         measured = await self._measured(one, components, seconds)
         if measured is None:
@@ -276,7 +281,7 @@ class Preflight:
         readings, missing = measured
         before = one.subject.readings
         best = {name: better(name, before.get(name), reading) for name, reading in readings.items()}
-        one.subject = replace(one.subject, readings={**before, **best}, missing={**one.subject.missing, **missing})
+        one.note(readings={**before, **best}, missing={**one.subject.missing, **missing})
 
     async def _measured(
         self, one: Candidate, components: list[Component], seconds: float, **more: Any
@@ -295,30 +300,29 @@ class Preflight:
         if answer is None:
             return None
         if answer.get("busy"):
-            one.subject = replace(one.subject, not_tested="it began to run tasks")
+            one.note(not_tested="it began to run tasks")
         elif "failed" in answer:
-            one.subject = replace(one.subject, not_tested=str(answer["failed"])[:500])
+            one.note(not_tested=str(answer["failed"])[:500])
         else:
             try:
                 return read_measurements(answer.get("measured"))
             except RefusedPayload as refusal:
-                one.subject = replace(one.subject, not_tested=f"its answer was refused: {refusal}"[:500])
+                one.note(not_tested=f"its answer was refused: {refusal}"[:500])
         return None
 
     # -- once more ---------------------------------------------------------------------------
 
     async def _confirm_alone(self) -> None:
         """Measure who seems slow in turns with good workers, until it is known who is."""
-        workers = {one.subject.address: one for one in self._testable()}
-        compared = compare_alone(one.subject for one in workers.values())
+        compared = compare_alone(one.subject for one in self._testable())
         slow = suspects(compared)
-        good = {address: self._good_for(workers[address], compared) for address in slow}
+        good = {address: self._good_for(self._by_address[address], compared) for address in slow}
 
         def machines(address: str) -> list[str]:
-            return [one.machine for one in (workers[address], *good[address])]
+            return [one.machine for one in (self._by_address[address], *good[address])]
 
         async def confirm(address: str) -> None:
-            await self._in_turns_with(workers[address], good[address], slow[address])
+            await self._in_turns_with(self._by_address[address], good[address], slow[address])
 
         await self._in_turns([address for address in slow if good[address]], machines, confirm)
 
@@ -367,7 +371,7 @@ class Preflight:
             for workers in Links(links).to_confirm()
             if workers[0] not in slow
         }
-        await self._measure_pairs(pairs, {one.subject.address: one for one in self.workers})
+        await self._measure_pairs(pairs)
 
     # -- in pairs ----------------------------------------------------------------------------
 
@@ -384,7 +388,7 @@ class Preflight:
                 rounds[name] += 1
                 if not found:
                     del rounds[name]
-            await self._measure_pairs(pairs, {one.subject.address: one for one in self.workers})
+            await self._measure_pairs(pairs)
         if rounds:
             self.notes.append(f"the {self.plan.seconds:.3g} s were over before all pairs were measured")
 
@@ -396,18 +400,18 @@ class Preflight:
             return []
         return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
 
-    async def _measure_pairs(self, pairs: Mapping[Pair, str], workers: Mapping[str, Candidate]) -> None:
+    async def _measure_pairs(self, pairs: Mapping[Pair, str]) -> None:
         async def measure(pair: Pair) -> None:
             seconds = min(PAIR_SECONDS, self._left())
-            if seconds < 1 or not all(workers[worker].can_be_tested for worker in pair):
+            if seconds < 1 or not all(self._by_address[worker].can_be_tested for worker in pair):
                 return
-            found = await self._measure_pair(pair, seconds, workers)
+            found = await self._measure_pair(pair, seconds)
             if found is not None:
                 self.links.setdefault(pairs[pair], []).append(found)
 
-        await self._in_turns(pairs, lambda pair: [workers[worker].machine for worker in pair], measure)
+        await self._in_turns(pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
-    async def _measure_pair(self, pair: Pair, seconds: float, workers: Mapping[str, Candidate]) -> Link | None:
+    async def _measure_pair(self, pair: Pair, seconds: float) -> Link | None:
         """What a pair showed; None where one of them is not there any more."""
         step = {
             "step": names.PAIR,
@@ -422,10 +426,10 @@ class Preflight:
             answer = {"failed": str(error)}
         for worker in pair:
             if not self.is_there(worker):
-                workers[worker].subject = replace(workers[worker].subject, not_tested="it left meanwhile")
+                self._by_address[worker].note(not_tested="it left meanwhile")
             elif self.is_busy(worker) and not self.plan.force:
-                workers[worker].subject = replace(workers[worker].subject, not_tested="it began to run tasks")
-        if not all(workers[worker].can_be_tested for worker in pair):
+                self._by_address[worker].note(not_tested="it began to run tasks")
+        if not all(self._by_address[worker].can_be_tested for worker in pair):
             return None
         found = {}
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
@@ -435,7 +439,7 @@ class Preflight:
             found[component] = float(value)
         extent = answer.get("range", math.nan)
         if self.plan.collective:
-            seconds_of_it = await self._all_reduce(workers[pair.first], workers[pair.second])
+            seconds_of_it = await self._all_reduce(self._by_address[pair.first], self._by_address[pair.second])
             found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
         return Link(pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan)
 
@@ -464,7 +468,7 @@ class Preflight:
                 found.append(float(value))
             else:
                 why = str(content.get("missing") or content.get("failed") or "it was not measured")[:500]
-                one.subject = replace(one.subject, missing={**one.subject.missing, Component.COLLECTIVE: why})
+                one.note(missing={**one.subject.missing, Component.COLLECTIVE: why})
         return max(found) if len(found) == 2 else None
 
     # -- turns -------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from dask_efficiency.plugins.decorations import Decoration, decorate
 from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS, WorkTracker
 from dask_efficiency.report.live.gpus import own_gpus
-from dask_efficiency.report.live.last_seconds import ALL_WORKERS
-from dask_efficiency.report.model import OTHER_WORK
+from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK
 from dask_efficiency.skew import key_name, skew_by_prefix
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.totals import Totals, between

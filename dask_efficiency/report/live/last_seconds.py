@@ -12,10 +12,7 @@ from dask_efficiency.report.live.causes import CauseShare, cause_shares, largest
 from dask_efficiency.report.live.gpus import GpuCounters, GpuTimes
 from dask_efficiency.report.live.prefixes import PrefixTimes, prefix_times
 from dask_efficiency.report.live.workers import WorkerCounters, WorkerTimes
-from dask_efficiency.report.model import ReportValues
-
-#: Name of the one row of the whole cluster's accounts.
-ALL_WORKERS = "(all workers)"
+from dask_efficiency.report.model import ALL_WORKERS, ReportValues
 
 
 @dataclass(frozen=True, slots=True)

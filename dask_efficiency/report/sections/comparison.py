@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.report.colours import COLOURS
@@ -34,6 +35,7 @@ from dask_efficiency.report.sections.document import (
     cause_label,
     section,
     slices_of,
+    with_content,
 )
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
@@ -71,14 +73,12 @@ def document(comparison: ComparisonValues) -> Document:
 
 def page(comparison: ComparisonValues) -> Document:
     """The same for a page, where what stands against comparing is not the last that one reads."""
-    first, *rest = sections(comparison) or (section(""),)
-    ordered = (first, *(part for part in rest if part.caveat), *(part for part in rest if not part.caveat))
-    return Document(
-        title=title(comparison),
-        context=context(comparison),
-        verdict=verdict(comparison),
+    shown = document(comparison)
+    first, rest = shown.sections[:1], shown.sections[1:]
+    return replace(
+        shown,
         figure=_sides(comparison),
-        sections=tuple(part for part in ordered if part.blocks),
+        sections=(*first, *(part for part in rest if part.caveat), *(part for part in rest if not part.caveat)),
         stats=tuple(_stats(comparison)),
         data=to_dict(comparison),
     )
@@ -116,7 +116,7 @@ def _legend(before: Sequence[Slice], after: Sequence[Slice]) -> Legend:
 
 def sections(comparison: ComparisonValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (
+    return with_content(
         causes(comparison),
         run(comparison),
         factors(comparison),
@@ -124,7 +124,6 @@ def sections(comparison: ComparisonValues) -> tuple[Section, ...]:
         environment(comparison),
         caveats(comparison),
     )
-    return tuple(part for part in found if part.blocks)
 
 
 def causes(comparison: ComparisonValues) -> Section:
@@ -236,7 +235,7 @@ def _tasks(comparison: ComparisonValues) -> list[tuple[str, Difference[int]]]:
 
 def _time_row(name: str, time: Difference[float], scale: Scale) -> tuple[str, ...]:
     def text(seconds: float) -> str:
-        return f"{scale.text(scale.steps(seconds))} {scale.unit}" if math.isfinite(seconds) else ""
+        return f"{scale.figure(seconds)} {scale.unit}" if math.isfinite(seconds) else ""
 
     return _row(name, time, text, lambda _: format_rise(time.rise))
 

@@ -27,9 +27,6 @@ MAX_HOLDS = 5
 #: What Dask itself warns of is 3 s; in a tenth of a second, 8 threads lose about one thread-second.
 MIN_HOLD_SECONDS = 0.1
 
-#: Reasons why nothing was sampled.
-MAX_REASONS = 3
-
 #: Characters of who held the GIL, in a table of a page.
 HELD_BY_LENGTH = 100
 
@@ -53,7 +50,7 @@ def _table(shown: tuple[Culprit, ...], extent: Extent) -> Table:
     rows: list[tuple[Label | str, ...]] = [
         (
             _cause_label(each),
-            scale.text(scale.steps(each.seconds)),
+            scale.figure(each.seconds),
             name_of(each.prefix) or "-",
             name_of(each.line) or "-",
             name_of(each.function) or "-",

@@ -305,6 +305,11 @@ def section(title: str, *blocks: Block, caveat: bool = False, folded: bool = Fal
     return Section(title, tuple(block for block in blocks if not is_empty(block)), caveat, folded, narrow)
 
 
+def with_content(*sections: Section) -> tuple[Section, ...]:
+    """Those sections that say something."""
+    return tuple(section for section in sections if section.blocks)
+
+
 def is_empty(block: Block) -> bool:
     """Whether a block says nothing: an empty sentence, a table without rows, or a section without blocks."""
     match block:

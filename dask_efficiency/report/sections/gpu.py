@@ -275,7 +275,7 @@ def kernels(found: GpuSummary, extent: Extent = SCREEN) -> Section:
             ),
             name_of(kernel.prefix) or ("" if kernel.name == OTHER_KERNELS else NO_TASK),
             str(kernel.launches),
-            scale.text(scale.steps(kernel.ns / 1e9)),
+            scale.figure(kernel.ns / 1e9),
             format_percent(round(1000 * kernel.ns / found.kernel_ns)) if found.kernel_ns else "",
             short_time(kernel.ns / kernel.launches) if kernel.launches else "",
         )

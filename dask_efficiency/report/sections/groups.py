@@ -22,9 +22,8 @@ from dask_efficiency.report.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.report.live.last_seconds import ALL_WORKERS
 from dask_efficiency.report.lost_time import in_order, parts_of
-from dask_efficiency.report.model import OTHER_WORK, ReportValues
+from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK, ReportValues
 from dask_efficiency.report.sections.document import (
     Label,
     Section,

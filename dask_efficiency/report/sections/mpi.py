@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from dask_efficiency.report.figures import (
     format_bytes,
@@ -10,7 +10,6 @@ from dask_efficiency.report.figures import (
     format_seconds,
     format_share,
     name_of,
-    sentence,
     time_scale,
 )
 from dask_efficiency.report.mpi_data import mpi_run as to_dict
@@ -25,7 +24,9 @@ from dask_efficiency.report.sections.document import (
     Stack,
     Table,
     section,
+    with_content,
 )
+from dask_efficiency.report.sections.simulation import notes
 from dask_efficiency.report.sections.spent import seconds_table, top
 from dask_efficiency.simulation.mpi.result import MpiRun
 from dask_efficiency.simulation.mpi.timeline import Spent
@@ -69,7 +70,8 @@ def verdict(run: MpiRun) -> str:
 
 def document(run: MpiRun) -> Document:
     """What a program would take, and what its time would go to."""
-    return Document(title(run), context(run), verdict(run), sections(run))
+    sections = with_content(path(run), ranks(run), links(run), algorithms(run), notes(run.notes))
+    return Document(title(run), context(run), verdict(run), sections)
 
 
 def page(run: MpiRun) -> Document:
@@ -80,13 +82,7 @@ def page(run: MpiRun) -> Document:
         ("efficiency", format_share(run.efficiency)),
         ("messages", str(run.messages)),
     )
-    return Document(title(run), context(run), verdict(run), sections(run), stats=stats, data=to_dict(run))
-
-
-def sections(run: MpiRun) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
-    found = (path(run), ranks(run), links(run), algorithms(run), notes(run.notes))
-    return tuple(part for part in found if part.blocks)
+    return replace(document(run), stats=stats, data=to_dict(run))
 
 
 def path(run: MpiRun) -> Section:
@@ -142,7 +138,7 @@ def ranks(run: MpiRun) -> Section:
     shown = order if len(order) <= MAX_ROWS else order[: MAX_ROWS // 2] + order[-MAX_ROWS // 2 :]
     scale = time_scale(run.makespan_seconds)
     rows = tuple(
-        (str(rank), name_of(run.hosts[rank]), *(scale.text(scale.steps(spent[rank][kind])) for kind in Spent))
+        (str(rank), name_of(run.hosts[rank]), *(scale.figure(spent[rank][kind]) for kind in Spent))
         for rank in sorted(shown)
     )
     whole = round(1e9 * run.makespan_seconds)
@@ -188,8 +184,3 @@ def algorithms(run: MpiRun) -> Section:
     if not rows:
         return Section("")
     return section("Algorithms of the collectives", Table(("collective", "algorithm", "calls"), rows, words=(0, 1)))
-
-
-def notes(said: Sequence[str]) -> Section:
-    """What a reader must know to trust a prediction."""
-    return section("Notes", *map(sentence, said), caveat=True)

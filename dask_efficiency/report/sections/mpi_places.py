@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dask_efficiency.report.figures import (
     format_bytes,
     format_count,
@@ -12,9 +14,9 @@ from dask_efficiency.report.figures import (
     time_scale,
 )
 from dask_efficiency.report.mpi_data import comparison as to_dict
-from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section
-from dask_efficiency.report.sections.mpi import links, notes, title
-from dask_efficiency.report.sections.simulation import SAME
+from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section, with_content
+from dask_efficiency.report.sections.mpi import links, title
+from dask_efficiency.report.sections.simulation import SAME, notes
 from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
 from dask_efficiency.simulation.mpi.timeline import Spent
 
@@ -34,16 +36,14 @@ def verdict(compared: MpiRunsCompared) -> str:
 def document(compared: MpiRunsCompared) -> Document:
     """Placements, the fastest first."""
     best = compared.best
-    parts = (ranking(compared), links(best), notes(best.notes))
-    found = tuple(part for part in parts if part.blocks)
     said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}"
-    return Document(title(best), said, verdict(compared), found)
+    sections = with_content(ranking(compared), links(best), notes(best.notes))
+    return Document(title(best), said, verdict(compared), sections)
 
 
 def page(compared: MpiRunsCompared) -> Document:
     """The same for a page of its own."""
-    shown = document(compared)
-    return Document(shown.title, shown.context, shown.verdict, shown.sections, data=to_dict(compared))
+    return replace(document(compared), data=to_dict(compared))
 
 
 def ranking(compared: MpiRunsCompared) -> Section:
@@ -54,8 +54,8 @@ def ranking(compared: MpiRunsCompared) -> Section:
         (
             name_of(one.name),
             str(len(set(one.hosts))),
-            scale.text(scale.steps(one.makespan_seconds)),
-            scale.text(scale.steps(one.path_seconds[Spent.COMMUNICATION])),
+            scale.figure(one.makespan_seconds),
+            scale.figure(one.path_seconds[Spent.COMMUNICATION]),
             format_bytes(one.moved_bytes),
         )
         for one in compared.ranked

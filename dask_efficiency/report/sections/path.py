@@ -27,6 +27,7 @@ from dask_efficiency.report.sections.document import (
     Share,
     Table,
     section,
+    with_content,
 )
 from dask_efficiency.report.sections.extent import SCREEN, Extent
 from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
@@ -67,8 +68,9 @@ def page(path: PathValues) -> Document:
         stats.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
     if path.floor_seconds:
         stats.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
-    said = tuple(part for part in (*sections(path), quick_improvements(path)) if part.blocks)
-    return Document(title(path), context(path), path.verdict, said, stats=tuple(stats), data=to_dict(path))
+    shown = document(path)
+    said = with_content(*shown.sections, quick_improvements(path))
+    return replace(shown, sections=said, stats=tuple(stats), data=to_dict(path))
 
 
 def what_if_document(before: PathValues, after: PathValues, changes: str) -> Document:
@@ -111,8 +113,8 @@ def in_report(report: ReportValues, extent: Extent = SCREEN) -> Section:
 
 def sections(path: PathValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (kinds(path), bounds(path), by_name(path, "prefix"), by_name(path, "worker"), by_host(path), notes(path))
-    return tuple(part for part in found if part.blocks)
+    prefixes, workers = by_name(path, "prefix"), by_name(path, "worker")
+    return with_content(kinds(path), bounds(path), prefixes, workers, by_host(path), notes(path))
 
 
 def kinds(path: PathValues) -> Section:
@@ -217,8 +219,8 @@ def improvements(path: PathValues, percent: float = 10.0) -> Section:
     rows = tuple(
         (
             name_of(s.what),
-            scale.text(scale.steps(s.saved_seconds)),
-            "" if math.isnan(s.error_seconds) else scale.text(scale.steps(s.error_seconds)),
+            scale.figure(s.saved_seconds),
+            "" if math.isnan(s.error_seconds) else scale.figure(s.error_seconds),
             f"{100 * s.saved_seconds / path.makespan_seconds:.1f}",
         )
         for s in worth

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dask_efficiency.report.figures import format_bytes, format_count, format_seconds, format_share, name_of, named
-from dask_efficiency.report.sections.document import Aside, Document, Section, Table, section
+from dask_efficiency.report.sections.document import Aside, Document, Section, Table, section, with_content
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.straggler.preflight.components import MEANINGS, Component
 from dask_efficiency.straggler.preflight.links import SlowPath
@@ -41,9 +41,11 @@ HEADS = {
 
 def document(found: PreflightValues) -> Document:
     """What a preflight found."""
-    parts = (_slow(found), _paths(found), _advice(found), _measured(found), _not_tested(found), _notes(found))
     context = "" if found.reason else f"{format_count(len(found.subjects), 'worker')}, {format_seconds(found.seconds)}"
-    return Document("Preflight", context, verdict(found), tuple(part for part in parts if part.blocks))
+    sections = with_content(
+        _slow(found), _paths(found), _advice(found), _measured(found), _not_tested(found), _notes(found)
+    )
+    return Document("Preflight", context, verdict(found), sections)
 
 
 def verdict(found: PreflightValues) -> str:

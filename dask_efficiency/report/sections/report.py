@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +43,7 @@ from dask_efficiency.report.sections.document import (
     legend_of,
     section,
     slices_of,
+    with_content,
 )
 from dask_efficiency.report.sections.extent import PAGE, SCREEN, Extent
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
@@ -63,28 +65,18 @@ VALUE_LENGTH = 100
 MAX_CODE = 12_000
 
 
-def document(report: ReportValues) -> Document:
+def document(report: ReportValues, extent: Extent = SCREEN) -> Document:
     """The report for a screen or a notebook."""
-    figures = lost_time(report)
-    return Document(
-        title=title(report),
-        context=context(report),
-        verdict=verdict(report),
-        figure=ByBucket(figures.parts) if figures.parts else None,
-        sections=sections(report),
-    )
+    parts = lost_time(report).parts
+    figure = ByBucket(parts) if parts else None
+    return Document(title(report), context(report), verdict(report), sections(report, extent), figure=figure)
 
 
 def page(report: ReportValues) -> Document:
     """The report for a page of its own, which has room for more."""
-    figures = lost_time(report)
-    return Document(
-        title=title(report),
-        context=context(report),
-        verdict=verdict(report),
-        figure=ByBucket(figures.parts) if figures.parts else None,
-        sections=sections(report, PAGE),
-        stats=_stats(report, figures),
+    return replace(
+        document(report, PAGE),
+        stats=_stats(report, lost_time(report)),
         footer=_footer(report),
         page_title=f"{title(report)} - efficiency report",
         data=_data(report),
@@ -93,8 +85,7 @@ def page(report: ReportValues) -> Document:
 
 def sections(report: ReportValues, extent: Extent = SCREEN) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (said(report, extent) for said in SECTIONS)
-    return tuple(section for section in found if section.blocks)
+    return with_content(*(said(report, extent) for said in SECTIONS))
 
 
 def title(report: ReportValues) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dask_efficiency.report.figures import (
     format_count,
@@ -15,7 +16,7 @@ from dask_efficiency.report.figures import (
     sentence,
     time_scale,
 )
-from dask_efficiency.report.sections.document import Change, Document, Section, Table, section
+from dask_efficiency.report.sections.document import Change, Document, Section, Table, section, with_content
 from dask_efficiency.report.sections.path import along_the_run, by_host, by_name
 from dask_efficiency.report.sections.spent import kind_label
 from dask_efficiency.report.simulation_data import prediction as to_dict
@@ -73,7 +74,7 @@ def plus_minus(prediction: PredictionValues) -> str:
         return format_seconds(seconds)
     scale = time_scale(seconds)
     half = max(high - seconds, seconds - low)
-    return f"{scale.text(scale.steps(seconds))} {scale.unit} +- {scale.text(scale.steps(half))}"
+    return f"{scale.figure(seconds)} {scale.unit} +- {scale.figure(half)}"
 
 
 def verdict(prediction: PredictionValues) -> str:
@@ -111,19 +112,21 @@ def _changes(prediction: PredictionValues) -> list[str]:
 
 def document(prediction: PredictionValues) -> Document:
     """What a run would take, and what its time would go to."""
-    return Document(title(prediction.recorded), context(prediction), verdict(prediction), sections(prediction))
+    path = prediction.path
+    sections = with_content(
+        sure(prediction),
+        spent(prediction),
+        by_name(path, "prefix"),
+        by_name(path, "worker"),
+        by_host(path),
+        notes(prediction.notes),
+    )
+    return Document(title(prediction.recorded), context(prediction), verdict(prediction), sections)
 
 
 def page(prediction: PredictionValues) -> Document:
     """The same for a page of its own."""
-    return Document(
-        title(prediction.recorded),
-        context(prediction),
-        verdict(prediction),
-        sections(prediction),
-        stats=_stats(prediction),
-        data=to_dict(prediction),
-    )
+    return replace(document(prediction), stats=_stats(prediction), data=to_dict(prediction))
 
 
 def _stats(prediction: PredictionValues) -> tuple[tuple[str, str], ...]:
@@ -140,24 +143,10 @@ def _stats(prediction: PredictionValues) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def sections(prediction: PredictionValues) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
-    path = prediction.path
-    found = (
-        sure(prediction),
-        spent(prediction),
-        by_name(path, "prefix"),
-        by_name(path, "worker"),
-        by_host(path),
-        notes(prediction.notes),
-    )
-    return tuple(part for part in found if part.blocks)
-
-
 def between(low: float, high: float) -> str:
     """Two times in one unit."""
     scale = time_scale(high)
-    return f"{scale.text(scale.steps(low))} to {scale.text(scale.steps(high))} {scale.unit}"
+    return f"{scale.figure(low)} to {scale.figure(high)} {scale.unit}"
 
 
 def sure(prediction: PredictionValues) -> Section:
@@ -184,7 +173,7 @@ def spent(prediction: PredictionValues) -> Section:
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
     # In as many figures as the verdict.
     scale = time_scale(prediction.makespan_seconds)
-    nearest = scale.text(scale.steps(path.makespan_seconds))
+    nearest = scale.figure(path.makespan_seconds)
     threads = f"Tasks hold {held} of the thread time, and compute in {useful} of it."
     which = (
         f"Shown is the simulated run nearest to their median: {nearest} {scale.unit}."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dask_efficiency.report.figures import format_seconds, format_share, time_scale
-from dask_efficiency.report.sections.document import Document, Label, Section, Share, Table, section
+from dask_efficiency.report.sections.document import Document, Label, Section, Share, Table, section, with_content
 from dask_efficiency.report.sections.simulation import notes, title, was
 from dask_efficiency.report.simulation_data import ladder as to_dict
 from dask_efficiency.simulation.ladder import (
@@ -52,20 +54,13 @@ def verdict(ladder: LadderValues) -> str:
 
 def document(ladder: LadderValues) -> Document:
     """What each step is worth."""
-    return Document(title(ladder.recorded), was(ladder.recorded), verdict(ladder), sections(ladder))
+    sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
+    return Document(title(ladder.recorded), was(ladder.recorded), verdict(ladder), sections)
 
 
 def page(ladder: LadderValues) -> Document:
     """The same for a page of its own."""
-    return Document(
-        title(ladder.recorded), was(ladder.recorded), verdict(ladder), sections(ladder), data=to_dict(ladder)
-    )
-
-
-def sections(ladder: LadderValues) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
-    found = (steps(ladder), sure(ladder), notes(ladder.notes))
-    return tuple(part for part in found if part.blocks)
+    return replace(document(ladder), data=to_dict(ladder))
 
 
 def steps(ladder: LadderValues) -> Section:
@@ -79,8 +74,8 @@ def steps(ladder: LadderValues) -> Section:
         label = Label(rung.name, hint=MEANINGS.get(rung.name, ""))
         there = scale.steps(saved) != 0
         share = f"{100 * saved / measured:.1f}" if there and measured else ""
-        worth = scale.text(scale.steps(saved)) if there else ""
-        rows.append((label, scale.text(scale.steps(rung.seconds)), worth, share))
+        worth = scale.figure(saved) if there else ""
+        rows.append((label, scale.figure(rung.seconds), worth, share))
     bars = tuple(Share(rung.seconds / longest if longest else 0.0) for rung in ladder.rungs)
     heads = ("step", f"time, {scale.unit}", f"saves, {scale.unit}", "% of the run")
     return section(

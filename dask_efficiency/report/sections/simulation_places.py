@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dask_efficiency.report.figures import (
     Scale,
@@ -13,7 +14,7 @@ from dask_efficiency.report.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section
+from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section, with_content
 from dask_efficiency.report.sections.simulation import notes, of_cluster, title, was
 from dask_efficiency.report.simulation_data import placements as to_dict
 from dask_efficiency.simulation.placements import Placement, PlacementsValues
@@ -34,29 +35,20 @@ def verdict(placements: PlacementsValues) -> str:
 
 def document(placements: PlacementsValues) -> Document:
     """Placements, the fastest first."""
-    return Document(_title(placements), _context(placements), verdict(placements), sections(placements))
+    prediction = placements.best.prediction
+    runs = format_count(len(prediction.makespans), "simulated run")
+    context = f"{was(prediction.recorded)}; {runs} of each placement"
+    return Document(title(prediction.recorded), context, verdict(placements), sections(placements))
 
 
 def page(placements: PlacementsValues) -> Document:
     """The same for a page of its own."""
-    return Document(
-        _title(placements), _context(placements), verdict(placements), sections(placements), data=to_dict(placements)
-    )
-
-
-def _title(placements: PlacementsValues) -> str:
-    return title(placements.best.prediction.recorded)
-
-
-def _context(placements: PlacementsValues) -> str:
-    prediction = placements.best.prediction
-    return f"{was(prediction.recorded)}; {format_count(len(prediction.makespans), 'simulated run')} of each placement"
+    return replace(document(placements), data=to_dict(placements))
 
 
 def sections(placements: PlacementsValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
-    found = (ranking(placements), sure(placements), notes(placements.notes))
-    return tuple(part for part in found if part.blocks)
+    return with_content(ranking(placements), sure(placements), notes(placements.notes))
 
 
 def ranking(placements: PlacementsValues) -> Section:
@@ -68,9 +60,9 @@ def ranking(placements: PlacementsValues) -> Section:
         (
             name_of(one.name),
             str(len(one.prediction.cluster.workers)),
-            scale.text(scale.steps(one.makespan_seconds)),
+            scale.figure(one.makespan_seconds),
             _ends(one.prediction.runs.spread, scale),
-            scale.text(scale.steps(one.moving_seconds)),
+            scale.figure(one.moving_seconds),
             format_bytes(one.moved_bytes),
             _fullest(one.fullest_link),
         )
@@ -87,7 +79,7 @@ def ranking(placements: PlacementsValues) -> Section:
 
 
 def _ends(spread: tuple[float, float], scale: Scale) -> str:
-    return "-" if math.isnan(spread[0]) else " to ".join(scale.text(scale.steps(end)) for end in spread)
+    return "-" if math.isnan(spread[0]) else " to ".join(scale.figure(end) for end in spread)
 
 
 def _fullest(link: tuple[str, float] | None) -> str:

@@ -13,7 +13,16 @@ from dask_efficiency.report.figures import (
     money_scale,
     time_scale,
 )
-from dask_efficiency.report.sections.document import Curve, Document, Point, Section, Share, Table, section
+from dask_efficiency.report.sections.document import (
+    Curve,
+    Document,
+    Point,
+    Section,
+    Share,
+    Table,
+    section,
+    with_content,
+)
 from dask_efficiency.report.sections.simulation import notes, title, was
 from dask_efficiency.report.simulation_data import sweep as to_dict
 from dask_efficiency.simulation.result import PredictionValues
@@ -37,7 +46,8 @@ def _workers(prediction: PredictionValues) -> str:
 
 def document(sweep: SweepValues) -> Document:
     """What a run would take with other numbers of workers."""
-    return Document(title(sweep.recorded), _context(sweep), verdict(sweep), sections(sweep))
+    sections = with_content(clusters(sweep), sure(sweep), notes(sweep.notes))
+    return Document(title(sweep.recorded), _context(sweep), verdict(sweep), sections)
 
 
 def page(sweep: SweepValues) -> Document:
@@ -56,15 +66,9 @@ def _stats(sweep: SweepValues) -> tuple[tuple[str, str], ...]:
     money = sweep.money(sweep.best)
     if money is not None:
         scale = money_scale(money)
-        found.append(("its cost", scale.text(scale.steps(money))))
+        found.append(("its cost", scale.figure(money)))
     found.append(("self replay", f"{100 * sweep.self_replay.error:+.1f} %"))
     return tuple(found)
-
-
-def sections(sweep: SweepValues) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
-    found = (clusters(sweep), sure(sweep), notes(sweep.notes))
-    return tuple(part for part in found if part.blocks)
 
 
 def clusters(sweep: SweepValues) -> Section:
@@ -97,16 +101,16 @@ def table(sweep: SweepValues) -> Table:
     rows = []
     for one, price in zip(sweep.predictions, prices, strict=True):
         low, high = one.interval
-        ends = "-" if math.isnan(low) else f"{scale.text(scale.steps(low))} to {scale.text(scale.steps(high))}"
+        ends = "-" if math.isnan(low) else f"{scale.figure(low)} to {scale.figure(high)}"
         rows.append(
             (
                 str(len(one.cluster.workers)),
-                scale.text(scale.steps(one.makespan_seconds)),
+                scale.figure(one.makespan_seconds),
                 ends,
                 format_times(one.speedup),
                 format_share(one.efficiency),
                 format_share(one.busy),
-                cost.text(cost.steps(worker_seconds(one) if price is None else price)),
+                cost.figure(worker_seconds(one) if price is None else price),
             )
         )
     bars = tuple(Share(one.makespan_seconds / longest if longest else 0.0) for one in sweep.predictions)

@@ -60,7 +60,7 @@ def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, 
     scale = time_scale(largest)
     tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
     rows = tuple(
-        (labels.get(each, each), scale.text(scale.steps(value)), format_percent(share))
+        (labels.get(each, each), scale.figure(value), format_percent(share))
         for (each, value), share in zip(seconds.items(), tenths, strict=True)
     )
     bars = tuple(Share(value / largest if largest else 0.0) for value in seconds.values())

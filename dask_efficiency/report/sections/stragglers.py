@@ -14,7 +14,7 @@ from dask_efficiency.report.figures import (
     named,
 )
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.sections.document import Aside, Document, Peers, Section, Table, section
+from dask_efficiency.report.sections.document import Aside, Document, Peers, Section, Table, section, with_content
 from dask_efficiency.report.sections.extent import SCREEN, Extent
 from dask_efficiency.straggler.finding import Evidence, Finding
 from dask_efficiency.straggler.offline import Judgement
@@ -141,8 +141,7 @@ def _times(finding: Finding) -> str:
 def sections(found: Judgement) -> tuple[Section, ...]:
     """Every section of a judgement that has something to say."""
     shown = found.findings[:MAX_STRAGGLERS]
-    parts = (_table(found), _advice(shown), *map(_signals, shown[:WITH_SIGNALS]), _notes(found))
-    return tuple(part for part in parts if part.blocks)
+    return with_content(_table(found), _advice(shown), *map(_signals, shown[:WITH_SIGNALS]), _notes(found))
 
 
 def _table(found: Judgement) -> Section:

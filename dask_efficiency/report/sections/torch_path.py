@@ -24,7 +24,7 @@ from dask_efficiency.report.figures import (
 )
 from dask_efficiency.report.kernel_name import kernel_name
 from dask_efficiency.report.path_kinds import TORCH_CPU_MEANINGS, TORCH_MEANINGS
-from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section
+from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section, with_content
 from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.report.torch_path_data import to_dict
 from dask_efficiency.trace.tables import MISSING
@@ -85,8 +85,9 @@ def page(path: TorchPathValues) -> Document:
     waited = int(path.job.waits.suffered.sum()) / 1e9
     if waited:
         stats.append(("ranks waited for one another", in_figures(waited)))
-    said = tuple(part for part in (*sections(path), quick_improvements(path)) if part.blocks)
-    return Document(title(path), context(path), path.verdict, said, stats=tuple(stats), data=to_dict(path))
+    shown = document(path)
+    said = with_content(*shown.sections, quick_improvements(path))
+    return replace(shown, sections=said, stats=tuple(stats), data=to_dict(path))
 
 
 def what_if_document(before: TorchPathValues, after: TorchPathValues) -> Document:
@@ -98,7 +99,7 @@ def what_if_document(before: TorchPathValues, after: TorchPathValues) -> Documen
 def sections(path: TorchPathValues) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
-    return tuple(part for part in (*found, waits(path), steps(path), notes(path)) if part.blocks)
+    return with_content(*found, waits(path), steps(path), notes(path))
 
 
 def changed(path: TorchPathValues) -> Section:
@@ -190,7 +191,7 @@ def by_data(path: TorchPathValues) -> Section:
     )
     scale = time_scale(float(earlier.max(initial=0.0)))
     rows = tuple(
-        (shown_name(flow.execution.names[flow.operators.name[row]]), scale.text(scale.steps(float(earlier[row]))))
+        (shown_name(flow.execution.names[flow.operators.name[row]]), scale.figure(float(earlier[row])))
         for row in most.tolist()
         if earlier[row] >= HARDLY * path.window_seconds
     )
@@ -209,8 +210,8 @@ def stalled(path: TorchPathValues) -> Section:
         (
             name_of(name),
             str(row.times),
-            scale.text(scale.steps(row.total_seconds)),
-            scale.text(scale.steps(row.path_seconds)),
+            scale.figure(row.total_seconds),
+            scale.figure(row.path_seconds),
         )
         for name, row in list(worth.items())[:TOP_NAMES]
     )
@@ -232,8 +233,8 @@ def waits(path: TorchPathValues) -> Section:
     rows = tuple(
         (
             f"rank {found.rank[row]}",
-            scale.text(scale.steps(found.caused[row] / 1e9)),
-            scale.text(scale.steps(found.suffered[row] / 1e9)),
+            scale.figure(found.caused[row] / 1e9),
+            scale.figure(found.suffered[row] / 1e9),
             f"{found.last[row]} of {found.collectives[row]}",
         )
         for row in order.tolist()
@@ -261,8 +262,8 @@ def steps(path: TorchPathValues) -> Section:
             f"step {found.step[row]}" if found.step[row] != MISSING else "(outside of steps)",
             f"rank {path.job.numbers[int(found.rank[row])]}",
             Cause(int(found.cause[row])).label,
-            scale.text(scale.steps(found.caused[row] / 1e9)),
-            scale.text(scale.steps(found.behind[row] / 1e9)),
+            scale.figure(found.caused[row] / 1e9),
+            scale.figure(found.behind[row] / 1e9),
         )
         for row in rows[:MAX_STEPS].tolist()
     )
@@ -320,11 +321,11 @@ def _differences(before: TorchPathValues, after: TorchPathValues) -> Section:
     was, now = before.seconds("kind"), after.seconds("kind")
     scale = time_scale(max([*was.values(), *now.values()], default=0.0))
     rows: list[tuple[Cell, ...]] = [
-        (kind_label(name, TORCH_MEANINGS), scale.text(scale.steps(was.get(name, 0.0))), scale.text(scale.steps(value)))
+        (kind_label(name, TORCH_MEANINGS), scale.figure(was.get(name, 0.0)), scale.figure(value))
         for name, value in ({name: now.get(name, 0.0) for name in (was | now)}).items()
     ]
     whole = (before.window_seconds, after.window_seconds)
-    rows.append((kind_label("total"), *(scale.text(scale.steps(value)) for value in whole)))
+    rows.append((kind_label("total"), *(scale.figure(value) for value in whole)))
     heads = ("kind", f"recorded, {scale.unit}", f"what if, {scale.unit}")
     return section("By kind", Table(heads, tuple(rows), sums=(len(rows) - 1,)))
 
@@ -347,8 +348,7 @@ def improvements(path: TorchPathValues) -> Section:
         return Section("")
     largest, scale = max(worth.values()), time_scale(max(worth.values()))
     rows = tuple(
-        (name, scale.text(scale.steps(saved)), f"{100 * saved / path.window_seconds:.1f}")
-        for name, saved in worth.items()
+        (name, scale.figure(saved), f"{100 * saved / path.window_seconds:.1f}") for name, saved in worth.items()
     )
     table = Table(
         ("what", f"saved, {scale.unit}", "% of the window"),

@@ -11,12 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dask_efficiency.straggler.block_signals import evenly, median_of_workers
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.fleet.rounds import subject
 from dask_efficiency.straggler.metric_series import MetricSeries, Values
-
-#: Peers of which the median is taken, at most; of more, so many are taken evenly.
-MAX_PEERS = 129
 
 
 class Habits:
@@ -71,8 +69,4 @@ class Habits:
 def _usual(past: MetricSeries, worker: int) -> Values:
     """The median of the machines that it is compared with; shape (metrics, samples), NaN where nobody was there."""
     alike = np.array([i for i, group in enumerate(past.groups) if group == past.groups[worker]])
-    peers = past.values[:, alike[np.unique(np.linspace(0, len(alike) - 1, min(len(alike), MAX_PEERS)).astype(int))]]
-    usual = np.full((peers.shape[0], peers.shape[2]), np.nan, np.float32)
-    known = np.isfinite(peers).any(axis=1)
-    usual[known] = np.nanmedian(peers.transpose(0, 2, 1)[known], axis=1)
-    return usual
+    return median_of_workers(past.values[:, alike[evenly(len(alike))]])[:, 0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dask_efficiency.straggler.finding import Cause
 from dask_efficiency.straggler.fleet.durations import duration_of
-from dask_efficiency.straggler.metric_series import LEAST_EFFECT, Metric
+from dask_efficiency.straggler.metric_series import MIN_CHANGE, Metric
 from dask_efficiency.text_files import TextFileError, known_names, read_text
 from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
 
@@ -132,7 +132,7 @@ def parse_metrics_file(text: str, path: str) -> MetricsFile:
 
 def _metric(name: str, query: str, section: Section, *, machine: str, group: str) -> MetricQuery:
     worse, cause = section.get("worse", _direction, 0), section.get("cause", _cause, None)
-    least, is_share = section.get("least", _least, (LEAST_EFFECT, True))
+    least, is_share = section.get("least", _least, (MIN_CHANGE, True))
     return MetricQuery(
         name=name,
         query=query,

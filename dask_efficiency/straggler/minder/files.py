@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from dask_efficiency.storage import writing
 from dask_efficiency.straggler.minder.network import Autoencoder
 
-Made = TypeVar("Made")
-
 FORMAT = "dask-efficiency-minder"
 VERSION = 1
 

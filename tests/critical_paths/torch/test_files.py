@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import io
-import json
 import pickle
-import zipfile
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,7 @@ from dask_efficiency import TorchCriticalPath, load_path, load_trace
 from dask_efficiency.critical_paths.torch.files import PathFileError
 from dask_efficiency.trace.files import TraceFileError
 from tests.critical_paths.torch.samples import recorded, with_execution
+from tests.trace.archives import Change, archive, forged, set_to
 
 
 def assert_same(one: Any, other: Any, name: str = "path") -> None:
@@ -68,14 +65,6 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def archive(**members: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as file:
-        for name, text in members.items():
-            file.writestr(name.replace("_json", ".json"), text)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     ("foreign", "found"),
     [
@@ -122,33 +111,10 @@ def test_a_damaged_file_is_refused_or_loaded_as_it_was(content: bytes, data: st.
         assert "memory://paths/damaged.path" in str(error)
 
 
-def forged(content: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
-    """The same file with its description changed, and its checksums right."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    described = json.loads(members["path.json"])
-    change(described)
-    members["path.json"] = json.dumps(described).encode()
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, member in members.items():
-            file.writestr(name, member)
-    return buffer.getvalue()
-
-
-def _set(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:
-    def change(described: dict[str, Any]) -> None:
-        for step in place[:-1]:
-            described = described[step]
-        described[place[-1]] = to
-
-    return change
-
-
-def _shifted(group: str, column: str) -> Callable[[dict[str, Any]], None]:
+def _shifted(group: str, column: str) -> Change:
     """Every number of a column is a million more."""
 
-    def change(described: dict[str, Any]) -> None:
+    def change(described: dict[str, Any], members: dict[str, bytes]) -> None:
         packing = described["columns"][group]["columns"][column]
         packing[2 if packing[0] == "<" else 3] += 1_000_000
 
@@ -158,17 +124,17 @@ def _shifted(group: str, column: str) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_set("chosen", to=3), "'chosen' is 3; expected the position of one of 1 graphs"),
-        (_set("chosen", to="x"), "'chosen' is 'x'; expected int"),
-        (_set("question", "instance", to="x"), "'question.instance' is 'x'; expected a number, two, or none"),
-        (_set("question", "instance", to=[1]), "'question.instance' is [1]"),
-        (_set("question", "rank", to=1.5), "'question.rank' is 1.5"),
-        (_set("question", "data_loading", to=[3]), "'data_loading' holds 3; expected str"),
-        (_set("ranks", 0, "threads", to=[[1]]), "'ranks.threads' holds [1]; expected a process, a thread and a name"),
-        (_set("ranks", 0, "groups", to={"0": ["a"]}), "'ranks.groups' holds 'a'; expected int"),
-        (_set("ranks", 0, "world_size", to="two"), "'ranks.world_size' is 'two'"),
-        (_set("ranks", 0, "rank", to=5), "'graphs.rank' is 0; expected 5"),
-        (_set("graphs", 0, "start", to=None), "'graphs.start' is None; expected int"),
+        (set_to("chosen", to=3), "'chosen' is 3; expected the position of one of 1 graphs"),
+        (set_to("chosen", to="x"), "'chosen' is 'x'; expected int"),
+        (set_to("question", "instance", to="x"), "'question.instance' is 'x'; expected a number, two, or none"),
+        (set_to("question", "instance", to=[1]), "'question.instance' is [1]"),
+        (set_to("question", "rank", to=1.5), "'question.rank' is 1.5"),
+        (set_to("question", "data_loading", to=[3]), "'data_loading' holds 3; expected str"),
+        (set_to("ranks", 0, "threads", to=[[1]]), "'ranks.threads' holds [1]; expected a process, a thread and a name"),
+        (set_to("ranks", 0, "groups", to={"0": ["a"]}), "'ranks.groups' holds 'a'; expected int"),
+        (set_to("ranks", 0, "world_size", to="two"), "'ranks.world_size' is 'two'"),
+        (set_to("ranks", 0, "rank", to=5), "'graphs.rank' is 0; expected 5"),
+        (set_to("graphs", 0, "start", to=None), "'graphs.start' is None; expected int"),
         (_shifted("graphs/0/nodes", "event"), "'graphs/0/nodes/event' has "),
         (_shifted("graphs/0/edges", "target"), "'graphs/0/edges/target' has "),
         (_shifted("graphs/0/region", "rows"), "'graphs/0/region/rows' has "),
@@ -177,11 +143,9 @@ def _shifted(group: str, column: str) -> Callable[[dict[str, Any]], None]:
         (_shifted("ranks/0/name_offsets", "offsets"), "'ranks/0/name_offsets' do not rise from 0"),
     ],
 )
-def test_a_forged_file_is_refused(
-    tmp_path: Path, content: bytes, change: Callable[[dict[str, Any]], None], said: str
-) -> None:
+def test_a_forged_file_is_refused(tmp_path: Path, content: bytes, change: Change, said: str) -> None:
     path = tmp_path / "step.path"
-    path.write_bytes(forged(content, change))
+    path.write_bytes(forged(content, "path.json", change))
     with pytest.raises(PathFileError) as caught:
         load_path(path)
     assert said in str(caught.value)

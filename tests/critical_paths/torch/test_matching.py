@@ -27,7 +27,7 @@ def matched(trace: KinetoTrace) -> list[tuple[str, str, tuple[int, ...]]]:
     arrivals = collectives.arrivals
     found = []
     for number in range(len(collectives)):
-        rows = collectives.rows_of(number)
+        rows = arrivals.collective == number
         kind, group = CollectiveKind(arrivals.kind[rows][0]).name, collectives.groups[arrivals.group[rows][0]]
         found.append((kind, group, tuple(arrivals.rank[rows].tolist())))
     return found
@@ -76,7 +76,7 @@ def test_profiles_that_begin_and_end_at_different_steps_are_matched_by_step(plan
     arrivals = collectives.arrivals
     for number in range(len(collectives)):
         # All are of one step, which is that of the rank's profile, as its row says.
-        rows = collectives.rows_of(number)
+        rows = arrivals.collective == number
         begun = np.array([first for first, _ in kept])[arrivals.rank[rows]]
         assert len(set(begun + arrivals.event[rows] // EVENTS)) == 1
     recorded = Counter(step for first, last in kept for step in range(first, last))

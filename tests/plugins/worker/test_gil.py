@@ -7,17 +7,9 @@ import pytest
 
 from dask_efficiency.plugins.worker import gil
 from dask_efficiency.plugins.worker.gil import find_gil
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader
 from tests.plugins.worker.threads_in_states import needs_threads
 
 pytestmark = needs_threads
-
-
-@pytest.fixture
-def reader():
-    reader = HeldReader()
-    yield reader
-    reader.close()
 
 
 @pytest.mark.skipif(not gil.has_gil(), reason="this Python has no GIL")

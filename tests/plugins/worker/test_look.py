@@ -89,19 +89,23 @@ class Process:
         return self.watched[ident], clocks
 
 
-def test_time_that_is_neither_cpu_nor_waiting_for_a_core_goes_to_what_is_waited_for():
+def running_inc():
+    """A process of which thread 1 has run a task for 10 ms."""
     process = Process()
     process.begins(1, INC)
     process.passes(10)
+    return process
+
+
+def test_time_that_is_neither_cpu_nor_waiting_for_a_core_goes_to_what_is_waited_for():
+    process = running_inc()
     process.goes(1, "network", cpu=20, core=5)
     process.passes(100)
     assert process.sampled() == {"core": 5, "network": 75}
 
 
 def test_a_thread_that_computes_says_nothing_of_why_it_waited_before():
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
+    process = running_inc()
     process.goes(1, "running", cpu=20)
     process.passes(100)
     assert process.sampled() == {}
@@ -111,9 +115,7 @@ def test_a_thread_that_computes_says_nothing_of_why_it_waited_before():
 
 
 def test_what_a_task_left_without_a_witness_goes_to_the_next_of_its_kind():
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
+    process = running_inc()
     process.goes(1, "running", cpu=20)
     process.passes(100)
     process.begins(1, INC)
@@ -124,9 +126,7 @@ def test_what_a_task_left_without_a_witness_goes_to_the_next_of_its_kind():
 
 
 def test_waiting_that_finds_no_witness_is_unknown_and_is_not_given_to_what_was_seen():
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
+    process = running_inc()
     process.goes(1, "running", cpu=20, core=5)
     process.passes(100)
     process.begins(1, SUM)
@@ -140,9 +140,7 @@ def test_waiting_that_finds_no_witness_is_unknown_and_is_not_given_to_what_was_s
 
 
 def test_waiting_without_a_witness_is_apportioned_like_what_was_seen_of_its_kind():
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
+    process = running_inc()
     process.goes(1, "network", cpu=20)
     process.passes(100)
     process.goes(1, "running", cpu=60)
@@ -154,9 +152,7 @@ def test_waiting_without_a_witness_is_apportioned_like_what_was_seen_of_its_kind
 
 
 def test_at_the_edge_of_a_window_nothing_waits_for_a_witness_beyond_it():
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
+    process = running_inc()
     process.goes(1, "running", cpu=20)
     process.passes(100)
     process.begins(1, INC)
@@ -208,9 +204,7 @@ def test_of_threads_that_want_the_gil_one_had_it_taken_away():
 
 
 def test_a_thread_alone_at_the_gil_was_computing():
-    process = Process()
-    process.begins(1, INC)
-    process.passes(10)
+    process = running_inc()
     for _ in range(20):
         process.goes(1, "gil", cpu=10)
         process.passes(20, gil_wait=5)

@@ -13,18 +13,11 @@ import time
 import pytest
 
 from dask_efficiency.plugins.worker.gil import find_gil, has_gil
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader, ThreadFiles, cpu_clock
+from dask_efficiency.plugins.worker.thread_clocks import ThreadFiles, cpu_clock
 from dask_efficiency.plugins.worker.wait_states import WaitStates
 from tests.plugins.worker.threads_in_states import in_thread, needs_threads, until
 
 pytestmark = needs_threads
-
-
-@pytest.fixture
-def reader():
-    reader = HeldReader()
-    yield reader
-    reader.close()
 
 
 @pytest.fixture

@@ -7,20 +7,13 @@ import pytest
 from distributed import Scheduler, Worker
 
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
-from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader
+from dask_efficiency.plugins.worker.thread_clocks import Clocks
 from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
 from tests.plugins.worker.threads_in_states import in_thread, needs_threads, until
 
 pytestmark = needs_threads
 
 MILLISECOND = 1_000_000
-
-
-@pytest.fixture
-def reader():
-    reader = HeldReader()
-    yield reader
-    reader.close()
 
 
 @pytest.fixture

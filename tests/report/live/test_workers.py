@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.account import ACTIVITIES, account_of
+from dask_efficiency.account import ACTIVITIES
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.presence import Presence
 from dask_efficiency.report.live.workers import QUANTILES, WorkerCounters, WorkerTimes, spread
+from tests.payloads import account_of
 
 
 def presence(name: str, *, joined: int = 0, **activity: int) -> Presence:

@@ -1,6 +1,5 @@
 from dask_efficiency.report.figures import NAME_LENGTH
-from dask_efficiency.report.live.last_seconds import ALL_WORKERS
-from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.model import ALL_WORKERS, Repeat
 from dask_efficiency.report.sections.extent import MAX_ROWS, PAGE
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.report import sections

@@ -13,7 +13,6 @@ from dask_efficiency.report.sections.simulation import (
     notes,
     page,
     plus_minus,
-    sections,
     size,
     spent,
     sure,
@@ -133,6 +132,6 @@ def test_notes_are_a_caveat() -> None:
 
 
 def test_the_sections_come_in_reading_order() -> None:
-    titles = [part.title for part in sections(elsewhere())]
+    titles = [part.title for part in document(elsewhere()).sections]
     assert titles[:3] == ["How sure this is", "What the makespan would be spent on", "By task prefix"]
     assert spent(elsewhere()).table.rows[-1][0].text == "total"  # type: ignore[union-attr]

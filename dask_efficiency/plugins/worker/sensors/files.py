@@ -13,7 +13,7 @@ from dask_efficiency.plugins.worker.thread_clocks import HeldReader
 MAX_BYTES = 1 << 16
 
 #: An answer of fewer bytes is the last: lines are shorter than the half of a page.
-_LEAST_OF_PAGE = 2048
+_MIN_OF_PAGE = 2048
 
 
 class KeptFiles:
@@ -42,7 +42,7 @@ class KeptFiles:
             return b""
         content = more = self._once(descriptor, nbytes, 0)
         # The kernel answers a page of whole lines at a time, however much is asked for.
-        while len(more) > _LEAST_OF_PAGE and len(content) < nbytes:
+        while len(more) > _MIN_OF_PAGE and len(content) < nbytes:
             more = self._once(descriptor, nbytes - len(content), len(content))
             content += more
         return content

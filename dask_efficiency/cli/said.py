@@ -1,0 +1,20 @@
+"""What a command says of what it found: all of it as JSON, a sentence where it is in a file, or on the screen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+def say(found: Any, *, as_json: bool, written: bool = False) -> None:
+    """Print a result; of one that was written to a file, the verdict."""
+    if as_json:
+        click.echo(json.dumps(found.to_dict(), indent=1))
+    elif written:
+        click.echo(f"{found.verdict}.")
+    else:
+        from dask_efficiency.report.terminal.coloured import show
+
+        show(found.document)

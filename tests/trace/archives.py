@@ -1,0 +1,46 @@
+"""Archives as files of traces and of paths are: foreign ones, and forged ones whose checksums are right."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+#: Changes the description of an archive, and its members.
+Change = Callable[[dict[str, Any], dict[str, bytes]], None]
+
+
+def archive(**members: str) -> bytes:
+    """Members by name, with an underscore for the dot of ``.json``."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for name, text in members.items():
+            file.writestr(name.replace("_json", ".json"), text)
+    return buffer.getvalue()
+
+
+def forged(content: bytes, description: str, change: Change) -> bytes:
+    """The same file with its description or columns changed, and its checksums right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    described = json.loads(members[description])
+    change(described, members)
+    members[description] = json.dumps(described).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, member in members.items():
+            file.writestr(name, member)
+    return buffer.getvalue()
+
+
+def set_to(*place: Any, to: Any) -> Change:
+    """A change of one value of the description."""
+
+    def change(described: dict[str, Any], members: dict[str, bytes]) -> None:
+        for step in place[:-1]:
+            described = described[step]
+        described[place[-1]] = to
+
+    return change
