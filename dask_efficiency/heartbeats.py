@@ -35,8 +35,12 @@ from dask_efficiency.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
 from dask_efficiency.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
 from dask_efficiency.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
 
-#: Heartbeats that each change is told in. The scheduler looks twice a second at what came last, so it may miss every
-#: other one where workers send two a second, and a connection that breaks loses one more.
+#: Seconds between two snapshots of a worker in its heartbeats, at least: nobody looks more often. Those of a cluster of
+#: up to ten workers are half a second apart, and every other one repeats the last.
+REPORT_SECONDS = 1.0
+
+#: New heartbeats that each change is told in. The scheduler looks twice a second at what came last, and reads task
+#: rates less often; a connection that breaks loses one more.
 REPEATS = 4
 
 #: One heartbeat of so many tells everything, should asking for it fail.
@@ -275,6 +279,12 @@ def header(payload: object) -> tuple[str, int] | None:
     if isinstance(payload, Mapping) and type(payload.get("i")) is str and type(payload.get("n")) is int:
         return payload["i"], payload["n"]
     return None
+
+
+def is_repeated(payload: object, last: object) -> bool:
+    """Whether a heartbeat is the one before, once more."""
+    sender = header(payload)
+    return sender is not None and sender == header(last)
 
 
 def read(payload: object, last: Received | None = None) -> Received | NotMeasured | Missed:
