@@ -32,8 +32,8 @@ from typing import Any
 from benchmarks.one_process import LOOKS_OF_A_BEAT, MODES, WORK, run, session, set_timers
 from benchmarks.task_cost import SLOWNESS, _by_function, print_compared
 
-#: Numbers of tasks that are subtracted from one another; whole heartbeats. Of the fifteen by which they differ, seven are
-#: new, and at three workers are compared.
+#: Numbers of tasks that are subtracted from one another; whole heartbeats. Of the fifteen by which they differ, seven
+#: are new, and at three workers are compared.
 SIZES = (1_000, 4_000)
 
 BATCH = WORK["no-op"].batch

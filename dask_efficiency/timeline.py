@@ -13,7 +13,8 @@ from dask_efficiency.buckets import Bucket, scale_down
 from dask_efficiency.causes import NAMES
 from dask_efficiency.presence import Presence
 
-#: Half of the shortest time between two heartbeats: finer bins would show nothing more.
+#: A quarter of the shortest time between two new heartbeats, between which windows begin and end: finer bins would show
+#: nothing more.
 FIRST_WIDTH_NS = 250_000_000
 
 #: When there are more bins, neighbours are merged.
