@@ -1,8 +1,9 @@
 """Scheduler, worker of one thread and client in one process, in the ways whose costs are compared with one another.
 
 Everything is equal but the :class:`Mode`. There is one heartbeat, and one poll of the scheduler's meter, for every
-half second's worth of tasks, and ten looks at idle slots meanwhile, whatever the machine's speed. Other timers of the
-event loop follow a clock that can be slowed down for a program under valgrind.
+half second's worth of tasks, and ten looks at idle slots meanwhile, whatever the machine's speed; of the heartbeats
+every other one tells anything new, and every fifth poll compares workers. Other timers of the event loop follow a clock
+that can be slowed down for a program under valgrind.
 """
 
 from __future__ import annotations
@@ -39,6 +40,13 @@ HEARTBEAT_SECONDS = 0.5
 
 #: Looks at idle slots between two heartbeats: one every 50 ms.
 LOOKS_OF_A_BEAT = 10
+
+#: Heartbeats of which one is new, and polls of which one compares workers: once a second, and every 2.5 s.
+BEATS_OF_A_REPORT = 2
+BEATS_OF_A_COMPARISON = 5
+
+#: Seconds.
+NEVER = 1_000_000
 
 #: The page is brought up to date at each heartbeat of this number: every two seconds.
 BEATS_OF_AN_UPDATE = 4
@@ -223,6 +231,7 @@ class Session:
 
     async def _beat(self) -> None:
         """Do what there is to do once in :data:`HEARTBEAT_SECONDS`."""
+        set_timers(self._beats)
         await self._worker.heartbeat()
         meter = self._meter
         if meter is not None:
@@ -230,6 +239,15 @@ class Session:
         self._beats += 1
         if self.update_page is not None and not self._beats % BEATS_OF_AN_UPDATE:
             self.update_page()
+
+
+def set_timers(beat: int) -> None:
+    """Have the plugin's timers that go by the clock find what is due at the heartbeat of this number."""
+    from dask_efficiency.plugins.scheduler import straggler_watch
+    from dask_efficiency.plugins.worker import meter
+
+    meter.REPEAT_NS = NEVER * 10**9 if beat % BEATS_OF_A_REPORT else 0
+    straggler_watch.INTERVAL_SECONDS = NEVER if beat % BEATS_OF_A_COMPARISON else 0
 
 
 @asynccontextmanager
@@ -241,9 +259,10 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
 
     from dask_efficiency import EfficiencyPlugin
     from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-    from dask_efficiency.plugins.scheduler import idle_watch
+    from dask_efficiency.plugins.scheduler import idle_watch, straggler_watch
     from dask_efficiency.plugins.scheduler import meter as scheduler_meter
     from dask_efficiency.plugins.worker import hooks, pending
+    from dask_efficiency.plugins.worker.sensors import readings
 
     dask.config.set(QUIET | mode.config)
     distributed.scheduler.heartbeat_interval = lambda workers: 600  # beats come by hand
@@ -251,6 +270,12 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     idle_watch.INTERVAL_MS = 3_600_000.0  # and looks
     # A task that does nothing is too short to tell how fast a worker is, however slow the program.
     pending.MIN_RATED_NS = hooks.MIN_RATED_NS = round(pending.MIN_RATED_NS * slowness)
+    straggler_watch.heartbeat_interval = lambda workers: 0  # and comparisons,
+    readings.READING_SECONDS = 0  # and readings of sensors: at each new heartbeat
+    # What a poll may take before it is cut off.
+    scheduler_meter.MAX_POLL_SECONDS *= slowness
+    straggler_watch.MAX_POLL_SECONDS *= slowness
+    readings.MAX_SHARE *= slowness
     if not mode.fine_metrics:
         _without_fine_metrics()
     if mode.gpu or work.needs_gpu:

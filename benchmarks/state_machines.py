@@ -3,7 +3,8 @@
 ``python -m benchmarks.state_machines`` prints them without the plugin, metering, and recording; ``--modes`` are those
 of :mod:`benchmarks.one_process`. A real scheduler and worker are started, and then nothing but their state machines is
 driven, task by task: graphs, transitions, results, releases, the function that runs a task, and one heartbeat, one poll
-and ten looks at idle slots for every 200 tasks. What is missing is the event loop with its messages, whose timing makes
+and ten looks at idle slots for every 200 tasks, as for half a second; every other heartbeat is new, and every fifth
+poll compares workers. What is missing is the event loop with its messages, whose timing makes
 ``python -m benchmarks.task_cost instructions`` vary by more than a change of one hook brings.
 
 Two numbers of tasks are run in processes that are forked from one, and subtracted. ``--json FILE`` writes the
@@ -28,10 +29,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.one_process import LOOKS_OF_A_BEAT, MODES, WORK, run, session
+from benchmarks.one_process import LOOKS_OF_A_BEAT, MODES, WORK, run, session, set_timers
 from benchmarks.task_cost import SLOWNESS, _by_function, print_compared
 
-#: Numbers of tasks that are subtracted from one another; whole heartbeats.
+#: Numbers of tasks that are subtracted from one another; whole heartbeats. Of the fifteen by which they differ, seven
+#: are new, and at three workers are compared.
 SIZES = (1_000, 4_000)
 
 BATCH = WORK["no-op"].batch
@@ -75,6 +77,7 @@ class Driver:
         for first in range(0, tasks, BATCH):
             self._compute_batch(first)
             if self.meter is not None:
+                set_timers(first // BATCH)
                 self._beat()
         assert self.meter is None or self.meter.accounts.off is None
 

@@ -17,6 +17,8 @@ ACTIVE_BUCKETS = (
     Bucket.OVERHEAD,
 )
 
+_NAMES = tuple(map(str, ACTIVE_BUCKETS))
+
 
 class SlotReservation:
     """A task's reservation of one slot: it runs since ``start``, or has ended and waits to be finalized."""
@@ -108,7 +110,7 @@ class ActivityView:
         finalized
             The buckets of the tasks that succeeded and, under ``spill``, of free slots.
         """
-        view = [finalized[str(bucket)] + self._provisional[i] for i, bucket in enumerate(ACTIVE_BUCKETS)]
+        view = [finalized[name] + ns for name, ns in zip(_NAMES, self._provisional, strict=True)]
         corrections = self._corrections
         if any(corrections):
             too_much = [i for i, ns in enumerate(corrections) if ns < 0]
@@ -119,4 +121,4 @@ class ActivityView:
                     row[i] -= sign * moved
                     row[j] += sign * moved
         self._reported = view
-        return {str(bucket): ns for bucket, ns in zip(ACTIVE_BUCKETS, view, strict=True)}
+        return dict(zip(_NAMES, view, strict=True))

@@ -60,13 +60,21 @@ def name_of(bucket: Bucket, cause: str) -> str:
     return f"{bucket}/{cause}"
 
 
+#: The names of each bucket's causes, in their order; to put one together takes half a microsecond.
+NAMES_OF = {bucket: tuple(name_of(bucket, cause) for cause in causes) for bucket, causes in CAUSES.items()}
+
 #: Every name that a row may have.
-NAMES = tuple(name_of(bucket, cause) for bucket, causes in CAUSES.items() for cause in causes)
+NAMES = tuple(name for names in NAMES_OF.values() for name in names)
 
 
 def of_bucket(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
     """Nanoseconds by bare cause of one bucket; those without time are left out."""
-    return {cause: ns for cause in CAUSES[bucket] if (ns := row.get(name_of(bucket, cause), 0))}
+    return {cause: ns for cause, name in zip(CAUSES[bucket], NAMES_OF[bucket], strict=True) if (ns := row.get(name, 0))}
+
+
+def under_names(row: Mapping[str, int], bucket: Bucket) -> dict[str, int]:
+    """A row by bare cause, by :func:`name_of`; causes without time are left out."""
+    return {name: ns for cause, name in zip(CAUSES[bucket], NAMES_OF[bucket], strict=True) if (ns := row.get(cause, 0))}
 
 
 def fit(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
@@ -93,7 +101,7 @@ def fit(weights: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
         known = scale_down(known, ns)
     else:
         known[-1] += ns - whole
-    return {name_of(bucket, cause): n for cause, n in zip(CAUSES[bucket], known, strict=True) if n}
+    return {name: n for name, n in zip(NAMES_OF[bucket], known, strict=True) if n}
 
 
 def fit_known(weights: Mapping[str, int], buckets: Mapping[str, int], known: Collection[Bucket] = ()) -> dict[str, int]:

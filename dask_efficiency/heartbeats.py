@@ -35,8 +35,12 @@ from dask_efficiency.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
 from dask_efficiency.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
 from dask_efficiency.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
 
-#: Heartbeats that each change is told in. The scheduler looks twice a second at what came last, so it may miss every
-#: other one where workers send two a second, and a connection that breaks loses one more.
+#: Seconds between two snapshots of a worker in its heartbeats, at least: nobody looks more often. Those of a cluster of
+#: up to ten workers are half a second apart, and every other one repeats the last.
+REPORT_SECONDS = 1.0
+
+#: New heartbeats that each change is told in. The scheduler looks twice a second at what came last, and reads task
+#: rates less often; a connection that breaks loses one more.
 REPEATS = 4
 
 #: One heartbeat of so many tells everything, should asking for it fail.
@@ -74,18 +78,12 @@ _WITH_CAUSES = [
     *(_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED),
 ]
 _NONCPU_CAUSES = len(CAUSES[Bucket.THREAD_NONCPU])
-
-#: Where the numbers begin that must add up: of free slots, of held ones, tasks (which need not), active, and causes.
-_GROUPS = [
-    _HEAD,
-    _AT_HELD,
-    _AT_TASKS,
-    _AT_ACTIVE,
-    *(begin + i for begin in (_AT_CAUSES, _AT_ACTIVE_CAUSES) for i in (0, _NONCPU_CAUSES)),
+#: Where they are, in that order.
+_OF_CAUSES = [
+    part
+    for begin, end in ((_AT_CAUSES, _AT_ACTIVE_CAUSES), (_AT_ACTIVE_CAUSES, _AT_OUTSIDE))
+    for part in (slice(begin, begin + _NONCPU_CAUSES), slice(begin + _NONCPU_CAUSES, end))
 ]
-
-#: All of :data:`NUMBERS` together fit into 63 bits if none is larger.
-_MAX_SMALL = MAX_NANOSECONDS >> len(NUMBERS).bit_length()
 
 
 # -- on the worker ---------------------------------------------------------------------------------
@@ -277,6 +275,12 @@ def header(payload: object) -> tuple[str, int] | None:
     return None
 
 
+def is_repeated(payload: object, last: object) -> bool:
+    """Whether a heartbeat is the one before, once more."""
+    sender = header(payload)
+    return sender is not None and sender == header(last)
+
+
 def read(payload: object, last: Received | None = None) -> Received | NotMeasured | Missed:
     """Check a payload and read it.
 
@@ -348,27 +352,26 @@ def _numbers(value: object, outside: int, details: int) -> Ints:
     """All :data:`NUMBERS`, which add up, and so many more."""
     if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + outside + details:
         raise RefusedPayload(f"a is {short(value)}; expected {len(NUMBERS)} + {outside} + {details} numbers")
-    if {*map(type, value)} != {int} or min(value) < 0 or (largest := max(value)) > MAX_NANOSECONDS:
+    if {*map(type, value)} != {int} or min(value) < 0 or max(value) > MAX_NANOSECONDS:
         names = (*NUMBERS, *["outside"] * outside, *["details"] * details)
         for name, number in zip(names, value, strict=True):
             whole(name, number)
         raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
-    numbers = np.array(value, np.int64)
     nthreads, elapsed, running = value[:_HEAD]
-    parts = numbers[:_AT_OUTSIDE] if largest <= _MAX_SMALL else numbers[:_AT_OUTSIDE].astype(object)
-    free, held, _, active, *causes = np.add.reduceat(parts, _GROUPS).tolist()
-    recorded = free + held + running
+    # Of so few numbers, Python has the sums sooner than NumPy.
+    held, active = sum(value[_AT_HELD:_AT_TASKS]), sum(value[_AT_ACTIVE:_AT_CAUSES])
+    recorded = sum(value[_HEAD:_AT_HELD]) + held + running
     if recorded != nthreads * elapsed:
         raise RefusedPayload(f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {elapsed} ns")
     if active != held + running:
         raise RefusedPayload(f"active holds {active} ns; expected {held + running}, as settled and running")
-    for i, (told, at) in enumerate(zip(causes, _WITH_CAUSES, strict=True)):
-        if told and told != value[at]:
+    for i, (part, at) in enumerate(zip(_OF_CAUSES, _WITH_CAUSES, strict=True)):
+        if (told := sum(value[part])) and told != value[at]:
             raise RefusedPayload(
                 f"causes.{('settled', 'active')[i // 2]} holds {told} ns of {str(_CAUSED[i % 2])!r}; "
                 f"expected {value[at]}, as in the accounts"
             )
-    return numbers
+    return np.array(value, np.int64)
 
 
 def _grown(now: Ints, named: Texted, known: Received) -> Ints:
@@ -383,7 +386,7 @@ def _grown(now: Ints, named: Texted, known: Received) -> Ints:
             numbers = numbers[len(former) :]
         then = np.concatenate([then[:_AT_OUTSIDE], np.array(beside, np.int64)])
     grown = now - then
-    if grown[1] < 0 or grown[_HEAD:_AT_CAUSES].min() < 0:
+    if grown[1] < 0 or np.minimum.reduce(grown[_HEAD:_AT_CAUSES]) < 0:
         for at in (1, *range(_HEAD, _AT_CAUSES)):  # what runs may end
             if grown[at] < 0:
                 unit = " ns" if at == 1 else ""

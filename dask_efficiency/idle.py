@@ -31,7 +31,7 @@ MAX_PREFIXES = 1_000
 MAX_ALONE = 1_000
 
 #: Changes of a worker's free slots that are kept apart until its next split. At 20 looks a second they are those of
-#: 13 s, and heartbeats of the few workers that are looked at so often are half a second apart.
+#: 13 s, and heartbeats of the few workers that are looked at so often are a second apart.
 MAX_CHANGES = 256
 
 #: Instants of which it is known what was seen until then. A worker's report is looked at less than a second after it

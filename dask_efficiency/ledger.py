@@ -30,6 +30,8 @@ _BUCKET_OF = {
     Outcome.CANCELLED: TASK_BUCKETS.index(Bucket.CANCELLED),
     Outcome.RECOMPUTED: TASK_BUCKETS.index(Bucket.RECOMPUTED),
 }
+#: What the accounts call what free slots' and tasks' time goes to.
+_UNHELD, _HELD = tuple(map(str, UNHELD_BUCKETS)), tuple(map(str, TASK_BUCKETS))
 _SUCCEEDED = Outcome.SUCCEEDED
 _TAKES_TASKS = Availability.RUNNING
 _NOTHING = Used(0, 0)
@@ -380,10 +382,11 @@ class Ledger:
             self._activity.count(reservation, used.get(key, _NOTHING).split, self._at - reservation.start)
         for reservation in self._ended:
             self._activity.count(reservation, used.get(reservation, _NOTHING).split, reservation.ns)
-        finalized = {str(b): ns for b, ns in zip(UNHELD_BUCKETS, self._free, strict=True)}
-        for i, bucket in enumerate(TASK_BUCKETS):
-            ns = sum(row[i] for row in self._prefixes.values())
-            finalized[str(bucket)] = finalized.get(bucket, 0) + ns
+        finalized = dict(zip(_UNHELD, self._free, strict=True))
+        prefixes = {prefix: tuple(row) for prefix, row in self._prefixes.items()}
+        sums = [*map(sum, zip(*prefixes.values(), strict=True))] or [0] * len(_HELD)
+        for bucket, ns in zip(_HELD, sums, strict=True):
+            finalized[bucket] = finalized.get(bucket, 0) + ns
         tasks = {str(outcome): n for outcome, n in self._tasks.items()}
         if self._succeeded:
             tasks[str(_SUCCEEDED)] = self._succeeded
@@ -392,7 +395,7 @@ class Ledger:
             elapsed=self._at - self.started,
             finalized=finalized,
             running=sum(self._held_so_far().values()),
-            prefixes={prefix: tuple(row) for prefix, row in self._prefixes.items()},
+            prefixes=prefixes,
             tasks=tasks,
             active=self._activity.report(finalized),
         )

@@ -143,6 +143,8 @@ class TableWriter(Generic[Name]):
     def write(self, since: int) -> tuple[str, list[object]]:
         """What changed after the oldest marked state, or all there is where ``since`` is -1; and names of places."""
         rows = self._rows
+        if not rows:
+            return _write((), (), self._columns), []
         if since < 0:
             told, anew = [*enumerate(rows)], [*range(len(rows))]
             grown: Iterable[Sequence[int]] = rows

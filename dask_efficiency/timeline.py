@@ -13,7 +13,8 @@ from dask_efficiency.buckets import Bucket, scale_down
 from dask_efficiency.causes import NAMES
 from dask_efficiency.presence import Presence
 
-#: Half of the shortest time between two heartbeats: finer bins would show nothing more.
+#: A quarter of the shortest time between two new heartbeats, between which windows begin and end: finer bins would show
+#: nothing more.
 FIRST_WIDTH_NS = 250_000_000
 
 #: When there are more bins, neighbours are merged.
@@ -111,7 +112,7 @@ class ActivityFeed:
                 found.append(self._since_last(presence, at))
                 if _is_complete(presence, read[presence][1]):
                     del read[presence]
-        return _stretches([piece for piece in found if piece is not None])
+        return _stretches([piece for piece in found if piece is not None]) if found else _NO_STRETCHES
 
     def _since_last(self, presence: Presence, at: int) -> _Piece | None:
         _, before, grown = self._read.get(presence, (None, _NOTHING, _NOTHING))
@@ -165,22 +166,24 @@ class TimelineRecorder:
         """Sort the part of the stretches that lies within the timeline into bins, to the nanosecond."""
         if not len(stretches.start):
             return
-        last = int(stretches.stop.max())
+        last = int(np.maximum.reduce(stretches.stop))
         last = last if self._stop is None else min(last, self._stop)
-        earliest = max(self._start, int(stretches.start.min()))
+        earliest = max(self._start, int(np.minimum.reduce(stretches.start)))
         if last <= earliest:
             return
         while last - self._start > MAX_BINS * self._width:
             self._merge()
-        first = (earliest - self._start) // self._width
-        edges = self._start + self._width * np.arange(first, -(-(last - self._start) // self._width) + 1)
-        edges[-1] = min(edges[-1], last)
+        width = self._width
+        first = (earliest - self._start) // width
+        bins = -(-(last - self._start) // width) - first
+        edges = [*range(self._start + first * width, self._start + (first + bins) * width, width), last]
         length = stretches.stop - stretches.start
-        share = np.clip((edges - stretches.start[:, None]) / length[:, None], 0.0, 1.0)
+        share = (np.array(edges)[:, None] - stretches.start) / length
+        np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
         # Differences of rounded running totals: what is left out of one bin is in the next. They are of all stretches
         # together, of which doubles tell the nanoseconds of a hundred days.
-        done = np.rint(share.T @ stretches.ns.astype(np.float64)).astype(np.int64)
-        self._bins[first : first + len(edges) - 1] += np.diff(done, axis=0)
+        done = np.rint(share @ stretches.ns.astype(np.float64)).astype(np.int64)
+        self._bins[first : first + bins] += done[1:] - done[:-1]
 
     def timeline(self, *, at: int, uncovered: Stretches | None = None) -> Timeline:
         """The timeline until ``at``.
@@ -237,3 +240,6 @@ def _stretches(found: list[_Piece]) -> Stretches:
     stop = np.array([piece[1] for piece in found], dtype=np.int64)
     ns = np.array([piece[2] for piece in found], dtype=np.int64).reshape(-1, len(COLUMNS))
     return Stretches(start, stop, ns)
+
+
+_NO_STRETCHES = _stretches([])

@@ -3,7 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, DESCRIPTIONS, NAMES, UNKNOWN, fit, fit_known, name_of, of_bucket
+from dask_efficiency.causes import (
+    CAUSES,
+    DESCRIPTIONS,
+    NAMES,
+    UNKNOWN,
+    fit,
+    fit_known,
+    name_of,
+    of_bucket,
+    under_names,
+)
 from tests.strategies import nanoseconds
 
 rows = st.dictionaries(st.sampled_from(NAMES), nanoseconds)
@@ -15,6 +25,13 @@ def test_every_cause_has_a_line_that_says_what_it_means():
 
 def test_every_bucket_with_causes_ends_with_the_unknown():
     assert {causes[-1] for causes in CAUSES.values()} == {UNKNOWN}
+
+
+@given(st.sampled_from(list(CAUSES)), rows)
+def test_what_is_taken_from_under_its_names_can_be_put_back(bucket, row):
+    bare = of_bucket(row, bucket)
+    assert under_names(bare, bucket) == {name_of(bucket, cause): ns for cause, ns in bare.items()}
+    assert of_bucket(under_names(bare, bucket), bucket) == bare
 
 
 @given(st.sampled_from(list(CAUSES)), rows, nanoseconds)

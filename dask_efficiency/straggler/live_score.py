@@ -124,9 +124,13 @@ class LiveScoring:
         whole = rows[-1] - rows[0] + 1 == len(rows)
         place: slice | NDArray[np.intp] = slice(rows[0], rows[-1] + 1) if whole else rows
         for signal in signals:
+            known = np.isfinite(history.residual[order, signal][:, place])
+            if not known.any():  # of nobody, as where nothing is spilled or sent, or there is one worker only
+                scores.tasks[signal] = 0.0
+                yield known.size // 16
+                continue
             rings = (history.residual, history.variance, history.tasks)
             residual, variance, tasks = (ring[order, signal][:, place].astype(np.float64) for ring in rings)
-            known = np.isfinite(residual)
             tasks = np.where(known, tasks, 0.0)
             before, number = np.cumsum(tasks, axis=0) - tasks, np.cumsum(known, axis=0) - known
             inside = known & ((before < WINDOW_TASKS) | (number < MIN_INTERVALS))

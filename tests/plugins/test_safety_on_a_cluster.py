@@ -22,7 +22,7 @@ from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unreg
 from dask_efficiency.cluster import MAX_REFUSALS
 from dask_efficiency.heartbeats import NUMBERS, REPEATS, encode
 from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.names import FINAL_SNAPSHOT
+from dask_efficiency.plugins.names import FINAL_SNAPSHOT, WORKER_PLUGIN
 from dask_efficiency.wire import SCHEMA, Snapshot
 from tests.plugins.tasks import (
     Stopwatch,
@@ -400,6 +400,7 @@ def restore_heartbeat(dask_worker: Any) -> None:
 
 
 async def beat(dask_worker: Any) -> None:
+    dask_worker.plugins[WORKER_PLUGIN].meter._reported_at = None  # it repeats none
     await dask_worker.heartbeat()
 
 

@@ -13,6 +13,7 @@ from distributed.scheduler import heartbeat_interval
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.heartbeats import REPORT_SECONDS
 from dask_efficiency.report.live.bins import WINDOW_NS, ThreadTotals
 from dask_efficiency.report.live.last_seconds import Details
 from dask_efficiency.report.live.tab_view import TabView, tab_view
@@ -118,7 +119,7 @@ class Tab:
 
     def _look(self, source: Source) -> None:
         polls = list(source.recent)
-        heartbeat_seconds = float(heartbeat_interval(len(source.cluster.present)))
+        heartbeat_seconds = max(REPORT_SECONDS, float(heartbeat_interval(len(source.cluster.present))))
         # Less a quarter, because polls and pages do not keep step.
         gap = 0.75e9 * max(UPDATE_MS / 1e3, heartbeat_seconds)
         if polls and (self.view is None or self.notice is not None or polls[-1].at - self.view.at >= gap):

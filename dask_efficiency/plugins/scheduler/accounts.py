@@ -16,6 +16,7 @@ from distributed.scheduler import heartbeat_interval
 from dask_efficiency.balance import WindowBalance
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import SILENT_NS, ClusterLedger
+from dask_efficiency.heartbeats import is_repeated
 from dask_efficiency.idle import Alone
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
@@ -291,7 +292,8 @@ class ClusterAccounts:
         """Whose heartbeats were not looked at yet: of all workers, so it is one quick look at each."""
         last = self._last_payload.get
         news = [(address, ws.metrics.get(METRIC)) for address, ws in self.scheduler.workers.items()]
-        return [address for address, payload in news if payload is not None and payload is not last(address)]
+        new = [(address, payload) for address, payload in news if payload is not None and payload is not last(address)]
+        return [address for address, payload in new if not is_repeated(payload, last(address))]
 
     def follow(self) -> None:
         """Note in the timelines what is known of the workers by now."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.balance import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit, fit_known, name_of, of_bucket
+from dask_efficiency.causes import fit, fit_known, of_bucket, under_names
 from dask_efficiency.details import WindowDetails
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
 from dask_efficiency.plugins.worker.threads import TaskThreads
@@ -147,17 +147,17 @@ class WorkerCauses:
         self._reported = dict(parts)
         _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
         _grow(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
-        finalized = fit(self._overhead, Bucket.OVERHEAD, sum(self._overhead.values()))
-        active = fit(self._active, Bucket.OVERHEAD, sum(self._active.values()))
+        finalized, active = under_names(self._overhead, Bucket.OVERHEAD), under_names(self._active, Bucket.OVERHEAD)
         if self.not_sampled:
             return SnapshotCauses(finalized, active, self.not_sampled)
         sums = self._sampler.sums
+        waited: dict[str, int] = {}
         for row in sums.explain({prefix: row[_NONCPU] for prefix, row in balance.prefixes.items()}).values():
             for cause, ns in row.items():
-                name = name_of(Bucket.THREAD_NONCPU, cause)
-                finalized[name] = finalized.get(name, 0) + ns
+                waited[cause] = waited.get(cause, 0) + ns
+        finalized |= under_names(waited, Bucket.THREAD_NONCPU)
         waiting = sums.explain_activity(balance.active.get(Bucket.THREAD_NONCPU, 0))
-        active |= {name_of(Bucket.THREAD_NONCPU, cause): ns for cause, ns in waiting.items()}
+        active |= under_names(waiting, Bucket.THREAD_NONCPU)
         # To the nanosecond, or the scheduler would refuse the accounts with them.
         return SnapshotCauses(fit_known(finalized, balance.finalized), fit_known(active, balance.active))
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from distributed.core import Status
 
 from dask_efficiency.balance import Outcome, Used, WindowBalance
-from dask_efficiency.heartbeats import HeartbeatWriter
+from dask_efficiency.heartbeats import REPORT_SECONDS, HeartbeatWriter
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import (
     ASK_FINAL_SNAPSHOT,
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from dask_efficiency.plugins.worker.half import WorkerHalf
 
 logger = logging.getLogger("dask_efficiency")
+
+#: A heartbeat repeats the last new one that is less old. A quarter less than is wanted, because they do not keep step.
+REPEAT_NS = round(0.75e9 * REPORT_SECONDS)
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
@@ -124,8 +127,9 @@ class WorkerMeter:
         self._recorder_off: str | None = None
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
-        #: What the last heartbeat carried.
+        #: What the last heartbeat carried, and when it was new; None where the next one is to be new.
         self._last_heartbeat: dict[str, Any] | None = None
+        self._reported_at: int | None = None
         self._hooks = WorkerHooks(
             worker,
             self._ledger,
@@ -281,17 +285,19 @@ class WorkerMeter:
     # -- answers -----------------------------------------------------------------------------
 
     def heartbeat(self, worker: Worker) -> dict[str, Any]:
-        """What travels with a heartbeat: totals, so that a lost one costs nothing.
+        """What travels with a heartbeat: totals, so that a lost one costs nothing, and one may repeat the last.
 
         Not a coroutine, though upstream would await it: two heartbeats at once would then mix up its
         own digests, and that closes the worker.
         """
         if self.off is None:
             try:
-                if self._last_heartbeat is not None and self._spills.keep_back():
-                    return dict(self._last_heartbeat)
                 began = thread_time_ns()
-                at = monotonic_ns()
+                at, then = monotonic_ns(), self._reported_at
+                if self._last_heartbeat is not None and (
+                    self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
+                ):
+                    return dict(self._last_heartbeat)
                 self._gpu.name_running()
                 self._catch_up(at)
                 payload = self._heartbeats.heartbeat(self._snapshot(at))
@@ -313,7 +319,7 @@ class WorkerMeter:
                     except Exception as error:
                         self._recorder_failed(error)
                 self._heartbeats_ns += thread_time_ns() - began
-                self._last_heartbeat = payload
+                self._last_heartbeat, self._reported_at = payload, at
                 return dict(payload)
             except Exception as error:
                 self._fail(error)
@@ -347,6 +353,7 @@ class WorkerMeter:
                 await self._recorder.profiles.catch_up()
             return self._flush()
         if action == EVERYTHING:
+            self._reported_at = None
             self._heartbeats.begin_anew()
             if self._process_metrics is not None:
                 self._process_metrics.begin_anew()

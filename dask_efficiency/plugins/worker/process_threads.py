@@ -103,8 +103,11 @@ def _waited() -> dict[int, int]:
         return found
     for thread in threads:
         try:
-            with open(f"{_THREADS}/{thread}/schedstat", "rb") as file:
-                found[int(thread)] = int(file.read().split()[1])
+            file = os.open(f"{_THREADS}/{thread}/schedstat", os.O_RDONLY)
+            try:
+                found[int(thread)] = int(os.read(file, 100).split()[1])  # without buffers, in half the time
+            finally:
+                os.close(file)
         except (OSError, IndexError, ValueError):  # it has just ended
             continue
     return found

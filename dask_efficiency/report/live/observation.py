@@ -15,8 +15,8 @@ from dask_efficiency.report.live.last_seconds import Details
 from dask_efficiency.report.live.names import natural
 from dask_efficiency.report.live.workers import WorkerCounters
 
-#: Two observations that are compared are at least this many heartbeats apart: between two heartbeats, a worker has
-#: said nothing.
+#: Two observations that are compared are at least this many new heartbeats apart: between two, a worker has said
+#: nothing.
 HEARTBEATS = 2
 
 
@@ -46,7 +46,7 @@ class Observation:
     started: int
     #: Nanoseconds with work outstanding since they began.
     outstanding: int
-    #: Seconds between a worker's heartbeats.
+    #: Seconds between a worker's heartbeats that tell anything new.
     heartbeat_seconds: float
     nthreads: int
     workers: Mapping[str, WorkerObservation]

@@ -1,0 +1,88 @@
+"""A worker's meter: when its heartbeats tell anything new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from distributed import Client, Scheduler, Worker
+
+from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugins.names import CLOSE, EVERYTHING, METRIC, OPEN
+from dask_efficiency.plugins.worker import meter as module
+from dask_efficiency.plugins.worker.meter import WorkerMeter
+
+ADDRESS = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
+
+
+def metered(check: Callable[[Scheduler, Worker, WorkerMeter], Awaitable[None]]) -> None:
+    """Run a check with a worker in this process."""
+
+    async def run() -> None:
+        async with (
+            Scheduler(**ADDRESS) as scheduler,
+            Worker(scheduler.address, nthreads=1, **ADDRESS) as worker,
+            Client(scheduler.address, asynchronous=True) as client,
+        ):
+            await client.register_plugin(EfficiencyPlugin())
+            await check(scheduler, worker, worker.plugins[EfficiencyWorkerPlugin.name].meter)
+
+    asyncio.run(run())
+
+
+def test_a_heartbeat_soon_after_a_new_one_repeats_it_and_an_answer_is_always_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        monkeypatch.setattr(module, "REPEAT_NS", 0)
+        former, first = meter.heartbeat(worker), meter.heartbeat(worker)
+        assert first["n"] == former["n"] + 1
+        monkeypatch.setattr(module, "REPEAT_NS", 1 << 62)
+        again = meter.heartbeat(worker)
+        assert again == first
+        assert again is not first
+        opened = await meter.handle(OPEN, "a window")
+        assert opened["snapshot"]["n"] == first["n"] + 1
+        assert meter.heartbeat(worker) == first
+        closed = await meter.handle(CLOSE, "a window")
+        assert closed["snapshot"]["n"] == first["n"] + 2
+        assert closed["window"]
+        monkeypatch.setattr(module, "REPEAT_NS", 0)
+        assert meter.heartbeat(worker)["n"] == first["n"] + 3
+
+    metered(check)
+
+
+def test_a_scheduler_that_misses_something_is_told_all_with_the_next_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        monkeypatch.setattr(module, "REPEAT_NS", 0)
+        while "s" not in (last := meter.heartbeat(worker)):
+            pass
+        monkeypatch.setattr(module, "REPEAT_NS", 1 << 62)
+        assert meter.heartbeat(worker) == last
+        await meter.handle(EVERYTHING)
+        told = meter.heartbeat(worker)
+        assert told["n"] == last["n"] + 1
+        assert "s" not in told
+
+    metered(check)
+
+
+def test_the_scheduler_takes_a_repeated_heartbeat_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        accounts = scheduler.plugins[EfficiencyPlugin.name]._meter.accounts  # type: ignore[union-attr]
+        monkeypatch.setattr(module, "REPEAT_NS", 0)
+        ws = scheduler.workers[worker.address]
+        taken: list[object] = []
+        receive = accounts.cluster.receive
+        monkeypatch.setattr(accounts.cluster, "receive", lambda *args, **at: (taken.append(args), receive(*args, **at)))
+        payload = meter.heartbeat(worker)
+        for sent in (payload, dict(payload), meter.heartbeat(worker)):
+            ws.metrics = {METRIC: sent}
+            accounts.poll()
+        assert [given["n"] for _, given in taken] == [payload["n"], payload["n"] + 1]
+        assert accounts.cluster.stale == 0
+
+    metered(check)
