@@ -10,7 +10,7 @@ from itertools import count
 MAX_SHARE = 0.015
 
 #: What polls take is smoothed over so many seconds: a burst of workers that join changes little.
-SMOOTHED_SECONDS = 30.0
+SMOOTHED_SECONDS = 20.0
 
 
 class HeartbeatShare:
@@ -24,8 +24,8 @@ class HeartbeatShare:
 
     def __init__(self, share: float = MAX_SHARE) -> None:
         self._share = share
-        #: Of the last seconds, those long ago with less weight: heartbeats that arrived, and that were read; CPU seconds
-        #: that took, and those of the rest of the polls.
+        #: Of late, what is longer ago with less weight: heartbeats that arrived, and that were read; CPU seconds that
+        #: this took, and those of the rest of the polls.
         self._arrived = self._read = self._reading_seconds = self._other_seconds = 0.0
         self._at: int | None = None
         #: By worker, its last turn; turns are numbered.
@@ -65,7 +65,7 @@ class HeartbeatShare:
             chosen, others = waiting[: int(some)], waiting[int(some) :]
             self._rest = some - len(chosen)
             chosen += [worker for worker in others if must(worker)]
-        self._turns.update(zip(chosen, self._numbers))
+        self._turns.update(zip(chosen, self._numbers, strict=False))
         return chosen
 
     def left(self, worker: str) -> None:
