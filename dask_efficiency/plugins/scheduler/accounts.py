@@ -27,7 +27,7 @@ from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugins.scheduler.share import HeartbeatShare
-from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugins.scheduler.straggler_watch import POLL_SECONDS, Stragglers
 from dask_efficiency.plugins.scheduler.timelines import Timelines
 from dask_efficiency.plugins.scheduler.worker_series import WorkerSeries
 from dask_efficiency.plugins.scheduler.workers import Answers
@@ -55,6 +55,11 @@ MAX_POLL_SECONDS = 0.005
 
 #: A worker is asked for everything once in so many nanoseconds.
 ASK_AGAIN_NS = 10_000_000_000
+
+#: What has arrived is looked for so many times between two heartbeats of a worker, and once a second at least: that is
+#: a look at every worker.
+ROUNDS_A_HEARTBEAT = 6
+MAX_ROUND_SECONDS = 1.0
 
 #: Reading fewer heartbeats makes no figures older than this: the watch for stragglers looks back four minutes.
 MAX_AGE_SECONDS = 60.0
@@ -273,11 +278,15 @@ class ClusterAccounts:
         at = time.monotonic_ns()
         arrived = 0
         if not self._rest or at_most == math.inf:
+            heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
+            if at_most < math.inf and at - self._round < _pause_ns(heartbeat):
+                self.stragglers.poll(at, self.read_interval_seconds)
+                self._spent(at, time.thread_time() - began)
+                return True
             self.reconcile()
             heartbeats = self._arrived()
             arrived = len(heartbeats)
-            longest = _longest(float(heartbeat_interval(len(self.scheduler.workers))))
-            due = self._share.choose(heartbeats, longest=longest, must=self._cannot_wait)
+            due = self._share.choose(heartbeats, longest=_longest(heartbeat), must=self._cannot_wait)
             if len(due) < arrived:
                 self._skip(set(heartbeats).difference(due), at)
             self._rest, self._round = deque(due), at
@@ -317,16 +326,18 @@ class ClusterAccounts:
         if not self._rest:
             self._polled = self._round
             self._follow_up(at)
-        seconds = time.thread_time() - began
-        self.cost_seconds += seconds
-        self._share.spent(
-            at=at,
-            arrived=arrived,
-            read=read - len(self._rest),
-            reading_seconds=now - reading,
-            other_seconds=seconds - (now - reading),
-        )
+        took = now - reading
+        others = time.thread_time() - began - took
+        self._spent(at, others, arrived=arrived, read=read - len(self._rest), reading_seconds=took)
         return not self._rest
+
+    def _spent(
+        self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, reading_seconds: float = 0.0
+    ) -> None:
+        self.cost_seconds += reading_seconds + other_seconds
+        self._share.spent(
+            at=at, arrived=arrived, read=read, reading_seconds=reading_seconds, other_seconds=other_seconds
+        )
 
     def _take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Read a worker's last heartbeat."""
@@ -365,11 +376,14 @@ class ClusterAccounts:
 
     def _skip(self, addresses: Iterable[str], at: int) -> None:
         """Remember heartbeats that are left out: a report takes them, and so does a worker's end."""
+        outliers = self.options.outliers
         for address in addresses:
             ws = self.scheduler.workers[address]
             payload = ws.metrics[METRIC]
-            self._last_payload[address] = payload
-            self._skipped[address] = _Skipped(payload, self._came(ws, at))
+            skipped = _Skipped(payload, self._came(ws, at))
+            self._last_payload[address], self._skipped[address] = payload, skipped
+            if outliers:  # found worse in fewer samples; what sensors say needs no reading
+                self.series.take_heartbeat(address, ws, skipped.at)
 
     def _cannot_wait(self, address: str) -> bool:
         """Whether the next heartbeat might not be readable if this one is left out."""
@@ -454,6 +468,13 @@ class ClusterAccounts:
         if address not in self._logged_refusals:
             self._logged_refusals.add(address)
             logger.warning("dask_efficiency refused a snapshot of %s: %s", address, refusal)
+
+
+def _pause_ns(heartbeat: float) -> int:
+    """Nanoseconds between two looks at what has arrived; 0 where that is at every poll."""
+    pause = min(MAX_ROUND_SECONDS, heartbeat / ROUNDS_A_HEARTBEAT)
+    # A poll may come a little earlier than it should.
+    return round((pause - POLL_SECONDS / 2) * 1e9) if pause > POLL_SECONDS else 0
 
 
 def _longest(heartbeat: float) -> float:

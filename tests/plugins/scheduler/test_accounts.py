@@ -278,7 +278,9 @@ def test_what_a_worker_said_before_it_was_lost_is_not_lost() -> None:
 def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(accounts: Any, made: list[Sender]) -> None:
         del accounts._share.every
-        accounts._share.spent(at=0, arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0)
+        accounts._share.spent(
+            at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
+        )
         found = {}
         for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
             interval = workers / 200 + 1
@@ -287,3 +289,57 @@ def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(mon
         assert found == pytest.approx({1_000: 24.0, 2_000: 44.0, 5_000: 60.0, 10_000: 60.0, 20_000: 101.0})
 
     checked(check, 1)
+
+
+def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is_polled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        begun = time.monotonic_ns()
+        polls: list[int] = []
+        monkeypatch.setattr(accounts.stragglers, "poll", lambda at, _: polls.append(at))
+
+        def rounds(heartbeat_seconds: float) -> list[int]:
+            """Which of some polls, half a second apart, have read something."""
+            nonlocal begun
+            monkeypatch.setattr(module, "heartbeat_interval", lambda _: heartbeat_seconds)
+            begun += 100_000 * MILLISECOND
+            found = []
+            for poll in range(7):
+                now = begun + poll * 490 * MILLISECOND
+                monkeypatch.setattr(
+                    module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now})
+                )
+                for sender in made:
+                    sender.heartbeat()
+                before = tasks(accounts)
+                assert accounts.poll(at_most=1e9)
+                if tasks(accounts) > before:
+                    found.append(poll)
+            return found
+
+        accounts._share.every = lambda longest: 1.0
+        assert rounds(0.5) == rounds(3.0) == list(range(7))
+        assert rounds(6.0) == rounds(51.0) == [0, 2, 4, 6]
+        assert len(polls) == 4 * 7  # the comparison of workers goes on at each
+
+    checked(check, 2)
+
+
+def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_are_looked_for() -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        remembered: list[str] = []
+        accounts.series.take_heartbeat = lambda address, ws, at: remembered.append(address)
+        for outliers, expected in ((False, 0), (True, len(made))):
+            accounts._options = lambda outliers=outliers: SimpleNamespace(outliers=outliers, history_interval=5.0)
+            for sender in made:
+                sender.heartbeat()
+            accounts.poll()
+            del remembered[:]
+            for sender in made:
+                sender.heartbeat()
+            accounts.poll()
+            read = sum(sender.address not in accounts._skipped for sender in made)
+            assert len(remembered) == (expected or read)
+
+    checked(check)
