@@ -204,7 +204,7 @@ class ClusterAccounts:
         return time.monotonic_ns()
 
     def refresh(self) -> None:
-        """Bring the accounts up to now, as far as heartbeats have come and are read within :data:`MAX_POLL_SECONDS`.
+        """Bring the accounts up to now, as far as heartbeats are due and are read within :data:`MAX_POLL_SECONDS`.
 
         From another thread than the scheduler's, such as that of an exporter of the user's own, no-op.
         """
