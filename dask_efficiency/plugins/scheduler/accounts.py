@@ -58,7 +58,7 @@ ASK_AGAIN_NS = 10_000_000_000
 
 #: What has arrived is looked for so many times between two heartbeats of a worker, and once a second at least: that is
 #: a look at every worker.
-ROUNDS_A_HEARTBEAT = 6
+ROUNDS_A_HEARTBEAT = 6.0
 MAX_ROUND_SECONDS = 1.0
 
 #: Reading fewer heartbeats makes no figures older than this: the watch for stragglers looks back four minutes.
