@@ -85,6 +85,7 @@ class FakeMeter:
         self.since = 0.0
         self.at = 0
         self.cost_seconds = 0.0
+        self.read_interval_seconds = 0.5
         self.findings: tuple[Finding, ...] = ()
         self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
         for worker in self._workers:

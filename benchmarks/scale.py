@@ -159,7 +159,13 @@ class Size:
         line("memory", f"{self.memory_mb:.1f} MB, {of_worker:.1f} kB a worker, {self.memory_of_task:.0f} bytes a task")
         line("a task's hooks", f"{self.task_us:.2f} us")
         line("a worker that joins", f"{1e3 * first['joining'] / self.workers:.2f} ms")
-        line("stragglers found", f"{first['stragglers']}; refused {first['refused']}, stale {first['stale']}")
+        line("stragglers found", f"{first['stragglers']}")
+        apart = max(run["read_interval"] for run in self.runs)
+        line("heartbeats read", f"each {apart:.1f} s of a worker at the end; {self._counts}")
+
+    @property
+    def _counts(self) -> str:
+        return ", ".join(f"{name} {max(run[name] for run in self.runs)}" for name in ("refused", "stale", "missed"))
 
     def _say_parts(self) -> None:
         elapsed = sum(run["elapsed"] for run in self.runs)

@@ -499,6 +499,8 @@ def _after(plugin: Any) -> dict[str, Any]:
         "live_answer_bytes": len(msgpack.packb(answer)),
         "refused": accounts.cluster.refused,
         "stale": accounts.cluster.stale,
+        "missed": accounts.cluster.missed,
+        "read_interval": accounts.read_interval_seconds,
         "stragglers": [finding.worker for finding in accounts.findings],
         "recorded_seconds": sum(accounts.cluster.finalized().values()) / 1e9,
         "straggler_mb": accounts.stragglers._watch.nbytes / 1e6,

@@ -54,6 +54,10 @@ class Source(Protocol):
     cost_seconds: float
 
     @property
+    def read_interval_seconds(self) -> float:
+        """Time between two heartbeats of a worker that are read."""
+
+    @property
     def off(self) -> str | None:
         """Why nothing is measured any more; None while it works."""
 
@@ -240,6 +244,10 @@ def _plugin(source: Source) -> Iterator[Metric]:
     unsampled = "Workers that are there and measured, and of which nobody looks what their threads wait for"
     yield _gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
     yield _gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
+    interval = (
+        "Time between two heartbeats of a worker that are read: it is longer where reading all takes too much CPU"
+    )
+    yield _gauge("heartbeat_read_interval_seconds", interval, source.read_interval_seconds)
     cost = CounterMetricFamily(
         f"{PREFIX}_plugin_cpu_seconds",
         "CPU time of the plugin itself: polls and scrapes on the scheduler, hooks (sampled) and heartbeats on workers",

@@ -55,6 +55,7 @@ class Source:
         self.cluster = ClusterLedger(at=0)
         self.off: str | None = None
         self.cost_seconds = 0.0
+        self.read_interval_seconds = 0.5
         self.findings: tuple[Finding, ...] = ()
         self.at = 0
         self.refreshed = 0
@@ -141,6 +142,7 @@ def test_every_bucket_and_outcome_is_there_from_zero_on(collector, registry):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
     for name in ("unmeasured_workers", "unsampled_workers"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
+    assert samples(registry, "dask_efficiency_heartbeat_read_interval_seconds") == {(): 0.5}
     for name in ("snapshots_refused_total", "snapshots_stale_total", "export_failures_total"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
 

@@ -291,14 +291,14 @@ class ClusterMeter:
             self.accounts.poll()
             return replies.of_stragglers(self.accounts, records=self._recording.recorder is not None)
         if action == names.SERIES:
-            self.accounts.poll()
+            self.accounts.poll_all()
             return await replies.of_series(self.accounts, kwargs["seconds"])
         raise ValueError(f"unknown action {action!r}")
 
     async def _ask_snapshots(self) -> None:
         """Bring the accounts up to this instant."""
         self.accounts.take_answers(await self._workers.ask(names.SNAPSHOT))
-        self.accounts.poll()
+        self.accounts.poll_all()
 
     async def save_life(self) -> None:
         """Write the report of the cluster's whole life, where ``save-to`` asks for it."""

@@ -54,7 +54,7 @@ class OpenWindows:
     async def open(self, window_id: str, client: str, span: str, *, trace: bool) -> None:
         """Open a window for a client, whose work is tagged with a span."""
         accounts = self._accounts
-        accounts.poll()
+        accounts.poll_all()
         missing: list[str] = []
         if trace:
             with decoration("trace", missing):
@@ -95,7 +95,7 @@ class OpenWindows:
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
         answers = accounts.take_answers(await self._workers.ask(CLOSE, window_id))
-        accounts.poll()
+        accounts.poll_all()
         if cluster.leaving:
             await asyncio.sleep(FINAL_SNAPSHOT_NS / 1e9)
             await asyncio.gather(*map(self._ask_leaving, cluster.closing))

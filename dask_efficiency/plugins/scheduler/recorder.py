@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -347,7 +347,10 @@ class ClusterRecorder:
         worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
 
     def take_heartbeats(
-        self, activity: Mapping[str, Mapping[str, int]], gpu_readings: Callable[[str], Readings | None]
+        self,
+        activity: Mapping[str, Mapping[str, int]],
+        gpu_readings: Callable[[str], Readings | None],
+        unread: Container[str] = (),
     ) -> None:
         """Note how the workers are, as far as heartbeats have come.
 
@@ -357,17 +360,22 @@ class ClusterRecorder:
             In nanoseconds by name.
         gpu_readings
             Gives what the sensors of a worker's GPUs say, by its address.
+        unread
+            Addresses of workers of whose last heartbeat the activity is not known yet.
         """
-        self._guard(self._take_heartbeats, activity, gpu_readings)
+        self._guard(self._take_heartbeats, activity, gpu_readings, unread)
 
     def _take_heartbeats(
-        self, activity: Mapping[str, Mapping[str, int]], gpu_readings: Callable[[str], Readings | None]
+        self,
+        activity: Mapping[str, Mapping[str, int]],
+        gpu_readings: Callable[[str], Readings | None],
+        unread: Container[str],
     ) -> None:
         self._recorder.catch_up()
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
             number = self._numbers.get(address)
-            if number is None or ws.metrics is self._metrics.get(address):
+            if number is None or ws.metrics is self._metrics.get(address) or address in unread:
                 continue
             first = address not in self._metrics
             self._metrics[address] = ws.metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +153,7 @@ class Recording:
         self,
         activity: Callable[[], Mapping[str, Mapping[str, int]]],
         gpu_readings: Callable[[str], Readings | None],
+        unread: Container[str] = (),
     ) -> None:
         """Note how the workers are.
 
@@ -162,9 +163,11 @@ class Recording:
             Gives what they did, in nanoseconds by worker and name.
         gpu_readings
             Gives what the sensors of a worker's GPUs say, by its address.
+        unread
+            Addresses of workers of whose last heartbeat nothing is known yet.
         """
         if self.recorder is not None:
-            self.recorder.take_heartbeats(activity(), gpu_readings)
+            self.recorder.take_heartbeats(activity(), gpu_readings, unread)
 
     # -- the workers' part ---------------------------------------------------------------------
 

@@ -152,12 +152,16 @@ class Stragglers:
         if not isinstance(payload, Mapping) or "pace" not in payload:
             return
         table = self._later if address in self._done else self._unread
-        table[address] = _Unread(ws, payload, at)
         pace, last = payload["pace"], self._rates.get(address)
         seq = pace.get("n") if isinstance(pace, Mapping) else None
-        if last is None or type(seq) is not int or not last.seq < seq < last.seq + MAX_UNREAD:
-            del table[address]
-            self._guard(self._read_task_rates, address, ws, payload, at)
+        if last is not None and type(seq) is int and last.seq < seq < last.seq + MAX_UNREAD:
+            table[address] = _Unread(ws, payload, at)
+            return
+        before = self._unread.pop(address, None) or self._later.pop(address, None)
+        if before is not None and last is not None and type(seq) is int and seq > last.seq + REPEATS:
+            # This one tells what changed since a state that the one before tells of.
+            self._guard(self._read_task_rates, address, *before)
+        self._guard(self._read_task_rates, address, ws, payload, at)
 
     def _read_some(self, at: int, seconds: float, in_time: Callable[[], bool]) -> None:
         """Read the rates that can wait no longer, if as many are read at each poll until the interval is over."""
@@ -198,13 +202,22 @@ class Stragglers:
             address, found.rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
         )
 
-    def poll(self, at: int) -> None:
-        """Compare the workers, when an interval is over."""
-        self._guard(self._poll, at)
+    def poll(self, at: int, read_interval_seconds: float = 0.0) -> None:
+        """Compare the workers, when an interval is over.
 
-    def _poll(self, at: int) -> None:
+        Parameters
+        ----------
+        at
+            Monotonic nanoseconds.
+        read_interval_seconds
+            Time between two heartbeats of a worker that are read.
+        """
+        self._guard(self._poll, at, read_interval_seconds)
+
+    def _poll(self, at: int, read_interval_seconds: float) -> None:
         last, comparing = self._watch.last, self._watch.comparing
-        seconds = max(INTERVAL_SECONDS, 2 * float(heartbeat_interval(len(self._scheduler.workers))))
+        heartbeat = float(heartbeat_interval(len(self._scheduler.workers)))
+        seconds = max(INTERVAL_SECONDS, 2 * heartbeat, read_interval_seconds)
         began = time.thread_time()
 
         def in_time() -> bool:

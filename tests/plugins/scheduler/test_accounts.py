@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +16,13 @@ from distributed.core import Status
 from distributed.scheduler import WorkerState
 
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.balance import Outcome
 from dask_efficiency.cluster import SILENT_NS
+from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter
+from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import METRIC
 from dask_efficiency.plugins.scheduler import accounts as module
-from dask_efficiency.wire import encode_not_measured
+from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured
 
 
 def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerState:
@@ -114,3 +119,227 @@ def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(monkeypatch: pytest.
             await plugin._meter.stop()  # type: ignore[union-attr]
 
     asyncio.run(check())
+
+
+# -- heartbeats that are left out ------------------------------------------------------------------
+
+MILLISECOND = 1_000_000
+
+
+class Sender:
+    """A worker that runs a task of 1 ms in each heartbeat, of one prefix after the other."""
+
+    def __init__(self, number: int, scheduler: Scheduler) -> None:
+        self.ws = worker(number, scheduler)
+        self.address = self.ws.address
+        self.sent = 0
+        self._ledger = Ledger(2, at=0)
+        self._writer = HeartbeatWriter()
+
+    def _snapshot(self) -> Snapshot:
+        self.sent += 1
+        at = self.sent * MILLISECOND
+        self._ledger.reserve("key", f"prefix-{self.sent}", at=at - MILLISECOND)
+        hold = self._ledger.release("key", at=at)
+        assert hold is not None
+        self._ledger.finalize(hold, Outcome.SUCCEEDED, cpu=MILLISECOND, wall=MILLISECOND)
+        return Snapshot(self.address, self.sent, self._ledger.balance(at=at), {}, causes=SnapshotCauses())
+
+    def heartbeat(self) -> None:
+        """Have the scheduler hear of what it did."""
+        self.ws.metrics = {METRIC: self._writer.heartbeat(self._snapshot())}
+        self.ws.last_seen = time.time()
+
+    def answer(self) -> dict[str, Any]:
+        """All that it did."""
+        return {"snapshot": self._writer.everything(self._snapshot())}
+
+
+@asynccontextmanager
+async def senders(count: int) -> AsyncIterator[tuple[Any, list[Sender]]]:
+    """The accounts of a scheduler with workers, of which each fourth heartbeat is to be read."""
+    async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+        plugin = EfficiencyPlugin()
+        await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+        meter: Any = plugin._meter
+        meter._poller.stop()
+        meter.accounts._share.every = lambda longest: float(REPEATS)
+        made = [Sender(number, scheduler) for number in range(1, count + 1)]
+        for sender in made:
+            scheduler.workers[sender.address] = sender.ws
+            plugin.add_worker(scheduler, sender.address)
+        yield meter.accounts, made
+        scheduler.workers.clear()
+        await meter.stop()
+
+
+def checked(check: Callable[[Any, list[Sender]], Awaitable[None]], count: int = 8) -> None:
+    async def run() -> None:
+        async with senders(count) as (accounts, made):
+            await check(accounts, made)
+
+    asyncio.run(run())
+
+
+def tasks(accounts: Any) -> int:
+    return int(accounts.cluster.tasks.get(Outcome.SUCCEEDED, 0))
+
+
+@pytest.mark.parametrize("between_two_polls", [1, 2, 3])
+def test_of_heartbeats_that_are_left_out_nothing_is_lost(between_two_polls: int) -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        behind = 0
+        for _ in range(40):
+            for _ in range(between_two_polls):
+                for sender in made:
+                    sender.heartbeat()
+            accounts.poll()
+            for sender in made:
+                behind = max(behind, sender.sent - accounts.cluster.present[sender.address].received.seq)
+        assert accounts.cluster.missed == accounts.cluster.refused == accounts.cluster.stale == 0
+        assert (behind, bool(accounts._skipped)) == {1: (3, True), 2: (2, True), 3: (0, False)}[between_two_polls]
+        accounts.poll_all()
+        assert tasks(accounts) == sum(sender.sent for sender in made)
+        assert accounts.cluster.missed == accounts.cluster.stale == 0
+        assert not accounts._skipped
+
+    checked(check)
+
+
+def test_workers_take_turns_and_the_first_heartbeat_of_each_is_read_at_once() -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        read = []
+        for _ in range(1 + 3 * REPEATS):
+            for sender in made:
+                sender.heartbeat()
+            before = tasks(accounts)
+            accounts.poll()
+            read.append(sum(sender.address not in accounts._skipped for sender in made))
+            assert tasks(accounts) > before
+        assert read[0] == len(made)
+        assert read[REPEATS:] == [len(made) // REPEATS] * (2 * REPEATS + 1)
+
+    checked(check)
+
+
+def test_a_heartbeat_that_was_left_out_is_taken_as_of_when_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        (sender,) = made
+        sender.heartbeat()
+        accounts.poll()
+        at = time.monotonic_ns()
+        came = []
+        monkeypatch.setattr(accounts.cluster, "receive", lambda address, payload, at: came.append(at))
+        for later in (5, 11, 17):
+            now = at + later * 1_000 * MILLISECOND
+            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now}))
+            if later < 17:
+                sender.heartbeat()
+                accounts.poll()
+        assert not came
+        assert tasks(accounts) == 1
+        accounts.poll_all()
+        assert [round((one - at) / 1e9) for one in came] == [11]
+
+    checked(check, 1)
+
+
+def test_an_answer_says_all_that_a_heartbeat_before_it_does() -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        for _ in range(3):
+            for sender in made:
+                sender.heartbeat()
+            accounts.poll()
+        assert accounts._skipped
+        accounts.take_answers({sender.address: (sender.answer(), time.monotonic_ns()) for sender in made})
+        accounts.poll_all()
+        assert tasks(accounts) == 4 * len(made)
+        assert accounts.cluster.stale == 0
+
+    checked(check)
+
+
+def test_what_a_worker_said_before_it_was_lost_is_not_lost() -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        for _ in range(3):
+            for sender in made:
+                sender.heartbeat()
+            accounts.poll()
+        assert tasks(accounts) < 3 * len(made)
+        for sender in made:
+            accounts.worker_left(sender.address, time.monotonic_ns())
+        assert tasks(accounts) == 3 * len(made)
+        assert accounts.cluster.stale == 0
+        assert not accounts._skipped
+
+    checked(check)
+
+
+def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        del accounts._share.every
+        accounts._share.spent(
+            at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
+        )
+        found = {}
+        for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
+            interval = workers / 200 + 1
+            monkeypatch.setattr(module, "heartbeat_interval", lambda _, interval=interval: interval)
+            found[workers] = accounts.read_interval_seconds
+        assert found == pytest.approx({1_000: 24.0, 2_000: 44.0, 5_000: 60.0, 10_000: 60.0, 20_000: 101.0})
+
+    checked(check, 1)
+
+
+def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is_polled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        begun = time.monotonic_ns()
+        polls: list[int] = []
+        monkeypatch.setattr(accounts.stragglers, "poll", lambda at, _: polls.append(at))
+
+        def rounds(heartbeat_seconds: float) -> list[int]:
+            """Which of some polls, half a second apart, have read something."""
+            nonlocal begun
+            monkeypatch.setattr(module, "heartbeat_interval", lambda _: heartbeat_seconds)
+            begun += 100_000 * MILLISECOND
+            found = []
+            for poll in range(7):
+                now = begun + poll * 490 * MILLISECOND
+                monkeypatch.setattr(
+                    module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda now=now: now})
+                )
+                for sender in made:
+                    sender.heartbeat()
+                before = tasks(accounts)
+                assert accounts.poll(at_most=1e9)
+                if tasks(accounts) > before:
+                    found.append(poll)
+            return found
+
+        accounts._share.every = lambda longest: 1.0
+        assert rounds(0.5) == rounds(3.0) == list(range(7))
+        assert rounds(6.0) == rounds(51.0) == [0, 2, 4, 6]
+        assert len(polls) == 4 * 7  # the comparison of workers goes on at each
+
+    checked(check, 2)
+
+
+def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_are_looked_for() -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        remembered: list[str] = []
+        accounts.series.take_heartbeat = lambda address, ws, at: remembered.append(address)
+        for outliers, expected in ((False, 0), (True, len(made))):
+            accounts._options = lambda outliers=outliers: SimpleNamespace(outliers=outliers, history_interval=5.0)
+            for sender in made:
+                sender.heartbeat()
+            accounts.poll()
+            del remembered[:]
+            for sender in made:
+                sender.heartbeat()
+            accounts.poll()
+            read = sum(sender.address not in accounts._skipped for sender in made)
+            assert len(remembered) == (expected or read)
+
+    checked(check)

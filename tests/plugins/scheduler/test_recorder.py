@@ -427,3 +427,21 @@ def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPa
     assert len(cluster.recorder._recorder.kept) == trace_recorder.KEPT
     cluster.recorder.freeze()
     assert cluster.recorder._recorder.kept == []
+
+
+def test_a_heartbeat_of_which_the_activity_is_not_known_yet_is_noted_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(100)
+    rows: list[list[float]] = []
+    monkeypatch.setattr(
+        cluster.recorder._recorder, "heartbeat", lambda at, worker, values: rows.append([v for v in values if v > 0])
+    )
+    a, b = cluster.recorder.scheduler.workers.values()
+    for seconds, unread in ((1, ""), (3, a.address), (6, b.address)):
+        for ws in (a, b):
+            ws.metrics, ws.last_seen = {}, 0.0
+        activity = {ws.name: {"thread-cpu": seconds * 10**9} for ws in (a, b) if ws.address not in unread}
+        cluster.recorder.take_heartbeats(activity, lambda address: None, unread)
+    assert cluster.recorder.off is None
+    assert rows == [[2.0], [5.0]]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.heartbeats import REPEATS
 from dask_efficiency.plugins.scheduler import straggler_watch as module
 from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugins.scheduler.straggler_watch import (
@@ -145,3 +146,25 @@ def test_task_rates_are_read_at_once_before_too_many_are_unread(monkeypatch):
     for number in range(2 * MAX_UNREAD + 1):
         workers.send(number, number)
     assert [number for _, number in workers.read] == [0, MAX_UNREAD, 2 * MAX_UNREAD]
+
+
+def test_where_heartbeats_are_left_out_the_last_unread_one_is_read_before_one_that_needs_it(monkeypatch):
+    workers = Workers(1, monkeypatch)
+    for number in range(3 * REPEATS):
+        if number in {0, 1, 2, 3, 4, 5, 7, 10}:  # a worker's next heartbeat is up to three later
+            workers.send(number, number)
+        else:
+            workers.writers[workers.addresses[0]].heartbeat(TaskRateCounter(), (float(number), 0.0, 0.0, 0.0, 0.0))
+    (presence,) = workers.stragglers._cluster.present.values()
+    assert not presence.missed
+    assert [number for _, number in workers.read] == [0, 3, 7, 10]
+
+
+def test_an_interval_is_no_shorter_than_the_time_between_two_heartbeats_that_are_read(monkeypatch):
+    workers = Workers(2, monkeypatch)
+    workers.stragglers.poll(0, 20.0)
+    workers.stragglers.poll(19 * SECOND, 20.0)
+    assert workers.stragglers._watch.last == 0
+    for _ in range(10):
+        workers.stragglers.poll(20 * SECOND, 20.0)
+    assert workers.stragglers._watch.last == 20 * SECOND

@@ -1,0 +1,128 @@
+"""Which heartbeats are read: costs are handed in, none is measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from dask_efficiency.plugins.scheduler.share import MAX_SHARE, SMOOTHED_SECONDS, HeartbeatShare
+
+POLL_NS = 500_000_000
+POLLS_A_HEARTBEAT = 12
+
+
+class Cluster:
+    """Workers that each send a heartbeat in the same one of twelve polls."""
+
+    def __init__(self, workers: int, longest: float = 4.0) -> None:
+        self.share = HeartbeatShare()
+        self.longest = longest
+        self.workers = [str(number) for number in range(workers)]
+        self.polls = 0
+        self.reads: list[list[str]] = []
+        self.cannot_wait: set[str] = set()
+
+    def run(self, seconds: float, *, reading_seconds: float, other_seconds: float = 0.0) -> list[list[str]]:
+        """What each poll of so long a time read."""
+        begun = len(self.reads)
+        for _ in range(round(seconds * 1e9 / POLL_NS)):
+            arrived = self.workers[self.polls % POLLS_A_HEARTBEAT :: POLLS_A_HEARTBEAT]
+            chosen = self.share.choose(arrived, longest=self.longest, must=self.cannot_wait.__contains__)
+            self.polls += 1
+            self.share.spent(
+                at=self.polls * POLL_NS,
+                arrived=len(arrived),
+                read=len(chosen),
+                reading_seconds=reading_seconds * len(chosen),
+                other_seconds=other_seconds,
+            )
+            self.reads.append(chosen)
+        return self.reads[begun:]
+
+
+def gaps(reads: list[list[str]]) -> Counter[int]:
+    """How many heartbeats apart those were that were read of the same worker."""
+    found: Counter[int] = Counter()
+    last: dict[str, int] = {}
+    for poll, workers in enumerate(reads):
+        for worker in workers:
+            if worker in last:
+                found[(poll - last[worker]) // POLLS_A_HEARTBEAT] += 1
+            last[worker] = poll
+    return found
+
+
+def test_while_polls_take_less_than_their_share_every_heartbeat_is_read() -> None:
+    cluster = Cluster(240)
+    reads = cluster.run(300, reading_seconds=0.9 * MAX_SHARE / 40)
+    assert {len(workers) for workers in reads} == {20}
+    assert cluster.share.every(4.0) == 1
+
+
+def test_where_they_would_take_more_as_many_are_read_as_the_share_is_enough_for() -> None:
+    cluster = Cluster(240)
+    # 40 a second would take 2.5 times what the rest of the polls leaves of the share.
+    cost, rest = 2.5 * 0.8 * MAX_SHARE / 40, 0.2 * MAX_SHARE / 2
+    cluster.run(20 * SMOOTHED_SECONDS, reading_seconds=cost, other_seconds=rest)
+    assert cluster.share.every(4.0) == pytest.approx(2.5, rel=0.03)
+    reads = cluster.run(300, reading_seconds=cost, other_seconds=rest)
+    spent = (cost * sum(map(len, reads)) + rest * len(reads)) / 300
+    assert spent == pytest.approx(MAX_SHARE, rel=0.03)
+    # Evenly over time, and fairly.
+    assert max(map(len, reads)) - min(map(len, reads)) <= 2
+    assert set(gaps(reads)) <= {2, 3}
+    assert set(Counter(worker for workers in reads for worker in workers)) == set(cluster.workers)
+    times = Counter(worker for workers in reads for worker in workers).values()
+    assert max(times) - min(times) <= 1
+
+
+def test_however_much_they_take_each_worker_is_read_as_often_as_it_must_be() -> None:
+    cluster = Cluster(240)
+    cluster.run(100, reading_seconds=0.01)
+    assert cluster.share.every(4.0) == 4
+    reads = cluster.run(300, reading_seconds=0.01)
+    assert set(gaps(reads)) == {4}
+    assert {len(workers) for workers in reads} == {5}
+    # Where heartbeats are so far apart that none may be left out, none is.
+    cluster.longest = 1.0
+    assert {len(workers) for workers in cluster.run(10, reading_seconds=0.01)} == {20}
+
+
+def test_those_of_workers_that_cannot_wait_are_always_read() -> None:
+    cluster = Cluster(240)
+    cluster.run(100, reading_seconds=0.01)
+    cluster.cannot_wait = {"0", "1", "13"}
+    times = Counter(worker for workers in cluster.run(60, reading_seconds=0.01) for worker in workers)
+    assert [times[worker] for worker in ("0", "1", "13")] == [10, 10, 10]
+    assert set(times.values()) <= {2, 3, 10}
+
+
+def test_when_the_load_falls_every_heartbeat_is_read_again() -> None:
+    cluster = Cluster(240)
+    cluster.run(200, reading_seconds=0.01)
+    cluster.run(6 * SMOOTHED_SECONDS, reading_seconds=0.1 * MAX_SHARE / 40)
+    assert cluster.share.every(4.0) == 1
+    assert {len(workers) for workers in cluster.run(10, reading_seconds=1e-6)} == {20}
+
+
+def test_a_short_burst_changes_nothing() -> None:
+    cluster = Cluster(240)
+    cluster.run(60, reading_seconds=1e-6)
+    cluster.run(1, reading_seconds=0.5 * MAX_SHARE * SMOOTHED_SECONDS / 40)
+    assert {len(workers) for workers in cluster.run(10, reading_seconds=1e-6)} == {20}
+
+
+def test_where_all_else_takes_the_share_already_as_few_are_read_as_can_be() -> None:
+    cluster = Cluster(240)
+    cluster.run(200, reading_seconds=1e-6, other_seconds=MAX_SHARE)
+    assert cluster.share.every(4.0) == 4
+
+
+def test_a_worker_that_left_is_forgotten() -> None:
+    cluster = Cluster(24)
+    cluster.run(12, reading_seconds=1e-6)
+    for worker in cluster.workers:
+        cluster.share.left(worker)
+    cluster.share.left("unknown")
+    assert not cluster.share._turns
