@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
 #: Of one description; a simulation of more takes longer than a lab would have patience for.
 MAX_NAMES = 10_000
 
 _RANGED = re.compile(r"(?P<stem>[^\[\]]*)\[(?P<ranges>[^\[\]]+)\](?P<tail>[^\[\]]*)")
 _RANGE = re.compile(r"\s*(?P<first>\d{1,9})\s*(?:-\s*(?P<last>\d{1,9})\s*)?", re.ASCII)
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)", re.DOTALL | re.ASCII)
 
 
 def names_of(pattern: str) -> list[str]:
@@ -35,3 +37,36 @@ def names_of(pattern: str) -> list[str]:
         numbers = range(int(first), int(last) + 1)
         names += [f"{found['stem']}{number:0{len(first)}}{found['tail']}" for number in numbers]
     return names
+
+
+def pattern_of(names: Iterable[str]) -> str:
+    """Names in short: those that are alike but for a number at the end, and follow each other, are one range."""
+    return ", ".join(_pattern(run) for run in _runs(names))
+
+
+def _runs(names: Iterable[str]) -> Iterator[list[str]]:
+    run: list[str] = []
+    for name in names:
+        if run and _follows(run[-1], name):
+            run.append(name)
+            continue
+        if run:
+            yield run
+        run = [name]
+    if run:
+        yield run
+
+
+def _follows(name: str, after: str) -> bool:
+    one, other = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(after)
+    if one is None or other is None or one["stem"] != other["stem"]:
+        return False
+    # 9 is followed by 10, and 09 too: what a range of either width would write.
+    return f"{int(one['number']) + 1:0{len(one['number'])}}" == other["number"]
+
+
+def _pattern(run: Sequence[str]) -> str:
+    first, last = _NUMBERED.fullmatch(run[0]), _NUMBERED.fullmatch(run[-1])
+    if len(run) == 1 or first is None or last is None:
+        return run[0]
+    return f"{first['stem']}[{first['number']}-{last['number']}]"

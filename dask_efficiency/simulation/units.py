@@ -80,6 +80,23 @@ def _refusal(text: str, units: dict[str, float]) -> str:
     return f"expected {example}, got {text[:80]!r}"
 
 
+def shown_bandwidth(bandwidth: float) -> str:
+    """Bytes a second as network cards have them: ``1 Gbit``."""
+    bits = 8 * bandwidth
+    for prefix in ("T", "G", "M", "k"):
+        if bits >= _PREFIXES[prefix]:
+            return f"{bits / _PREFIXES[prefix]:.4g} {prefix}bit"
+    return f"{bits:.4g} bit"
+
+
 def shown_count(count: int, word: str) -> str:
     """How many of something: ``4 slots``."""
     return f"{count} {word}{'s' * (count != 1)}"
+
+
+def shown_seconds(seconds: float) -> str:
+    """A latency: ``50 us``."""
+    for unit in ("s", "ms", "us"):
+        if seconds >= TIMES[unit]:
+            return f"{seconds / TIMES[unit]:.4g} {unit}"
+    return f"{seconds / TIMES['ns']:.4g} ns" if seconds else "0 s"

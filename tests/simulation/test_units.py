@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of
+from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of, shown_bandwidth, shown_seconds
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,13 @@ def test_a_size_is_read(text: str, nbytes: int) -> None:
 def test_what_is_no_size_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a size.*'16 GB'"):
         nbytes_of(text)
+
+
+@given(st.floats(1.0, 1e12))
+def test_what_is_shown_of_a_bandwidth_can_be_read(bandwidth: float) -> None:
+    assert bandwidth_of(shown_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=1e-3)
+
+
+@given(st.floats(1e-9, 1e3))
+def test_what_is_shown_of_a_latency_can_be_read(seconds: float) -> None:
+    assert seconds_of(shown_seconds(seconds)) == pytest.approx(seconds, rel=1e-3)

@@ -1,0 +1,179 @@
+"""A topology as text: a tree of switches with the hosts that hang on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from dask_efficiency.simulation.host_names import pattern_of
+from dask_efficiency.simulation.topology import Host, Topology
+from dask_efficiency.simulation.units import shown_bandwidth, shown_count, shown_seconds
+from dask_efficiency.trace.run_trace import WorkerSpec
+
+#: What stands before a branch, before the last one, and before what is below either.
+UNICODE = ("├─ ", "└─ ", "│  ", "   ")
+ASCII = ("|- ", "`- ", "|  ", "   ")
+
+#: Of a line: what hangs there, its link, and what there is to say of it.
+_Row = tuple[str, str, str]
+
+
+def draw_topology(
+    topology: Topology,
+    workers: Iterable[WorkerSpec] = (),
+    scheduler_host: str = "",
+    *,
+    branches: tuple[str, str, str, str] = UNICODE,
+) -> str:
+    """A picture of a topology.
+
+    The switch in the middle is the root. Hosts of a switch that are alike and follow each other are one line. A host
+    that hangs on another switch than most of its room is marked.
+
+    Parameters
+    ----------
+    topology
+        What to draw.
+    workers
+        Their number is said of each host.
+    scheduler_host
+        Is marked; by name or address.
+    branches
+        :data:`UNICODE` or :data:`ASCII`.
+
+    Returns
+    -------
+    str
+        Lines without trailing spaces and without a newline at the end.
+    """
+    tree = _Tree(topology, workers, scheduler_host)
+    rows = [(tree.root, "", tree.said([tree.root])), *_rows(tree, tree.root, "", branches)]
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    lines = [f"{label:<{widths[0]}}  {link:<{widths[1]}}  {said}".rstrip() for label, link, said in rows]
+    return "\n".join([*lines, *tree.other_links()])
+
+
+def _rows(tree: _Tree, name: str, indent: str, branches: tuple[str, str, str, str]) -> Iterator[_Row]:
+    """What hangs on a switch, hosts first."""
+    groups = tree.groups(name)
+    for i, names in enumerate(groups):
+        last = i == len(groups) - 1
+        yield indent + branches[last] + pattern_of(names), tree.link_of(names[0]), tree.said(names)
+        yield from _rows(tree, names[0], indent + branches[2 + last], branches)
+
+
+class _Tree:
+    """Which link leads from each host or switch towards the root."""
+
+    def __init__(self, topology: Topology, workers: Iterable[WorkerSpec], scheduler_host: str) -> None:
+        self._topology = topology
+        self._hosts = {host.name: host for host in topology.hosts}
+        self._order = {host.name: i for i, host in enumerate(topology.hosts)}
+        running = [topology.host(worker.host) for worker in workers]
+        self._workers = Counter(host.name for host in running if host is not None)
+        scheduler = topology.host(scheduler_host)
+        self._scheduler = "" if scheduler is None else scheduler.name
+        self.root = _middle(topology)
+        #: By name: the position of its link, and the name that this leads to.
+        self._up: dict[str, tuple[int, str]] = {}
+        self._below: dict[str, list[str]] = {self.root: []}
+        for name, i, parent in _reached(topology, self.root):
+            self._up[name] = i, parent
+            self._below[parent].append(name)
+            self._below[name] = []
+        self._odd = _odd_hosts(topology, {name: parent for name, (_, parent) in self._up.items()})
+
+    def groups(self, name: str) -> list[list[str]]:
+        """What hangs on a switch: hosts, those that are alike together, then each switch."""
+        below = self._below[name]
+        hosts = [one for one in below if one in self._hosts]
+        alike = [list(names) for _, names in groupby(sorted(hosts, key=self._order.__getitem__), self._look)]
+        return alike + [[one] for one in below if one not in self._hosts]
+
+    def _look(self, name: str) -> tuple[Host, str, str]:
+        return replace(self._hosts[name], name="", address=""), self.link_of(name), self.said([name])
+
+    def link_of(self, name: str) -> str:
+        """The link towards the root."""
+        i, _ = self._up[name]
+        link = self._topology.links[i]
+        up, down = (link.bandwidth, link.back) if link.ends[0] == name else (link.back, link.bandwidth)
+        rate = shown_bandwidth(up)
+        if up != down:
+            rate = f"{rate} up, {shown_bandwidth(down)} down"
+        return f"{rate}, {shown_seconds(link.latency_seconds)}" if link.latency_seconds else rate
+
+    def said(self, names: list[str]) -> str:
+        """What there is to say of hosts that are alike; nothing of a switch."""
+        host = self._hosts.get(names[0])
+        if host is None:
+            return ""
+        slots = _counted(host.slots, "slot")
+        if self._workers:
+            slots = f"{slots}, {_counted(self._workers[host.name], 'worker')}"
+        parts = [slots + " each" * (len(names) > 1)]
+        if host.speed != 1.0:
+            parts.append(f"{host.speed:g} times as fast")
+        if host.name == self._scheduler:
+            parts.append("scheduler")
+        if host.name in self._odd:
+            parts.append(f"<- the rest of room {host.room} is at {self._odd[host.name]}")
+        return "; ".join(parts)
+
+    def other_links(self) -> list[str]:
+        """Links that are in no tree, as a sentence each."""
+        used = {i for i, _ in self._up.values()}
+        others = [link for i, link in enumerate(self._topology.links) if i not in used]
+        return [
+            f"also {link.name}: {shown_bandwidth(link.bandwidth)}"
+            + (f", {shown_bandwidth(link.back)} back" if link.back != link.bandwidth else "")
+            for link in others
+        ]
+
+
+def _counted(count: int, word: str) -> str:
+    return shown_count(count, word) if count else f"no {word}s"
+
+
+def _reached(topology: Topology, root: str) -> Iterator[tuple[str, int, str]]:
+    """All that can be reached, in order of distance: its name, its link towards the root, and where that leads."""
+    seen, names = {root}, [root]
+    switches = {*topology.switches, root}
+    for name in names:
+        if name not in switches:
+            continue  # hosts pass nothing on
+        for other, i, _ in topology.neighbours[name]:
+            if other not in seen:
+                seen.add(other)
+                names.append(other)
+                yield other, i, name
+
+
+def _middle(topology: Topology) -> str:
+    """The switch from which the farthest host is nearest; the first such one."""
+    hosts = {host.name for host in topology.hosts}
+
+    def distance(switch: str) -> int:
+        hops = {switch: 0}
+        for name, _, parent in _reached(topology, switch):
+            hops[name] = hops[parent] + 1
+        return max(hops.get(host, len(hops)) for host in hosts)
+
+    return min(topology.switches, key=distance) if topology.switches else topology.hosts[0].name
+
+
+def _odd_hosts(topology: Topology, parents: dict[str, str]) -> dict[str, str]:
+    """Hosts on another switch than more than half of their room, and that switch."""
+    rooms: dict[str, Counter[str]] = {}
+    for host in topology.hosts:
+        if host.room and host.name in parents:
+            rooms.setdefault(host.room, Counter())[parents[host.name]] += 1
+    odd = {}
+    for host in topology.hosts:
+        if host.room in rooms and host.name in parents:
+            switch, count = rooms[host.room].most_common(1)[0]
+            if 2 * count > rooms[host.room].total() and switch != parents[host.name]:
+                odd[host.name] = switch
+    return odd

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.picture import ASCII, draw_topology
+from dask_efficiency.simulation.topology import Host, Link, Topology
+from tests.simulation.test_cluster_file import LAB
+from tests.simulation.topologies import MBIT, topologies
+
+
+def test_the_lab_is_drawn_as_its_page_shows_it() -> None:
+    cluster = ClusterSpec.from_file(LAB, LAB.with_name("room-b.txt"))
+    assert isinstance(cluster.network, Topology)
+
+    picture = draw_topology(cluster.network, cluster.workers, cluster.scheduler_host)
+
+    page = (LAB.parents[1] / "clusters.md").read_text(encoding="utf-8")
+    assert f"```text\n{picture}\n```" in page
+    assert [line for line in picture.splitlines() if "<-" in line] == [
+        "   └─ pc17                  1 Gbit, 50 us     4 slots, 4 workers; <- the rest of room B is at room-b"
+    ]
+
+
+def test_a_link_that_is_in_no_tree_is_said() -> None:
+    ends = [("s", "t"), ("t", "u"), ("u", "s"), ("a", "t"), ("b", "u")]
+    links = tuple(Link(end, 100 * MBIT, 1e-3, bandwidth_back=10 * MBIT) for end in ends)
+    topology = Topology((Host("a"), Host("b", speed=0.5)), ("s", "t", "u"), links)
+
+    assert draw_topology(topology, branches=ASCII) == "\n".join(
+        [
+            "s",
+            "|- t     10 Mbit up, 100 Mbit down, 1 ms",
+            "|  `- a  100 Mbit up, 10 Mbit down, 1 ms  1 slot",
+            "`- u     100 Mbit up, 10 Mbit down, 1 ms",
+            "   `- b  100 Mbit up, 10 Mbit down, 1 ms  1 slot; 0.5 times as fast",
+            "also t - u: 100 Mbit, 10 Mbit back",
+        ]
+    )
+
+
+@given(topologies())
+@settings(max_examples=30)
+def test_every_switch_is_drawn_once_and_every_host(topology: Topology) -> None:
+    lines = draw_topology(topology, branches=ASCII).splitlines()
+
+    # A host's name and the switches' are made of a letter and a number.
+    labels = [line.lstrip(" |`-").partition("  ")[0] for line in lines if not line.startswith("also ")]
+    drawn = [label for label in labels if label.startswith("s")]
+    assert sorted(drawn) == sorted(topology.switches)
+    assert sum(label.count("h") for label in labels) >= 1
+
+
+def test_two_hosts_on_one_cable_are_drawn() -> None:
+    topology = Topology((Host("a"), Host("b")), (), (Link(("a", "b"), 100 * MBIT),))
+
+    assert draw_topology(topology) == "a               1 slot\n└─ b  100 Mbit  1 slot"
+    with pytest.raises(KeyError):
+        topology.route("a", "c")
