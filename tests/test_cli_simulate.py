@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from dask_efficiency import load_trace
 from dask_efficiency.adapters.dask_engine.launch import SimulationError
 from dask_efficiency.cli import main
+from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.requirements import SIMULATED
 from tests.plugins.watch import eventually
 from tests.report.simulation_samples import simulated_by
@@ -95,7 +96,9 @@ def test_a_sweep_has_a_price_and_threads() -> None:
 
 
 def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngine) -> None:
-    assert run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--seeds", "2").exit_code == 0
+    result = run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--seeds", "2")
+    assert result.exit_code == 0
+    assert ClusterSpec.from_file("lab.yaml", "far.hosts").picture() in result.stderr
     assert [worker.host for worker in engine.jobs[-1].cluster.workers] == ["pc0", "pc1"]
     result = run("run.trace", "--cluster", "lab.yaml", "--hostfile", "far.hosts", "--hostfile", "near.hosts", "--json")
     found = json.loads(result.stdout)

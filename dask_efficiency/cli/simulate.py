@@ -236,6 +236,7 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
         cluster = ClusterSpec.from_trace(trace)
     else:
         cluster = ClusterSpec.from_file(asked["cluster"], next(iter(asked["hostfile"]), None))
+        click.echo(f"{cluster.picture()}\n", err=True)
     if asked["remove"]:
         cluster = cluster.without_workers(*asked["remove"])
     if asked["config"]:

@@ -13,6 +13,7 @@ from typing import Any, Self
 from dask_efficiency.simulation.cluster_file import read_cluster_file
 from dask_efficiency.simulation.hostfile import read_hostfile
 from dask_efficiency.simulation.network import Network, network_of
+from dask_efficiency.simulation.picture import draw_topology
 from dask_efficiency.simulation.placement import (
     PlacementError,
     add_to_hosts,
@@ -119,6 +120,18 @@ class ClusterSpec:
         else:
             raise TextFileError(path, 0, "no host has a slot for a worker")
         return cls(workers, topology, _speeds(topology, workers), scheduler_host=described.scheduler)
+
+    def picture(self) -> str:
+        """A tree of switches with the hosts that hang on them, and how many workers each has; of a topology only.
+
+        Raises
+        ------
+        ValueError
+            If the network is no topology: then nobody said where the hosts hang.
+        """
+        if not isinstance(self.network, Topology):
+            raise ValueError("expected a cluster from a file that describes its switches and links, for a picture")
+        return draw_topology(self.network, self.workers, self.scheduler_host)
 
     # -- changed -----------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -12,15 +14,18 @@ from tests.simulation.topologies import MBIT, topologies
 
 def test_the_lab_is_drawn_as_its_page_shows_it() -> None:
     cluster = ClusterSpec.from_file(LAB, LAB.with_name("room-b.txt"))
-    assert isinstance(cluster.network, Topology)
-
-    picture = draw_topology(cluster.network, cluster.workers, cluster.scheduler_host)
+    picture = cluster.picture()
 
     page = (LAB.parents[1] / "clusters.md").read_text(encoding="utf-8")
     assert f"```text\n{picture}\n```" in page
     assert [line for line in picture.splitlines() if "<-" in line] == [
         "   └─ pc17                  1 Gbit, 50 us     4 slots, 4 workers; <- the rest of room B is at room-b"
     ]
+
+
+def test_a_network_that_nobody_described_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="describes its switches"):
+        replace(ClusterSpec.from_file(LAB), network=None).picture()
 
 
 def test_a_link_that_is_in_no_tree_is_said() -> None:
