@@ -36,8 +36,7 @@ from dask_efficiency.packed import Ints, Rows, RowView, Table, TableWriter, Text
 from dask_efficiency.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
 
 #: Heartbeats that each change is told in. The scheduler looks twice a second at what came last, so it may miss every
-#: other one where workers send two a second, and a connection that breaks loses one more. Of large clusters it reads as
-#: few as every fourth.
+#: other one where workers send two a second, and a connection that breaks loses one more.
 REPEATS = 4
 
 #: One heartbeat of so many tells everything, should asking for it fail.
