@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.balance import TASK_BUCKETS, Balance, WindowBalance
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit, fit_known, of_bucket, under_names
+from dask_efficiency.causes import fit, of_bucket, under_names
 from dask_efficiency.details import WindowDetails
 from dask_efficiency.plugins.worker.sampler import WaitingSampler
 from dask_efficiency.plugins.worker.threads import TaskThreads
@@ -147,19 +147,18 @@ class WorkerCauses:
         self._reported = dict(parts)
         _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
         _grow(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
-        finalized, active = under_names(self._overhead, Bucket.OVERHEAD), under_names(self._active, Bucket.OVERHEAD)
         if self.not_sampled:
+            finalized, active = (under_names(row, Bucket.OVERHEAD) for row in (self._overhead, self._active))
             return SnapshotCauses(finalized, active, self.not_sampled)
         sums = self._sampler.sums
         waited: dict[str, int] = {}
         for row in sums.explain({prefix: row[_NONCPU] for prefix, row in balance.prefixes.items()}).values():
             for cause, ns in row.items():
                 waited[cause] = waited.get(cause, 0) + ns
-        finalized |= under_names(waited, Bucket.THREAD_NONCPU)
         waiting = sums.explain_activity(balance.active.get(Bucket.THREAD_NONCPU, 0))
-        active |= under_names(waiting, Bucket.THREAD_NONCPU)
-        # To the nanosecond, or the scheduler would refuse the accounts with them.
-        return SnapshotCauses(fit_known(finalized, balance.finalized), fit_known(active, balance.active))
+        return SnapshotCauses(
+            _fit(self._overhead, waited, balance.finalized), _fit(self._active, waiting, balance.active)
+        )
 
     def open_window(self, window_id: str, parts: Mapping[str, int]) -> None:
         """A window begins."""
@@ -195,6 +194,15 @@ class WorkerCauses:
             self._failed = f"finding causes failed: {type(error).__name__}: {error}"[:500]
             logger.error("dask_efficiency no longer tells why this worker's threads wait", exc_info=error)
             self.stop()
+
+
+def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mapping[str, int]) -> dict[str, int]:
+    """The causes of both buckets, to the nanosecond, or the scheduler would refuse the accounts with them."""
+    found: dict[str, int] = {}
+    for bucket, row in ((Bucket.OVERHEAD, overhead), (Bucket.THREAD_NONCPU, waited)):
+        if any(row.values()):
+            found |= fit(row, bucket, buckets.get(bucket, 0))
+    return found
 
 
 def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
