@@ -14,9 +14,11 @@ import distributed
 
 import dask_efficiency
 from dask_efficiency.checks import RefusedPayload
+from dask_efficiency.heartbeats import is_repeated
 from dask_efficiency.plugins import patches, recordings
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.loop_watch import LoopWatch
+from dask_efficiency.plugins.names import METRIC
 from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.task_facts import TaskReader
@@ -375,9 +377,12 @@ class ClusterRecorder:
         at = monotonic_ns()
         for address, ws in self.scheduler.workers.items():
             number = self._numbers.get(address)
-            if number is None or ws.metrics is self._metrics.get(address) or address in unread:
+            last = self._metrics.get(address)
+            if number is None or ws.metrics is last or address in unread:
                 continue
-            first = address not in self._metrics
+            if last is not None and is_repeated(ws.metrics.get(METRIC), last.get(METRIC)):
+                continue  # it does not tell what the worker did since
+            first = last is None
             self._metrics[address] = ws.metrics
             now = activity.get(str(ws.name), {})
             before = self._activity.get(address, {})

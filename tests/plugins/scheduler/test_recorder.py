@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.cluster import ClusterLedger
+from dask_efficiency.plugins.names import METRIC
 from dask_efficiency.plugins.scheduler import recorder as module
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
@@ -445,3 +446,17 @@ def test_a_heartbeat_of_which_the_activity_is_not_known_yet_is_noted_with_the_ne
         cluster.recorder.take_heartbeats(activity, lambda address: None, unread)
     assert cluster.recorder.off is None
     assert rows == [[2.0], [5.0]]
+
+
+def test_a_heartbeat_that_repeats_the_last_is_no_time_without_activity(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(100)
+    rows: list[list[float]] = []
+    monkeypatch.setattr(
+        cluster.recorder._recorder, "heartbeat", lambda at, worker, values: rows.append([v for v in values if v > 0])
+    )
+    ws = next(iter(cluster.recorder.scheduler.workers.values()))
+    for seconds, seq in ((1, 1), (3, 2), (3, 2), (4, 3)):
+        ws.metrics, ws.last_seen = {METRIC: {"i": "incarnation", "n": seq}}, 0.0
+        cluster.recorder.take_heartbeats({ws.name: {"thread-cpu": seconds * 10**9}}, lambda address: None, "")
+    assert cluster.recorder.off is None
+    assert rows == [[2.0], [1.0]]
