@@ -7,7 +7,7 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, snapshot
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.worker import cost, transitions
+from dask_efficiency.plugins.worker import cost
 from dask_efficiency.plugins.worker.cost import SAMPLE, HookCost, TimedHooks
 from dask_efficiency.wire import OWN_WORK
 from tests.plugins.watch import eventually
@@ -120,7 +120,8 @@ def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample()
         meter = worker.plugins[EfficiencyWorkerPlugin.name].meter
 
         def called() -> Any:
-            return transitions._hooks.get(id(worker.state))
+            called = meter._hooks._transitions._called
+            return None if called is None else called.hooks
 
         eventually(lambda: isinstance(called(), TimedHooks))
         eventually(lambda: client.gather(client.map(abs, range(100), pure=False)) and meter._hooks.cost.spent > 0)
