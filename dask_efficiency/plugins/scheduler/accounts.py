@@ -7,31 +7,28 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from distributed.scheduler import heartbeat_interval
+from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.balance import WindowBalance
 from dask_efficiency.checks import RefusedPayload
 from dask_efficiency.cluster import SILENT_NS, ClusterLedger
-from dask_efficiency.heartbeats import REPEATS, header, is_repeated
 from dask_efficiency.idle import Alone
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
 from dask_efficiency.plugins.options import Options
+from dask_efficiency.plugins.scheduler.arrivals import Arrivals
 from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugins.scheduler.recording import Recording
 from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugins.scheduler.share import HeartbeatShare
-from dask_efficiency.plugins.scheduler.straggler_watch import POLL_SECONDS, Stragglers
+from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.scheduler.timelines import Timelines
 from dask_efficiency.plugins.scheduler.worker_series import WorkerSeries
 from dask_efficiency.plugins.scheduler.workers import Answers
-from dask_efficiency.presence import Presence, is_stale
+from dask_efficiency.presence import Presence
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import TimelineRecorder
 from dask_efficiency.windows import ClusterWindow
@@ -56,14 +53,6 @@ MAX_POLL_SECONDS = 0.005
 #: A worker is asked for everything once in so many nanoseconds.
 ASK_AGAIN_NS = 10_000_000_000
 
-#: What has arrived is looked for so many times between two heartbeats of a worker, and once a second at least: that is
-#: a look at every worker.
-ROUNDS_A_HEARTBEAT = 6.0
-MAX_ROUND_SECONDS = 1.0
-
-#: Reading fewer heartbeats makes no figures older than this: the watch for stragglers looks back four minutes.
-MAX_AGE_SECONDS = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -75,13 +64,6 @@ class Moment:
     nthreads: int
     #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known.
     causes: Mapping[str, int] = field(default_factory=dict)
-
-
-class _Skipped(NamedTuple):
-    """A heartbeat that was left out, and when it came."""
-
-    payload: Any
-    at: int
 
 
 @dataclass(slots=True, eq=False)
@@ -166,17 +148,11 @@ class ClusterAccounts:
         self._thread = threading.get_ident()
         #: Address to the id of the server there.
         self._servers: dict[str, str] = {}
-        #: What was read of each worker last, or left out. What a former registration's meters sent last is still there,
-        #: and is not of these accounts.
-        self._last_payload = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
+        self._arrivals = Arrivals(scheduler, lambda address: self.cluster.present.get(address))
         self._logged_refusals: set[str] = set()
         self._remembered = 0
-        #: When the last round of polls began, and this one; and whose heartbeats this one has not looked at yet.
-        self._polled = self._round = 0
+        #: Whose heartbeats are still to be read in this round.
         self._rest: deque[str] = deque()
-        self._share = HeartbeatShare()
-        #: What was left out and nothing later was read of, by address.
-        self._skipped: dict[str, _Skipped] = {}
 
     @property
     def options(self) -> Options:
@@ -196,8 +172,7 @@ class ClusterAccounts:
     @property
     def read_interval_seconds(self) -> float:
         """Time between two heartbeats of a worker that are read."""
-        heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
-        return heartbeat * self._share.every(_longest(heartbeat))
+        return self._arrivals.read_interval_seconds
 
     def now(self) -> int:
         """Nanoseconds by the accounts' clock."""
@@ -242,14 +217,11 @@ class ClusterAccounts:
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
         self._recording.worker_left(address, stimulus_id)
-        skipped = self._skipped.get(address)
-        if skipped is not None and self._is_news(address):
-            self._take_snapshot(address, skipped.payload, skipped.at)
-        self._skipped.pop(address, None)
-        self._share.left(address)
+        left = self._arrivals.worker_left(address)
+        if left is not None:
+            self._take_snapshot(address, left.payload, left.at)
         self._servers.pop(address, None)
         self.work.worker_left(address)
-        self._last_payload.pop(address, None)
         self._ask_again.pop(address, None)
         presence = self.cluster.present.get(address)
         self.cluster.worker_left(address, at=at)
@@ -278,18 +250,17 @@ class ClusterAccounts:
         at = time.monotonic_ns()
         arrived = 0
         if not self._rest or at_most == math.inf:
-            heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
-            if at_most < math.inf and at - self._round < _pause_ns(heartbeat):
+            if at_most < math.inf and self._arrivals.pauses(at):
                 self.stragglers.poll(at, self.read_interval_seconds)
                 self._spent(at, time.thread_time() - began)
                 return True
             self.reconcile()
-            heartbeats = self._arrived()
-            arrived = len(heartbeats)
-            due = self._share.choose(heartbeats, longest=_longest(heartbeat), must=self._cannot_wait)
-            if len(due) < arrived:
-                self._skip(set(heartbeats).difference(due), at)
-            self._rest, self._round = deque(due), at
+            due, left_out = self._arrivals.next_round(at)
+            arrived = len(due) + len(left_out)
+            if self.options.outliers:  # found worse in fewer samples; what sensors say needs no reading
+                for address, left in left_out.items():
+                    self.series.take_heartbeat(address, self.scheduler.workers[address], left.at)
+            self._rest = deque(due)
         return self._read(began, at, at_most, arrived)
 
     def poll_all(self) -> None:
@@ -297,10 +268,9 @@ class ClusterAccounts:
         began = time.thread_time()
         at = time.monotonic_ns()
         self.reconcile()
-        arrived = self._arrived()
-        self._skipped = {address: skipped for address, skipped in self._skipped.items() if self._is_news(address)}
-        self._rest, self._round = deque(dict.fromkeys([*self._skipped, *arrived])), at
-        self._read(began, at, math.inf, len(arrived))
+        unread, arrived = self._arrivals.everything(at)
+        self._rest = deque(unread)
+        self._read(began, at, math.inf, arrived)
 
     def _read(self, began: float, at: int, at_most: float, arrived: int) -> bool:
         """Read what this round has left to read, see :meth:`poll`."""
@@ -324,87 +294,38 @@ class ClusterAccounts:
         if missed:
             self._ask_everything(missed)
         if not self._rest:
-            self._polled = self._round
+            self._arrivals.round_over()
             self._follow_up(at)
         took = now - reading
         others = time.thread_time() - began - took
-        self._spent(at, others, arrived=arrived, read=read - len(self._rest), reading_seconds=took)
+        self._spent(at, others, arrived=arrived, read=read - len(self._rest), seconds=took)
         return not self._rest
 
-    def _spent(
-        self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, reading_seconds: float = 0.0
-    ) -> None:
-        self.cost_seconds += reading_seconds + other_seconds
-        self._share.spent(
-            at=at, arrived=arrived, read=read, reading_seconds=reading_seconds, other_seconds=other_seconds
-        )
+    def _spent(self, at: int, others: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
+        self.cost_seconds += seconds + others
+        self._arrivals.spent(at, others, arrived=arrived, read=read, seconds=seconds)
 
     def _take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Read a worker's last heartbeat."""
-        skipped = self._skipped.pop(address, None)
-        came = skipped.at if skipped is not None and skipped.payload is payload else self._came(ws, at)
-        self._last_payload[address] = payload
+        came = self._arrivals.take(address, ws, payload, at)
         self._take_snapshot(address, payload, came)
         self.stragglers.take_heartbeat(address, ws, payload, came)
         self.series.take_heartbeat(address, ws, came)
 
-    def _came(self, ws: WorkerState, at: int) -> int:
-        """When a heartbeat came that no former poll has seen: a wall clock that was set cannot make it older."""
-        return at - min(max(0, round((time.time() - ws.last_seen) * 1e9)), at - self._polled)
-
     def _follow_up(self, at: int) -> None:
         """Do all that follows when the heartbeats of a round are read."""
-        heartbeat = float(heartbeat_interval(len(self.scheduler.workers)))
         self.stragglers.poll(at, self.read_interval_seconds)
-        self.cluster.accrue(at=at, silent=max(SILENT_NS, round(MIN_SILENT_HEARTBEATS * heartbeat * 1e9)))
+        silent = round(MIN_SILENT_HEARTBEATS * self._arrivals.heartbeat_seconds * 1e9)
+        self.cluster.accrue(at=at, silent=max(SILENT_NS, silent))
         self.cluster.close_departed(at=at)
         self.follow()
-        self._recording.take_heartbeats(self.cluster.activity_by_worker, self.cluster.gpu_readings, self._skipped)
+        unread = self._arrivals.unread
+        self._recording.take_heartbeats(self.cluster.activity_by_worker, self.cluster.gpu_readings, unread)
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at
         moment = Moment(at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity())
         self.recent.append(moment)
-
-    def _arrived(self) -> list[str]:
-        """Whose heartbeats were not looked at yet: of all workers, so it is one quick look at each."""
-        last = self._last_payload.get
-        news = [(address, ws.metrics.get(METRIC)) for address, ws in self.scheduler.workers.items()]
-        new = [(address, payload) for address, payload in news if payload is not None and payload is not last(address)]
-        return [address for address, payload in new if not is_repeated(payload, last(address))]
-
-    # -- heartbeats that are left out ----------------------------------------------------------
-
-    def _skip(self, addresses: Iterable[str], at: int) -> None:
-        """Remember heartbeats that are left out: a report takes them, and so does a worker's end."""
-        outliers = self.options.outliers
-        for address in addresses:
-            ws = self.scheduler.workers[address]
-            payload = ws.metrics[METRIC]
-            skipped = _Skipped(payload, self._came(ws, at))
-            self._last_payload[address], self._skipped[address] = payload, skipped
-            if outliers:  # found worse in fewer samples; what sensors say needs no reading
-                self.series.take_heartbeat(address, ws, skipped.at)
-
-    def _cannot_wait(self, address: str) -> bool:
-        """Whether the next heartbeat might not be readable if this one is left out."""
-        presence = self.cluster.present.get(address)
-        last = None if presence is None else presence.received
-        sender = header(self.scheduler.workers[address].metrics[METRIC])
-        if presence is None or presence.missed or last is None or sender is None or sender[0] != last.incarnation:
-            return True
-        skipped = self._skipped.get(address)
-        before = None if skipped is None else header(skipped.payload)
-        # The next one is taken to come as far after this one as this came after the one before it, of which some may
-        # have come between two polls.
-        return sender[1] - last.seq + sender[1] - (last.seq if before is None else before[1]) > REPEATS
-
-    def _is_news(self, address: str) -> bool:
-        """Whether the heartbeat of a worker that was left out says more than what was read of it since."""
-        presence = self.cluster.present.get(address)
-        last = None if presence is None else presence.received
-        sender = header(self._skipped[address].payload)
-        return last is None or sender is None or not is_stale(*sender, last)
 
     def follow(self) -> None:
         """Note in the timelines what is known of the workers by now."""
@@ -469,15 +390,3 @@ class ClusterAccounts:
         if address not in self._logged_refusals:
             self._logged_refusals.add(address)
             logger.warning("dask_efficiency refused a snapshot of %s: %s", address, refusal)
-
-
-def _pause_ns(heartbeat: float) -> int:
-    """Nanoseconds between two looks at what has arrived; 0 where that is at every poll."""
-    pause = min(MAX_ROUND_SECONDS, heartbeat / ROUNDS_A_HEARTBEAT)
-    # A poll may come a little earlier than it should.
-    return round((pause - POLL_SECONDS / 2) * 1e9) if pause > POLL_SECONDS else 0
-
-
-def _longest(heartbeat: float) -> float:
-    """Every how many-th heartbeat of a worker is read at least, as long as there is news of a change in each."""
-    return max(1.0, min(float(REPEATS), MAX_AGE_SECONDS / heartbeat))

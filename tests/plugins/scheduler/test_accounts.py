@@ -22,6 +22,7 @@ from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.names import METRIC
 from dask_efficiency.plugins.scheduler import accounts as module
+from dask_efficiency.plugins.scheduler import arrivals
 from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured
 
 
@@ -65,12 +66,12 @@ def test_one_that_joins_is_known_at_once_and_one_that_was_missed_at_the_next_pol
             assert former.left is not None
             assert accounts.cluster.present["tcp://10.0.0.1:40000"] is not former
             # Of ten thousand, a heartbeat comes each 51 s.
-            monkeypatch.setattr(module, "heartbeat_interval", lambda workers: 51.0)
+            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda workers: 51.0)
             later = time.monotonic_ns() + 2 * SILENT_NS
             monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "monotonic_ns": lambda: later}))
             accounts.poll()
             assert not any(presence.off for presence in accounts.cluster.present.values())
-            monkeypatch.setattr(module, "heartbeat_interval", lambda workers: 6.0)
+            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda workers: 6.0)
             accounts.poll()
             reasons = [presence.reason for presence in accounts.cluster.present.values()]
             assert reasons == ["no snapshot in 30 s"] * 3
@@ -163,7 +164,7 @@ async def senders(count: int) -> AsyncIterator[tuple[Any, list[Sender]]]:
         await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
         meter: Any = plugin._meter
         meter._poller.stop()
-        meter.accounts._share.every = lambda longest: float(REPEATS)
+        meter.accounts._arrivals._share.every = lambda longest: float(REPEATS)
         made = [Sender(number, scheduler) for number in range(1, count + 1)]
         for sender in made:
             scheduler.workers[sender.address] = sender.ws
@@ -197,11 +198,13 @@ def test_of_heartbeats_that_are_left_out_nothing_is_lost(between_two_polls: int)
             for sender in made:
                 behind = max(behind, sender.sent - accounts.cluster.present[sender.address].received.seq)
         assert accounts.cluster.missed == accounts.cluster.refused == accounts.cluster.stale == 0
-        assert (behind, bool(accounts._skipped)) == {1: (3, True), 2: (2, True), 3: (0, False)}[between_two_polls]
+        assert (behind, bool(accounts._arrivals.unread)) == {1: (3, True), 2: (2, True), 3: (0, False)}[
+            between_two_polls
+        ]
         accounts.poll_all()
         assert tasks(accounts) == sum(sender.sent for sender in made)
         assert accounts.cluster.missed == accounts.cluster.stale == 0
-        assert not accounts._skipped
+        assert not accounts._arrivals.unread
 
     checked(check)
 
@@ -214,7 +217,7 @@ def test_workers_take_turns_and_the_first_heartbeat_of_each_is_read_at_once() ->
                 sender.heartbeat()
             before = tasks(accounts)
             accounts.poll()
-            read.append(sum(sender.address not in accounts._skipped for sender in made))
+            read.append(sum(sender.address not in accounts._arrivals.unread for sender in made))
             assert tasks(accounts) > before
         assert read[0] == len(made)
         assert read[REPEATS:] == [len(made) // REPEATS] * (2 * REPEATS + 1)
@@ -250,7 +253,7 @@ def test_an_answer_says_all_that_a_heartbeat_before_it_does() -> None:
             for sender in made:
                 sender.heartbeat()
             accounts.poll()
-        assert accounts._skipped
+        assert accounts._arrivals.unread
         accounts.take_answers({sender.address: (sender.answer(), time.monotonic_ns()) for sender in made})
         accounts.poll_all()
         assert tasks(accounts) == 4 * len(made)
@@ -270,21 +273,21 @@ def test_what_a_worker_said_before_it_was_lost_is_not_lost() -> None:
             accounts.worker_left(sender.address, time.monotonic_ns())
         assert tasks(accounts) == 3 * len(made)
         assert accounts.cluster.stale == 0
-        assert not accounts._skipped
+        assert not accounts._arrivals.unread
 
     checked(check)
 
 
 def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(accounts: Any, made: list[Sender]) -> None:
-        del accounts._share.every
-        accounts._share.spent(
+        del accounts._arrivals._share.every
+        accounts._arrivals._share.spent(
             at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
         )
         found = {}
         for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
             interval = workers / 200 + 1
-            monkeypatch.setattr(module, "heartbeat_interval", lambda _, interval=interval: interval)
+            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda _, interval=interval: interval)
             found[workers] = accounts.read_interval_seconds
         assert found == pytest.approx({1_000: 24.0, 2_000: 44.0, 5_000: 60.0, 10_000: 60.0, 20_000: 101.0})
 
@@ -302,7 +305,7 @@ def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is
         def rounds(heartbeat_seconds: float) -> list[int]:
             """Which of some polls, half a second apart, have read something."""
             nonlocal begun
-            monkeypatch.setattr(module, "heartbeat_interval", lambda _: heartbeat_seconds)
+            monkeypatch.setattr(arrivals, "heartbeat_interval", lambda _: heartbeat_seconds)
             begun += 100_000 * MILLISECOND
             found = []
             for poll in range(7):
@@ -318,7 +321,7 @@ def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is
                     found.append(poll)
             return found
 
-        accounts._share.every = lambda longest: 1.0
+        accounts._arrivals._share.every = lambda longest: 1.0
         assert rounds(0.5) == rounds(3.0) == list(range(7))
         assert rounds(6.0) == rounds(51.0) == [0, 2, 4, 6]
         assert len(polls) == 4 * 7  # the comparison of workers goes on at each
@@ -339,7 +342,7 @@ def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_a
             for sender in made:
                 sender.heartbeat()
             accounts.poll()
-            read = sum(sender.address not in accounts._skipped for sender in made)
+            read = sum(sender.address not in accounts._arrivals.unread for sender in made)
             assert len(remembered) == (expected or read)
 
     checked(check)

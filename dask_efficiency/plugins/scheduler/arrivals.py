@@ -1,0 +1,156 @@
+"""Arrivals: which heartbeats have come, which of them are due to be read, and which were left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from distributed.scheduler import heartbeat_interval
+
+from dask_efficiency.heartbeats import REPEATS, header, is_repeated
+from dask_efficiency.plugins.names import METRIC
+from dask_efficiency.plugins.scheduler.share import HeartbeatShare
+from dask_efficiency.plugins.scheduler.straggler_watch import POLL_SECONDS
+from dask_efficiency.presence import Presence, is_stale
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import WorkerState
+
+#: What has arrived is looked for so many times between two heartbeats of a worker, and once a second at least: that is
+#: a look at every worker.
+ROUNDS_A_HEARTBEAT = 6.0
+MAX_ROUND_SECONDS = 1.0
+
+#: Reading fewer heartbeats makes no figures older than this: the watch for stragglers looks back four minutes.
+MAX_AGE_SECONDS = 60.0
+
+
+class LeftOut(NamedTuple):
+    """A heartbeat that was left out, and when it came."""
+
+    payload: Any
+    at: int
+
+
+class Arrivals:
+    """Looks for heartbeats among what the scheduler knows of its workers.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    presence_of
+        Gives what is known of the worker at an address.
+    """
+
+    def __init__(self, scheduler: Scheduler, presence_of: Callable[[str], Presence | None]) -> None:
+        self._scheduler = scheduler
+        self._presence_of = presence_of
+        #: What was read of each worker last, or left out. What a former registration's meters sent last is still there,
+        #: and is not of these accounts.
+        self._last = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
+        self._share = HeartbeatShare()
+        self._left_out: dict[str, LeftOut] = {}
+        #: When the last round ended that read all that was due, and this one began.
+        self._polled = self._round = 0
+
+    @property
+    def unread(self) -> Collection[str]:
+        """The workers of which a heartbeat was left out, and nothing later was read."""
+        return self._left_out.keys()
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Time between two heartbeats of a worker, as Dask has it for so many workers."""
+        return float(heartbeat_interval(len(self._scheduler.workers)))
+
+    @property
+    def read_interval_seconds(self) -> float:
+        """Time between two heartbeats of a worker that are read."""
+        heartbeat = self.heartbeat_seconds
+        return heartbeat * self._share.every(_longest(heartbeat))
+
+    def pauses(self, at: int) -> bool:
+        """Whether it is too early for another round."""
+        pause = min(MAX_ROUND_SECONDS, self.heartbeat_seconds / ROUNDS_A_HEARTBEAT)
+        # A poll may come a little earlier than it should.
+        return pause > POLL_SECONDS and at - self._round < round((pause - POLL_SECONDS / 2) * 1e9)
+
+    def next_round(self, at: int) -> tuple[list[str], dict[str, LeftOut]]:
+        """Whose heartbeats are to be read, as many as the share of a core is enough for; and what is left out."""
+        self._round = at
+        new = self._new()
+        due = self._share.choose(new, longest=_longest(self.heartbeat_seconds), must=self._cannot_wait)
+        left_out = {}
+        for address in set(new).difference(due) if len(due) < len(new) else ():
+            ws = self._scheduler.workers[address]
+            left_out[address] = LeftOut(ws.metrics[METRIC], self._came(ws, at))
+            self._last[address] = left_out[address].payload
+        self._left_out |= left_out
+        return due, left_out
+
+    def everything(self, at: int) -> tuple[list[str], int]:
+        """Whose heartbeats say anything that was not read, also those that were left out; and how many have come."""
+        self._round = at
+        new = self._new()
+        self._left_out = {address: left for address, left in self._left_out.items() if self._is_news(address, left)}
+        return list(dict.fromkeys([*self._left_out, *new])), len(new)
+
+    def take(self, address: str, ws: WorkerState, payload: Any, at: int) -> int:
+        """A heartbeat is read; gives when it came."""
+        left = self._left_out.pop(address, None)
+        self._last[address] = payload
+        return left.at if left is not None and left.payload is payload else self._came(ws, at)
+
+    def round_over(self) -> None:
+        """All that was due is read."""
+        self._polled = self._round
+
+    def worker_left(self, address: str) -> LeftOut | None:
+        """A worker is not there any more; gives what was left out of it, if that says anything that was not read."""
+        left = self._left_out.pop(address, None)
+        self._share.left(address)
+        self._last.pop(address, None)
+        return left if left is not None and self._is_news(address, left) else None
+
+    def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
+        """Note what a poll took, see :meth:`~dask_efficiency.plugins.scheduler.share.HeartbeatShare.spent`."""
+        self._share.spent(at=at, arrived=arrived, read=read, reading_seconds=seconds, other_seconds=other_seconds)
+
+    def _new(self) -> list[str]:
+        """Whose heartbeats were not looked at yet: of all workers, so it is one quick look at each."""
+        last = self._last.get
+        news = [(address, ws.metrics.get(METRIC)) for address, ws in self._scheduler.workers.items()]
+        new = [(address, payload) for address, payload in news if payload is not None and payload is not last(address)]
+        return [address for address, payload in new if not is_repeated(payload, last(address))]
+
+    def _came(self, ws: WorkerState, at: int) -> int:
+        """When a heartbeat came that no former poll has seen: a wall clock that was set cannot make it older."""
+        return at - min(max(0, round((time.time() - ws.last_seen) * 1e9)), at - self._polled)
+
+    def _cannot_wait(self, address: str) -> bool:
+        """Whether the next heartbeat might not be readable if this one is left out."""
+        presence = self._presence_of(address)
+        last = None if presence is None else presence.received
+        sender = header(self._scheduler.workers[address].metrics[METRIC])
+        if presence is None or presence.missed or last is None or sender is None or sender[0] != last.incarnation:
+            return True
+        left = self._left_out.get(address)
+        before = None if left is None else header(left.payload)
+        # The next one is taken to come as far after this one as this came after the one before it, of which some may
+        # have come between two polls.
+        return sender[1] - last.seq + sender[1] - (last.seq if before is None else before[1]) > REPEATS
+
+    def _is_news(self, address: str, left: LeftOut) -> bool:
+        """Whether a heartbeat that was left out says more than what was read of its worker since."""
+        presence = self._presence_of(address)
+        last = None if presence is None else presence.received
+        sender = header(left.payload)
+        return last is None or sender is None or not is_stale(*sender, last)
+
+
+def _longest(heartbeat: float) -> float:
+    """Every how many-th heartbeat of a worker is read at least, as long as there is news of a change in each."""
+    return max(1.0, min(float(REPEATS), MAX_AGE_SECONDS / heartbeat))
