@@ -169,7 +169,7 @@ class WorkerMeter:
 
     def _remove(self) -> None:
         worker = self.worker
-        self._preflight.stop()
+        self._preflight.close()
         self._record(None)
         self._hooks.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:

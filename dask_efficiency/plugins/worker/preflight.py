@@ -69,6 +69,7 @@ class WorkerPreflight:
         self._worker = worker
         self._children: set[Child] = set()
         self._stopped: set[str] = set()
+        self._closed = False
         self._data = b""
         #: CPU nanoseconds of children and of the event loop; and of threads of this process.
         self._elsewhere = 0
@@ -101,8 +102,12 @@ class WorkerPreflight:
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"[:500]}
 
-    def stop(self) -> None:
-        """End what is being measured."""
+    def close(self) -> None:
+        """End what is being measured, also in a child that is being started; nothing is measured any more."""
+        self._closed = True
+        self._stop()
+
+    def _stop(self) -> None:
         for child in self._children:
             child.kill()
         self._data = b""
@@ -135,7 +140,7 @@ class WorkerPreflight:
             return not force and bool(self._worker.state.executing)
 
         def ended() -> bool:
-            return test in self._stopped or is_busy()
+            return self._closed or test in self._stopped or is_busy()
 
         alone = {_PYTHON} if self._worker.state.nthreads > 1 else {_PYTHON, _CPU_ALL}
         components = [name for name in asked["components"] if name not in alone]
@@ -147,7 +152,7 @@ class WorkerPreflight:
                 asyncio.to_thread(self._loops, float(asked["repetition"]), int(asked.get("repeats", REPEATS))),
                 max(1.0, seconds - (time.monotonic() - began)),
             )
-        if test in self._stopped:
+        if self._closed or test in self._stopped:
             return {"failed": "the test was stopped"}
         return {"busy": True} if is_busy() else {"measured": found}
 
@@ -186,7 +191,7 @@ class WorkerPreflight:
     async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         # Tests are few, and one may be stopped before it has begun here.
         self._stopped.add(asked["test"])
-        self.stop()
+        self._stop()
         return {}
 
     # -- with a partner ----------------------------------------------------------------------
