@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.heartbeats import REPEATS, header, is_repeated
+from dask_efficiency.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
 from dask_efficiency.plugins.names import METRIC
 from dask_efficiency.plugins.scheduler.share import HeartbeatShare
 from dask_efficiency.plugins.scheduler.straggler_watch import POLL_SECONDS
@@ -68,9 +68,9 @@ class Arrivals:
 
     @property
     def read_interval_seconds(self) -> float:
-        """Time between two heartbeats of a worker that are read."""
+        """Time between two heartbeats of a worker that are read and tell anything new."""
         heartbeat = self.heartbeat_seconds
-        return heartbeat * self._share.every(_longest(heartbeat))
+        return max(REPORT_SECONDS, heartbeat * self._share.every(_longest(heartbeat)))
 
     def pauses(self, at: int) -> bool:
         """Whether it is too early for another round."""

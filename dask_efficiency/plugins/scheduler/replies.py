@@ -10,11 +10,9 @@ from itertools import islice
 from typing import Any
 
 from distributed.protocol import to_serialize
-from distributed.scheduler import heartbeat_interval
 
 from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.plain import encode_gpu
-from dask_efficiency.heartbeats import REPORT_SECONDS
 from dask_efficiency.idle import Alone
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.plugins.decorations import Decoration, decorate
@@ -175,7 +173,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
         "started": cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
         "no_workers": cluster.work.without_workers(at=at),
-        "heartbeat_seconds": max(REPORT_SECONDS, float(heartbeat_interval(len(servers)))),
+        "heartbeat_seconds": accounts.read_interval_seconds,
         "nthreads": cluster.nthreads,
         "workers": {
             presence.name: {

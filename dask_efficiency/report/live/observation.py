@@ -46,7 +46,7 @@ class Observation:
     started: int
     #: Nanoseconds with work outstanding since they began.
     outstanding: int
-    #: Seconds between a worker's heartbeats that tell anything new.
+    #: Seconds between a worker's heartbeats that are read and tell anything new.
     heartbeat_seconds: float
     nthreads: int
     workers: Mapping[str, WorkerObservation]

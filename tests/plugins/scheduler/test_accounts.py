@@ -285,6 +285,10 @@ def test_no_worker_waits_for_its_turn_longer_than_a_minute_because_of_others(mon
             at=time.monotonic_ns(), arrived=1_000, read=1_000, reading_seconds=10.0, other_seconds=0.0
         )
         found = {}
+        assert accounts.read_interval_seconds == 2.0  # of one worker: four heartbeats of half a second
+        accounts._arrivals._share.every = lambda longest: 1.0
+        assert accounts.read_interval_seconds == 1.0  # every other one repeats the last
+        del accounts._arrivals._share.every
         for workers in (1_000, 2_000, 5_000, 10_000, 20_000):
             interval = workers / 200 + 1
             monkeypatch.setattr(arrivals, "heartbeat_interval", lambda _, interval=interval: interval)
