@@ -2,12 +2,13 @@
 
 ``python -m benchmarks.matrix`` prints, as tables in Markdown, what a task costs in each way in which a cluster can be
 watched, with this package and with what Dask has itself: instructions (under valgrind, where it is installed), CPU and
-wall time, of tasks that do nothing and of tasks that compute for about ten milliseconds. Scheduler, worker and client
+wall time, of tasks that do nothing and of tasks that sort a hundred thousand numbers. Scheduler, worker and client
 share a process, see :mod:`benchmarks.one_process`; each figure is of a process of its own. A round has each mode once,
 in an order that is turned from round to round; what a mode adds is taken from the mode ``off`` of the same round, and
-medians over rounds are printed, with the range.
+medians over rounds are printed, with the range. All is timed before any instruction is counted: of a machine that
+somebody else uses later, the counts are as good. Each figure is said on stderr as it comes.
 
-``--quick`` takes ten minutes instead of an hour and a half.
+It takes two and a half hours, with ``--jobs 2`` an hour and three quarters; ``--quick`` takes half an hour.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import importlib.util
 import shutil
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.one_process import MODES, WORK
@@ -36,13 +37,17 @@ Columns = Mapping[str, Sequence[float]]
 
 def count(modes: Sequence[str], work: str, sizes: tuple[int, int], rounds: int, jobs: int) -> dict[str, list[float]]:
     """Thousands of instructions a task, by mode and round."""
+
+    def counted(mode: str) -> float:
+        found = instructions_a_task(mode, work, sizes).total() / 1e3
+        print(f"{work} {mode}: {found:.1f} thousand instructions", file=sys.stderr)
+        return found
+
     with ThreadPoolExecutor(jobs) as pool:
         asked = {
-            mode: [pool.submit(instructions_a_task, mode, work, sizes) for _ in range(rounds)]
-            for mode in modes
-            if not MODES[mode].not_counted
+            mode: [pool.submit(counted, mode) for _ in range(rounds)] for mode in modes if not MODES[mode].not_counted
         }
-        return {mode: [one.result().total() / 1e3 for one in each] for mode, each in asked.items()}
+        return {mode: [one.result() for one in each] for mode, each in asked.items()}
 
 
 def time_interleaved(modes: Sequence[str], work: str, sizes: tuple[int, int], rounds: int) -> dict[str, list[Used]]:
@@ -52,6 +57,7 @@ def time_interleaved(modes: Sequence[str], work: str, sizes: tuple[int, int], ro
         turned = [*modes[i % len(modes) :], *modes[: i % len(modes)]]
         for mode in turned if i % 2 else reversed(turned):
             found[mode].append(used(mode, work, sizes))
+            print(f"{work} {mode}: {found[mode][-1]}", file=sys.stderr)
     return found
 
 
@@ -104,29 +110,6 @@ def verdict(columns: Mapping[str, Columns], column: str) -> str:
     )
 
 
-def measured(
-    modes: Sequence[str],
-    work: str,
-    *,
-    rounds: int,
-    jobs: int,
-    counts: bool,
-    sizes: Callable[[Mapping[str, tuple[int, int]]], tuple[int, int]],
-) -> dict[str, dict[str, list[float]]]:
-    """Figures by mode and column."""
-    counted = count(modes, work, sizes(COUNTED), rounds, jobs) if counts else {}
-    timed = time_interleaved(modes, work, sizes(TIMED), rounds)
-    return {
-        mode: {
-            "instructions": counted.get(mode, []),
-            "cpu": [each.cpu for each in timed[mode]],
-            "wall": [each.wall for each in timed[mode]],
-            "once": [each.once for each in timed[mode]],
-        }
-        for mode in modes
-    }
-
-
 UNITS = {
     "instructions": "thousand instructions a task",
     "cpu": "us of CPU a task",
@@ -141,26 +124,34 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=MODES, metavar="MODE", help=f"of {', '.join(MODES)}")
     parser.add_argument("--work", nargs="+", choices=WORK, help="what the tasks do (default no-op and array)")
     parser.add_argument("--rounds", type=int, default=5, help="times that each mode is run (default 5)")
+    parser.add_argument("--counted-rounds", type=int, default=3, help="times that instructions are counted (default 3)")
     parser.add_argument("--jobs", type=int, default=1, help="processes whose instructions are counted at a time")
     parser.add_argument("--tasks", nargs=2, type=int, metavar=("SMALL", "LARGE"), help="sizes to subtract")
     parser.add_argument("--no-instructions", action="store_true", help="count no instructions")
     parser.add_argument("--quick", action="store_true", help="some modes, and no-op tasks, once or twice")
     args = parser.parse_args()
     modes = [mode for mode in args.modes or (QUICK_MODES if args.quick else MODES) if _installed(mode)]
-    if modes[0] != "off":
-        modes = ["off", *(mode for mode in modes if mode != "off")]
+    modes = ["off", *(mode for mode in modes if mode != "off")]
     counts = not args.no_instructions and shutil.which("valgrind") is not None
-    rounds = min(args.rounds, 2) if args.quick else args.rounds
-    for work in args.work or (("no-op",) if args.quick else ("no-op", "array")):
-
-        def sizes(of: Mapping[str, tuple[int, int]], work: str = work) -> tuple[int, int]:
-            return (args.tasks[0], args.tasks[1]) if args.tasks else of[work]
-
-        columns = measured(modes, work, rounds=rounds, jobs=args.jobs, counts=counts, sizes=sizes)
-        units = {column: unit for column, unit in UNITS.items() if columns["off"][column]}
-        print(
-            f"\nTasks: {work}; {rounds} rounds; the first row as it is, the others as what they add: median [range]\n"
-        )
+    if args.quick:
+        args.rounds, args.counted_rounds = min(args.rounds, 2), 1
+    works = args.work or (("no-op",) if args.quick else ("no-op", "array"))
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for work in works:
+        timed = time_interleaved(modes, work, args.tasks or TIMED[work], args.rounds)
+        found[work] = {
+            mode: {column: [getattr(one, column) for one in each] for column in Used._fields}
+            for mode, each in timed.items()
+        }
+    for work in works:
+        columns = found[work]
+        if counts:
+            counted = count(modes, work, args.tasks or COUNTED[work], args.counted_rounds, args.jobs)
+            for mode, each in counted.items():
+                columns[mode]["instructions"] = each
+        units = {column: unit for column, unit in UNITS.items() if columns["off"].get(column)}
+        rounds = f"{args.rounds} rounds" + counts * f", {args.counted_rounds} of them counted"
+        print(f"\nTasks: {work}; {rounds}; the first row as it is, the others as what they add: median [range]\n")
         print(table(columns, units))
         if {"all", "performance-report"} <= {*modes}:
             print()
