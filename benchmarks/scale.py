@@ -1,13 +1,15 @@
 """Goal: the scheduler's half costs at most 2 % of a core with 1000 workers, and 15 % with 10,000.
 
-A scrape of ``/metrics`` takes at most 20 ms, nothing of ours holds the event loop up for longer than 20 ms, a poll of
-the watch for stragglers takes at most 5 ms at the 99th percentile, and memory grows with workers and not with tasks.
+A scrape of ``/metrics`` takes at most 20 ms, nothing of ours holds the event loop up for longer than 20 ms, not even a
+report, of which all workers answer at once when it begins and when it ends; a poll of the watch for stragglers takes at
+most 5 ms at the 99th percentile, and memory grows with workers and not with tasks.
 
 ``python -m benchmarks.scale`` runs a real scheduler with fake workers in its process, with the plugin and without, in
 turns, each in a process of its own (:mod:`benchmarks.scale_run`). Heartbeats arrive at Dask's own cadence, a million
 tasks of a thousand prefixes go through the scheduler, ``/metrics`` is scraped each 5 s, a page of the dashboard is
-open, and one worker is a straggler. Time in which nobody works is skipped, so a run takes as long as its work.
-All times are CPU times by the thread's own clock. ``--json FILE`` writes all figures, ``--plot FILE`` draws them.
+open, and one worker is a straggler; then comes a report (:mod:`benchmarks.scale_report`). Time in which nobody works is
+skipped, so a run takes as long as its work. All times are CPU times by the thread's own clock. ``--json FILE`` writes
+all figures, ``--plot FILE`` draws them.
 """
 
 from __future__ import annotations
@@ -128,10 +130,12 @@ class Size:
         pause, part = max((run["longest_pause"] for run in self.runs), key=lambda pause: pause[0])
         scrape = quantile([ms for run in self.runs for ms in run["own_metrics_ms"]], 0.5)
         poll = quantile(calls(self.runs, "poll: stragglers"), 0.99)
+        report = max(run["report"][f"{step}_longest_ms"] for run in self.runs for step in ("open", "close"))
         found = {}
         for name, value, most in (
             ("milliseconds of a scrape of /metrics", scrape, CLAIMED_METRICS_MS),
             (f"milliseconds of the longest pause ({part})", pause, CLAIMED_PAUSE_MS),
+            ("milliseconds for which a report holds the event loop up", report, CLAIMED_PAUSE_MS),
             ("milliseconds of a poll for stragglers at the 99th percentile", poll, CLAIMED_STRAGGLERS_MS),
             ("% of a core", self.percent[0], CLAIMED_PERCENT.get(self.workers, math.inf)),
         ):
@@ -154,6 +158,10 @@ class Size:
         line("/metrics", f"{own}; an answer takes {whole:.1f} ms, and {bare:.1f} without the plugin")
         answer = quantile(first["live_answer_ms"], 0.5), first["live_answer_bytes"] / 1e3
         line("an answer to top", f"{answer[0]:.2f} ms, {answer[1]:.1f} kB")
+        for step in ("open", "close"):
+            cpu, pause = (max(run["report"][f"{step}_{of}"] for run in self.runs) for of in ("cpu", "longest_ms"))
+            line(f"a report: {step}", f"{cpu:.2f} s of CPU, of which others wait for {pause:.1f} ms at a time")
+        line("a report: the reply", f"{first['report']['reply_bytes'] / 1e6:.2f} MB")
         line("longest collection", f"{collected[0]:.1f} ms of garbage, and {collected[1]:.1f} without the plugin")
         of_worker = 1e3 * self.memory_mb / self.workers
         line("memory", f"{self.memory_mb:.1f} MB, {of_worker:.1f} kB a worker, {self.memory_of_task:.0f} bytes a task")

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.scale_clock import Clock, event_loop
+from benchmarks.scale_report import report
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -471,6 +472,7 @@ async def measure(clock: Clock, asked: Any) -> dict[str, Any]:
     }
     if asked.plugin:
         found.update(_after(registered))
+        found["report"] = await report(clock, garbage, cluster, registered)
     return found
 
 

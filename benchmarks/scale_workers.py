@@ -5,20 +5,23 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
 
-from dask_efficiency.balance import Outcome
+from dask_efficiency.balance import TASK_BUCKETS, Outcome, WindowBalance
 from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit
+from dask_efficiency.causes import CAUSES, fit
+from dask_efficiency.details import WindowDetails
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.heartbeats import HeartbeatWriter
 from dask_efficiency.ledger import Ledger
+from dask_efficiency.profile import Frame, Holder, Place
+from dask_efficiency.skew import Largest, Longest, TaskSizes
 from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
-from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses
+from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode_window
 
 NTHREADS = 4
 SECOND = 1_000_000_000
@@ -35,6 +38,11 @@ TURN_SECONDS = 10.0
 #: Senders that a worker fetches from, and kernels that its GPU runs.
 SENDERS = 16
 KERNELS = 50
+
+#: Of the stacks that a worker tells of in a window: calls of one, lines of code in all of them.
+DEPTH = 20
+LINES = 100
+STACKS = 1_000
 
 #: What stands for the names of a worker's ledger and of its GPU in what workers of one kind send.
 INCARNATION = "ledger" * 5
@@ -74,6 +82,8 @@ class Kind:
         self._process = [0.0] * 5
         #: What the last heartbeats carry, as some workers have yet to send them.
         self._payloads: dict[int, bytes] = {}
+        #: Answers by the window and by whether it closes.
+        self._answers: dict[tuple[str, bool], bytes] = {}
 
     def payload(self, beat: int, interval: float) -> bytes:
         """What a worker's heartbeat of this number carries; they come in order, and the last are remembered."""
@@ -83,6 +93,52 @@ class Kind:
             self._payloads[self._beats] = msgpack.packb(self._encode())
             self._payloads.pop(self._beats - 4, None)
         return self._payloads[beat]
+
+    def answer(self, window: str, limit: int | None) -> bytes:
+        """What its workers answer who are asked to open a window or, with a limit of rows, to close it."""
+        asked = window, limit is not None
+        if asked not in self._answers:
+            answer: dict[str, Any] = {"snapshot": self._snapshots.everything(self._snapshot())}
+            if limit is None:
+                self._ledger.open_window(window, at=self._at)
+            else:
+                balance = self._ledger.close_window(window, at=self._at)
+                assert balance is not None
+                balance = replace(balance, details=self._details(balance, limit))
+                answer["window"] = encode_window(balance, limit=limit)
+            self._answers[asked] = msgpack.packb(answer)
+        return self._answers[asked]
+
+    def _details(self, balance: WindowBalance, limit: int) -> WindowDetails:
+        """As many rows of each profile as are let through, and what the tasks of each prefix took."""
+        prefixes = [prefix for _, prefix in balance.rows]
+        files = [f"/usr/lib/python3/site-packages/pandas/core/{i}.py" for i in range(9)]
+        lines = [Frame(f"Series.step_{i}", files[i % len(files)], i) for i in range(LINES)]
+        # All workers run the same code.
+        shared, choice = random.Random(0), self._random.choice
+        stacks = [tuple(shared.choices(lines, k=DEPTH)) for _ in range(STACKS)]
+        stacks = self._random.choices(stacks, k=limit)
+        bucket = Bucket.THREAD_NONCPU
+        causes = {}
+        for key, row in balance.rows.items():
+            noncpu = row[TASK_BUCKETS.index(bucket)]
+            causes[key] = fit(dict.fromkeys(CAUSES[bucket][:3], noncpu // 4), bucket, noncpu)
+        return WindowDetails(
+            causes={key: {name.partition("/")[2]: ns for name, ns in row.items()} for key, row in causes.items()},
+            overhead={"hand-over": 10_000_000},
+            profile={Place(bucket, "gil", choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks},
+            holders={
+                Holder(choice(prefixes), choice(prefixes), stack): self._random.randrange(10**9) for stack in stacks
+            },
+            skew=dict(zip(prefixes, map(self._sizes, prefixes), strict=True)),
+        )
+
+    def _sizes(self, prefix: str) -> TaskSizes:
+        lengths = [round(1e7 * self._random.lognormvariate(0, 0.2)) for _ in range(5)]
+        sizes = TaskSizes(longest=Longest(max(lengths), f"{prefix}-0"), largest=Largest(1_000_000, f"{prefix}-0"))
+        sizes.ns.add(lengths)
+        sizes.nbytes.add([1_000_000] * len(lengths))
+        return sizes
 
     def _work(self, elapsed: int) -> None:
         """Run a task of each active prefix or so, one after the other on each thread."""
@@ -189,10 +245,17 @@ class FakeWorker:
     def payload(self, interval: float) -> tuple[dict[str, Any], int]:
         """What its next heartbeat carries for the plugin, as it arrives, and its bytes."""
         self.beat += 1
-        packed = self.kind.payload(self.beat, interval)
+        packed = self._own(self.kind.payload(self.beat, interval))
+        return msgpack.unpackb(packed, use_list=False, strict_map_key=False), len(packed)
+
+    def answer(self, window: str, limit: int | None) -> bytes:
+        """What it answers the scheduler about a window."""
+        return self._own(self.kind.answer(window, limit))
+
+    def _own(self, packed: bytes) -> bytes:
         for name in (INCARNATION, GPU):
             packed = packed.replace(name.encode(), f"{self.number:0{len(name)}}".encode())
-        return msgpack.unpackb(packed, use_list=False, strict_map_key=False), len(packed)
+        return packed
 
 
 def workers(count: int, prefixes: int, *, gpu: bool) -> list[FakeWorker]:

@@ -363,6 +363,14 @@ class ClusterLedger:
                 _add_gpu(found, presence.name, gpu)
         return found
 
+    def gpu_of(self, worker: Presence) -> GpuTotals:
+        """The same of one worker, which is there and has asked for a GPU."""
+        found = {worker.name: self._gpus[worker.name]} if worker.name in self._gpus else {}
+        for presence in (worker, *self._leaving):
+            if presence.name == worker.name and (gpu := presence.gpu) is not None:
+                _add_gpu(found, presence.name, gpu)
+        return found[worker.name]
+
     def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
         """What the sensors of the GPUs of a worker that is there said last, by GPU; None where there is none."""
         presence = self.present.get(address)

@@ -44,7 +44,7 @@ class WindowDetails:
 
 def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
     """As plain data for msgpack, with at most so many rows of each profile, the costliest; the rest as ``(other)``."""
-    stacks = _Stacks()
+    stacks = StackNumbers()
     return {
         "causes": [[span, prefix, dict(row)] for (span, prefix), row in details.causes.items()],
         "overhead": dict(details.overhead),
@@ -161,7 +161,7 @@ def _longest(holds: list[tuple[str, Hold]], worker: str, more: Iterable[Hold]) -
     return heapq.nlargest(MAX_HOLDS, every, key=lambda item: item[1].ns)
 
 
-class _Stacks:
+class StackNumbers:
     """Stacks and their frames, each of which travels once."""
 
     def __init__(self) -> None:

@@ -34,8 +34,8 @@ MAX_ALONE = 1_000
 #: 13 s, and heartbeats of the few workers that are looked at so often are a second apart.
 MAX_CHANGES = 256
 
-#: Instants of which it is known what was seen until then. A worker's report is looked at less than a second after it
-#: was made, as a rule; of instants that are forgotten, time is taken in proportion.
+#: Instants at which another state began, and until which it is known what was seen. A worker's report is looked at less
+#: than a second after it was made, as a rule; of instants that are forgotten, time is taken in proportion.
 MAX_INSTANTS = 256
 
 _AT = itemgetter(0)
@@ -197,6 +197,8 @@ class IdleWeights:
         self._workers: Mapping[Hashable, Slots] = {}
         self._left: set[Hashable] = set()
         self._state: ClusterState | None = None
+        #: What held until the last of the instants.
+        self._accrued: ClusterState | None = None
         self._causes: tuple[int, ...] = ()
 
     @property
@@ -222,7 +224,10 @@ class IdleWeights:
             self._follow(state)
             gained = self._count(state, elapsed)
             seen = tuple(map(sum, zip(seen, (*gained, elapsed), strict=True)))
+        if state is self._accrued and len(self._history) > 1:
+            self._history.pop()  # between two others at which the same held, it tells nothing
         self._history.append(_Instant(at, seen))
+        self._accrued = state
 
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
         """A worker's idle time by cause; its weights until then are used up.

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.account import WHERE, named
 from dask_efficiency.balance import TASK_BUCKETS, WindowBalance
 from dask_efficiency.buckets import Bucket, scale_down
 from dask_efficiency.causes import CAUSES, fit_known, name_of
 from dask_efficiency.cluster import ClusterLedger
 from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.heartbeats import Received
 from dask_efficiency.presence import Presence
 from dask_efficiency.processors import cores
 from dask_efficiency.totals import Totals, WorkClock, between
@@ -88,8 +94,24 @@ class WindowAccounts:
     profiles: MergedProfiles = field(default_factory=MergedProfiles)
 
 
+class _Then(NamedTuple):
+    """A worker as the window began for it."""
+
+    account: NDArray[np.int64]
+    running: int
+    #: Nanoseconds without work, of the cluster or, of a worker that came, up to then.
+    without_work: int
+    #: What it had reported.
+    received: Received | None
+    #: Whether it was there when the window was opened.
+    here: bool
+
+
 class ClusterWindow:
-    """A window that is open on a cluster from ``at`` on.
+    """A window on a cluster from ``at`` on, until :meth:`stop`.
+
+    What a worker answers is counted as it comes: to count what a thousand of them say takes two seconds, for which the
+    scheduler must not stand still.
 
     Parameters
     ----------
@@ -105,129 +127,172 @@ class ClusterWindow:
         self.opened = at
         self.graphs = Intervals(at=at, active=graphs)
         self.running = Intervals(at=at, active=running)
-        without = cluster.work.without_work(at=at)
-        self._totals: dict[Presence, Totals] = {
-            p: replace(p.totals(at), without_work=without) for p in cluster.present.values()
-        }
-        #: Those that were there at the opening, and which ledger was theirs.
-        self._opened_with = {p: _incarnation(p) for p in self._totals}
-        self._causes = {p: p.part("causes") for p in self._totals}
-        #: What their heartbeats had reported by then, for those that do not answer at the end.
-        self._reported = {p: p.received for p in self._totals}
-        self._gpu = cluster.gpu_by_worker()
-        self._without_work = without
+        self._cluster = cluster
+        self._without_work = cluster.work.without_work(at=at)
         self._without_workers = cluster.work.without_workers(at=at)
-        self._outside = dict(cluster.outside)
-        self._details = dict(cluster.details)
+        self._then = {presence: self._now(presence) for presence in cluster.present.values()}
+        self._gpu = cluster.gpu_by_worker()
+        self._outside, self._details = dict(cluster.outside), dict(cluster.details)
         self._final: dict[Presence, WindowBalance] = {}
+
+    def opened_on(self, address: str) -> None:
+        """A worker answers that it opened the window; its accounts are up to date."""
+        presence, cluster = self._cluster.present.get(address), self._cluster
+        if presence is None or presence not in self._then:
+            return
+        self._then[presence] = self._now(presence)
+        self._outside, self._details = dict(cluster.outside), dict(cluster.details)
+        if presence.gpu is not None:
+            self._gpu[presence.name] = cluster.gpu_of(presence)
+
+    def _now(self, presence: Presence) -> _Then:
+        return _Then(presence.account.copy(), presence.running, self._without_work, presence.received, here=True)
 
     def worker_joined(self, presence: Presence) -> None:
         """A worker came while the window was open; it counts from when it was there."""
-        self._totals[presence] = Totals(presence.joined, {}, 0, presence.without_work)
+        self._then[presence] = _Then(presence.account.copy(), 0, presence.without_work, None, here=False)
 
     def worker_closed(self, presence: Presence, balance: WindowBalance) -> None:
         """A closing worker sent its part of the window ahead."""
         self._final[presence] = balance
 
-    def close(self, cluster: ClusterLedger, answers: Mapping[str, WindowBalance | str], *, at: int) -> WindowAccounts:
-        """The accounts from opening to ``at``.
-
-        Parameters
-        ----------
-        cluster
-            The same accounts as at the opening, up to date.
-        answers
-            Worker address to its window, or to the reason why there is none. A worker without an
-            answer counts at its last heartbeat, with ``unmeasured`` for the silence.
-        at
-            When the window closes, by the clock of ``cluster``.
-        """
-        without = cluster.work.without_work(at=at)
-        outstanding = at - self.opened - (without - self._without_work)
-        accounts = WindowAccounts(
-            elapsed=at - self.opened,
-            outstanding=max(0, outstanding),
-            no_workers=max(0, cluster.work.without_workers(at=at) - self._without_workers),
-        )
-        for presence, totals in self._totals.items():
-            if presence.joined >= at:
-                continue
-            answer = self._final.get(presence)
-            reason = None
-            if answer is None and (presence.left is None or presence.left >= at):
-                given = answers.get(presence.address, "it did not answer")
-                answer, reason = (None, given) if isinstance(given, str) else (given, None)
-            if answer is not None and self._restarted(presence):
-                answer, reason = None, "its meter was restarted"
-            stop = at if presence.left is None else min(presence.left, at)
-            expected = presence.nthreads * max(0, stop - max(self.opened, presence.joined))
-            if answer is not None:
-                # A departed worker's clock of work stopped with its final snapshot.
-                idle = (without if presence.left is None else presence.without_work) - totals.without_work
-                if presence in self._opened_with and presence.left is None:
-                    # The length of the window is the worker's own: it opened a little later and
-                    # closed a little earlier, while its client waited for just that.
-                    expected = answer.nthreads * answer.elapsed
-                    idle -= max(0, accounts.elapsed - answer.elapsed)
-                buckets = _from_answer(answer, idle)
-                self._add_rows(accounts, answer)
-                accounts.profiles.add(presence.name, answer.details)
-            else:
-                buckets = _trimmed(between(totals, presence.totals(at)), expected)
-                self._add_reported(accounts, presence, buckets)
-                if presence.unreported:
-                    _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
-                accounts.notes.append(_missing(presence, reason))
-            rest = expected - sum(buckets.values())
-            if rest > 0:
-                _add(buckets, {str(Bucket.UNMEASURED): rest})
-            if presence.reason or reason:
-                accounts.not_measured[presence.name] = presence.reason or str(reason)
-            _add(accounts.workers.setdefault(presence.name, {}), buckets)
-            causes = _gained(presence.part("causes"), self._causes.get(presence, {}))
-            if answer is not None:
-                causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
-                _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
-                for row in answer.details.causes.values():
-                    _add(causes, _named(Bucket.THREAD_NONCPU, row))
-            _add(accounts.worker_causes.setdefault(presence.name, {}), fit_known(causes, buckets))
-            accounts.nthreads[presence.name] = presence.nthreads
-        accounts.attendance = cluster.attendance(start=self.opened, stop=at)
-        accounts.outside = _gained(cluster.outside, self._outside)
-        accounts.details = _gained(cluster.details, self._details)
-        for name, gpu in cluster.gpu_by_worker().items():
-            if name in accounts.workers:
-                accounts.gpu[name] = gpu.since(self._gpu[name]) if name in self._gpu else gpu
-        return accounts
+    def stop(self, *, at: int) -> ClosingWindow:
+        """The window ends at this instant, by the clock of its cluster; the workers are asked what they did in it."""
+        return ClosingWindow(self, self._cluster, at=at)
 
     def cores(self, work: WorkClock, *, at: int) -> float | None:
         """How many cores the workers shared until ``at``, as :func:`mean_cores` computes it."""
-        return mean_cores(self._totals, work, start=self.opened, stop=at)
+        return mean_cores(self._then, work, start=self.opened, stop=at)
 
     def arrivals(self, *, at: int) -> dict[str, tuple[int, int | None]]:
         """Name to when a worker joined during the window until ``at``, and when it was given its first task."""
-        came = (p for p in self._totals if p not in self._opened_with and p.joined < at)
+        came = (p for p, then in self._then.items() if not then.here and p.joined < at)
         return {p.name: (p.joined, p.first_task) for p in islice(came, MAX_ARRIVALS)}
+
+
+class ClosingWindow:
+    """A window that has ended, while its workers answer; :meth:`ClusterWindow.stop` makes it."""
+
+    def __init__(self, window: ClusterWindow, cluster: ClusterLedger, *, at: int) -> None:
+        self._window = window
+        self._cluster = cluster
+        self._at = at
+        self._without_work = cluster.work.without_work(at=at)
+        self._accounts = accounts = WindowAccounts(
+            elapsed=at - window.opened,
+            outstanding=max(0, at - window.opened - (self._without_work - window._without_work)),
+            no_workers=max(0, cluster.work.without_workers(at=at) - window._without_workers),
+        )
+        self._present = [presence for presence in window._then if presence.joined < at]
+        #: Those that have not answered and were there at the end, by address; and why some do not count by an answer.
+        self._awaited: dict[str, Presence] = {}
+        self._reasons: dict[Presence, str] = {}
+        self._counted: set[Presence] = set()
+        for presence in self._present:
+            accounts.workers[presence.name] = {}  # in this order, whoever answers first
+            if presence.left is None or presence.left >= at:
+                self._awaited[presence.address] = presence
+
+    def take(self, address: str, answer: WindowBalance | str) -> None:
+        """Count what a worker answers, or note why it does not; its accounts are up to date."""
+        presence = self._awaited.get(address)
+        if presence is None or presence in self._window._final:
+            return
+        if isinstance(answer, str):
+            self._reasons[presence] = answer
+        elif self._restarted(presence):
+            self._reasons[presence] = "its meter was restarted"
+        else:
+            del self._awaited[address]
+            self._count(presence, answer)
+            if presence.gpu is not None:
+                self._add_gpu(presence.name, self._cluster.gpu_of(presence))
+
+    def close(self) -> WindowAccounts:
+        """The accounts from the window's opening to its end.
+
+        A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence.
+        """
+        accounts, cluster, window = self._accounts, self._cluster, self._window
+        for presence in self._present:
+            if presence not in self._counted:
+                self._count(presence, window._final.get(presence))
+        accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
+        accounts.outside = _gained(cluster.outside, window._outside)
+        accounts.details = _gained(cluster.details, window._details)
+        for name, gpu in cluster.gpu_by_worker().items():
+            if name in accounts.workers and name not in accounts.gpu:
+                self._add_gpu(name, gpu)
+        return accounts
 
     def _restarted(self, presence: Presence) -> bool:
         """Whether the window it answers for was opened by a later ledger than its first in this window."""
-        then = self._opened_with.get(presence)
-        return then is not None and then != _incarnation(presence)
+        then = self._window._then[presence].received
+        return then is not None and (presence.received is None or then.incarnation != presence.received.incarnation)
 
-    def _add_rows(self, accounts: WindowAccounts, answer: WindowBalance) -> None:
+    def _count(self, presence: Presence, answer: WindowBalance | None) -> None:
+        """Add a worker's part, by its own account of the window or else by its heartbeats."""
+        accounts, window, at = self._accounts, self._window, self._at
+        then = window._then[presence]
+        self._counted.add(presence)
+        reason = None
+        if answer is None and (presence.left is None or presence.left >= at):
+            reason = self._reasons.get(presence, "it did not answer")
+        stop = at if presence.left is None else min(presence.left, at)
+        expected = presence.nthreads * max(0, stop - max(window.opened, presence.joined))
+        if answer is not None:
+            # A departed worker's clock of work stopped with its final snapshot.
+            idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
+            if then.here and presence.left is None:
+                # The length of the window is the worker's own: it opened a little later and
+                # closed a little earlier, while its client waited for just that.
+                expected = answer.nthreads * answer.elapsed
+                idle -= max(0, accounts.elapsed - answer.elapsed)
+            buckets = _from_answer(answer, idle)
+            self._add_rows(answer)
+            accounts.profiles.add(presence.name, answer.details)
+        else:
+            former = Totals(window.opened, named(then.account[WHERE["recorded"]], "recorded"), then.running)
+            buckets = _trimmed(between(former, presence.totals(at)), expected)
+            self._add_reported(presence, then.received, buckets)
+            if presence.unreported:
+                _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
+            accounts.notes.append(_missing(presence, reason))
+        rest = expected - sum(buckets.values())
+        if rest > 0:
+            _add(buckets, {str(Bucket.UNMEASURED): rest})
+        if presence.reason or reason:
+            accounts.not_measured[presence.name] = presence.reason or str(reason)
+        _add(accounts.workers[presence.name], buckets)
+        causes = _gained(presence.part("causes"), named(then.account[WHERE["causes"]], "causes"))
+        if answer is not None:
+            causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
+            _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
+            for row in answer.details.causes.values():
+                _add(causes, _named(Bucket.THREAD_NONCPU, row))
+        _add(accounts.worker_causes.setdefault(presence.name, {}), fit_known(causes, buckets))
+        accounts.nthreads[presence.name] = presence.nthreads
+
+    def _add_gpu(self, name: str, now: GpuTotals) -> None:
+        then = self._window._gpu.get(name)
+        self._accounts.gpu[name] = now if then is None else now.since(then)
+
+    def _add_rows(self, answer: WindowBalance) -> None:
+        accounts = self._accounts
         for (span, prefix), row in answer.rows.items():
-            named = {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns}
-            _add(accounts.prefixes.setdefault(prefix, {}), named)
-            _add(accounts.spans.setdefault(span, {}), named)
+            buckets = {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns}
+            _add(accounts.prefixes.setdefault(prefix, {}), buckets)
+            _add(accounts.spans.setdefault(span, {}), buckets)
         for (span, prefix), causes in answer.details.causes.items():
-            named = _named(Bucket.THREAD_NONCPU, causes)
-            _add(accounts.prefix_causes.setdefault(prefix, {}), named)
-            _add(accounts.span_causes.setdefault(span, {}), named)
+            by_name = _named(Bucket.THREAD_NONCPU, causes)
+            _add(accounts.prefix_causes.setdefault(prefix, {}), by_name)
+            _add(accounts.span_causes.setdefault(span, {}), by_name)
         _add(accounts.tasks, answer.tasks)
 
-    def _add_reported(self, accounts: WindowAccounts, presence: Presence, buckets: Mapping[str, int]) -> None:
+    def _add_reported(self, presence: Presence, then: Received | None, buckets: Mapping[str, int]) -> None:
         """Add the tasks that heartbeats reported, for a worker without an answer; their spans are not known."""
-        last, then = presence.received, self._reported.get(presence)
+        accounts = self._accounts
+        last = presence.received
         if last is None:
             return
         now = last.snapshot.balance
@@ -291,10 +356,6 @@ def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
     kept = scale_down(list(buckets.values()), min(expected, sum(buckets.values())))
     trimmed = dict(zip(buckets, kept, strict=True))
     return {**trimmed, str(Bucket.UNMEASURED): max(0, unmeasured - over)}
-
-
-def _incarnation(presence: Presence) -> str | None:
-    return None if presence.received is None else presence.received.incarnation
 
 
 def _missing(presence: Presence, reason: str | None) -> str:

@@ -123,12 +123,22 @@ def test_a_report_to_an_instant_without_work_uses_up_all_before():
 def test_of_instants_that_are_forgotten_time_is_taken_in_proportion(monkeypatch):
     monkeypatch.setattr(idle, "MAX_INSTANTS", 2)
     weights = IdleWeights(at=0)
-    weights.accrue(state({"a": 1}), at=SECOND)
-    for at in (2, 3, 4):
-        weights.accrue(None, at=at * SECOND)
+    for i, held in enumerate((state({"a": 1}), None, state({"a": 1}, graphs=True), None)):
+        weights.accrue(held, at=(i + 1) * SECOND)
     # Only 3 s and 4 s are remembered, and that it began at 0.
-    assert weights.split("a", SECOND // 2, at=3 * SECOND // 2) == {"parallelism": SECOND // 2}
-    assert weights.split("a", SECOND // 2) == {"parallelism": SECOND // 2}
+    half = {"graph": SECOND // 2, "parallelism": SECOND // 2}
+    assert weights.split("a", SECOND, at=3 * SECOND // 2) == half
+    assert weights.split("a", SECOND) == half
+
+
+def test_looks_that_see_no_change_make_nothing_forgotten(monkeypatch):
+    monkeypatch.setattr(idle, "MAX_INSTANTS", 3)
+    weights = IdleWeights(at=0)
+    for held, until in ((state({"a": 1}), 10), (None, 20), (state({"a": 1}, graphs=True), 30)):
+        for at in range(until - 9, until + 1):
+            weights.accrue(held, at=at * SECOND)
+    assert weights.split("a", 10 * SECOND, at=15 * SECOND) == {"parallelism": 10 * SECOND}
+    assert weights.split("a", 10 * SECOND) == {"graph": 10 * SECOND}
 
 
 def test_the_time_before_a_worker_came_and_after_it_left_is_not_weighed():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -73,6 +74,14 @@ def new_cluster(*, outstanding: bool = True) -> ClusterLedger:
     return cluster
 
 
+def closed(window: ClusterWindow, answers: Mapping[str, WindowBalance | str], *, at: int) -> WindowAccounts:
+    """The accounts of a window that ends, with these answers."""
+    closing = window.stop(at=at)
+    for address, answer in answers.items():
+        closing.take(address, answer)
+    return closing.close()
+
+
 def held(accounts: WindowAccounts, worker: SimulatedWorker) -> dict[str, int]:
     """A worker's buckets that hold time."""
     return {bucket: ns for bucket, ns in accounts.workers[worker.presence.name].items() if ns}
@@ -89,7 +98,7 @@ def test_a_worker_that_answers_counts_from_edge_to_edge():
     # 800 held, 200 of them inside: 100 of its 400 CPU.
     worker.ledger.finalize(hold, Outcome.SUCCEEDED, cpu=400, wall=800)
     worker.ledger.reserve("after", "mul", "other", at=1_900)
-    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 100, "thread-noncpu": 100, "running": 100, "idle": 1_700}
     assert accounts.prefixes == {"sum": {"thread-cpu": 100, "thread-noncpu": 100}, "mul": {"running": 100}}
     assert accounts.spans == {"span": {"thread-cpu": 100, "thread-noncpu": 100}, "other": {"running": 100}}
@@ -112,7 +121,7 @@ def test_a_window_has_the_causes_of_its_own_time():
         overhead={"hand-over": 20},
         profile={Place("thread-noncpu", "gil", "sum", ()): 60},
     )
-    accounts = window.close(cluster, {"a": replace(worker.answer(CLOSED), details=details)}, at=CLOSED)
+    accounts = closed(window, {"a": replace(worker.answer(CLOSED), details=details)}, at=CLOSED)
     waited = {"thread-noncpu/gil": 70, "thread-noncpu/lock": 30}
     idle = accounts.workers["name-a"]["idle"]
     assert accounts.worker_causes == {
@@ -130,7 +139,7 @@ def test_a_worker_that_does_not_answer_has_the_causes_that_its_heartbeats_told()
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
     worker.heartbeat(OPENED + 300)
-    accounts = window.close(cluster, {"a": "it was busy"}, at=CLOSED)
+    accounts = closed(window, {"a": "it was busy"}, at=CLOSED)
     assert accounts.worker_causes == {"name-a": {"idle/unknown": 300}}
 
 
@@ -142,7 +151,7 @@ def test_the_length_of_the_window_is_the_worker_s_own():
     worker.open(1_100)
     cluster.work.set(True, at=1_200)
     cluster.work.set(False, at=1_900)
-    accounts = window.close(cluster, {"a": worker.answer(1_950)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(1_950)}, at=CLOSED)
     # Of its 850, 700 were with work: no-work is 300 less the 150 that the worker did not see.
     assert held(accounts, worker) == {"idle": 700, "no-work": 150}
     assert accounts.outstanding == 700
@@ -155,7 +164,7 @@ def test_idle_time_beyond_the_time_without_work_stays_idle():
     window = ClusterWindow(cluster, at=OPENED)
     worker.work(1_500, 2_000)
     cluster.work.set(False, at=1_800)
-    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     # Both threads count as free for the 200 without work, though a (seceded) task held one: an estimate.
     assert held(accounts, worker) == {"thread-cpu": 500, "idle": 1_100, "no-work": 400}
 
@@ -166,7 +175,7 @@ def test_time_without_work_before_the_window_is_not_counted_in_it():
     cluster.work.set(True, at=OPENED)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
-    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"idle": 1_000}
 
 
@@ -179,7 +188,7 @@ def test_a_worker_that_joins_inside_counts_from_its_joining():
     worker.ledger = Ledger(2, at=1_300)
     worker.ledger.open_window("w", at=1_300)
     worker.work(1_500, 1_900)
-    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"unmeasured": 200, "thread-cpu": 400, "idle": 1_000}
 
 
@@ -191,7 +200,7 @@ def test_a_worker_that_joins_inside_was_not_without_work_before_it_came():
     worker = SimulatedWorker(cluster, "a", 1, joined=1_500)
     window.worker_joined(worker.presence)
     worker.ledger.open_window("w", at=1_500)
-    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"idle": 500}
 
 
@@ -204,7 +213,7 @@ def test_a_worker_that_dies_inside_counts_until_its_removal():
     worker.heartbeat(1_500)
     cluster.worker_left("a", at=1_700)
     cluster.close_departed(at=CLOSED, grace=0)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     # 500 of one thread free; of the other 500 + 200 x 2 of silence, and none of the 200 before the window.
     assert held(accounts, worker) == {"idle": 500, "lost-worker": 900}
     assert accounts.notes == ["worker name-a was lost: its tasks count at its last heartbeat, and in no span"]
@@ -225,7 +234,7 @@ def test_what_a_lost_worker_told_of_its_tasks_counts_and_the_rest_is_numbered():
     worker.presence.finished = 7
     cluster.worker_left("a", at=1_700)
     cluster.close_departed(at=CLOSED, grace=0)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     assert accounts.tasks == {"succeeded": 2, "without account": 4}
     assert sum(sum(row.values()) for row in accounts.prefixes.values()) == accounts.workers["name-a"]["thread-cpu"]
     # The long task had run for 200 as the window began, which are taken out pro rata.
@@ -241,7 +250,7 @@ def test_a_worker_that_dies_before_the_window_is_not_in_it():
     cluster.worker_left("a", at=900)
     window = ClusterWindow(cluster, at=OPENED)
     cluster.close_departed(at=CLOSED, grace=0)
-    assert window.close(cluster, {}, at=CLOSED).workers == {}
+    assert closed(window, {}, at=CLOSED).workers == {}
 
 
 def test_a_silent_worker_counts_at_its_last_heartbeat():
@@ -251,7 +260,7 @@ def test_a_silent_worker_counts_at_its_last_heartbeat():
     window = ClusterWindow(cluster, at=OPENED)
     worker.work(1_000, 1_300)
     worker.heartbeat(1_600)
-    accounts = window.close(cluster, {"a": "no answer in 5 s"}, at=CLOSED)
+    accounts = closed(window, {"a": "no answer in 5 s"}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 300, "idle": 900, "unmeasured": 800}
     assert accounts.not_measured == {"name-a": "no answer in 5 s"}
     assert "counts at its last heartbeat: no answer in 5 s" in accounts.notes[0]
@@ -262,7 +271,7 @@ def test_a_worker_that_is_not_asked_did_not_answer():
     worker = SimulatedWorker(cluster, "a", 1, joined=0)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     assert held(accounts, worker) == {"unmeasured": 1_000}
     assert accounts.not_measured == {"name-a": "it did not answer"}
 
@@ -282,7 +291,7 @@ def test_a_worker_that_was_silent_at_the_opening_brings_no_time_of_before(dies):
     else:
         worker.heartbeat(1_850)
         expected = {"thread-cpu": 800, "idle": 200}  # 1,000 and 250, scaled to 1,000
-    accounts = window.close(cluster, {"a": "no answer in 5 s"}, at=CLOSED)
+    accounts = closed(window, {"a": "no answer in 5 s"}, at=CLOSED)
     assert held(accounts, worker) == expected
 
 
@@ -303,7 +312,7 @@ def test_a_worker_with_last_words_counts_as_it_said(removed):
     window.worker_closed(worker.presence, words)
     if removed >= 1_700:
         cluster.worker_left("a", at=removed)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     rest = {"unmeasured": 200} if removed == 1_800 else {}
     assert held(accounts, worker) == {"cancelled": 200, "idle": 1_200, **rest}
     assert accounts.prefixes == {"inc": {"cancelled": 200}}
@@ -321,7 +330,7 @@ def test_time_without_work_after_a_worker_s_last_words_is_not_its_own():
     window.worker_closed(worker.presence, words)
     cluster.worker_left("a", at=1_500)
     cluster.work.set(False, at=1_600)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     assert held(accounts, worker) == {"idle": 500}
 
 
@@ -334,7 +343,7 @@ def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
     worker.heartbeat(1_400)
     worker.restart(1_500)
     worker.ledger.open_window("w", at=1_500)
-    accounts = window.close(cluster, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 500}
     assert accounts.not_measured == {"name-a": "its meter was restarted"}
 
@@ -349,7 +358,7 @@ def test_an_answer_is_of_the_worker_that_is_at_the_address_now():
     new = SimulatedWorker(cluster, "a", 1, joined=1_600, incarnation="b")
     window.worker_joined(new.presence)
     new.ledger.open_window("w", at=1_600)
-    accounts = window.close(cluster, {"a": new.answer(CLOSED)}, at=CLOSED)
+    accounts = closed(window, {"a": new.answer(CLOSED)}, at=CLOSED)
     # They have one name, so one row: 400 lost and 400 idle.
     assert held(accounts, new) == {"lost-worker": 400, "idle": 400}
 
@@ -366,7 +375,7 @@ def test_a_worker_that_leaves_after_its_answer_keeps_it():
     cluster.close_departed(at=2_200, grace=0)
     late = SimulatedWorker(cluster, "a", 1, joined=2_150, incarnation="b")
     window.worker_joined(late.presence)
-    accounts = window.close(cluster, {"a": answer}, at=CLOSED)
+    accounts = closed(window, {"a": answer}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 300, "idle": 700}
     assert accounts.prefixes == {"inc": {"thread-cpu": 300}}
 
@@ -378,7 +387,7 @@ def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
     window = ClusterWindow(cluster, at=OPENED)
     cluster.receive("a", {"schema": 4, "off": "it failed"}, at=1_500)
     cluster.accrue(at=CLOSED)
-    accounts = window.close(cluster, {"a": "it is not metered"}, at=CLOSED)
+    accounts = closed(window, {"a": "it is not metered"}, at=CLOSED)
     assert held(accounts, worker) == {"unmeasured": 2_000}
     assert accounts.not_measured == {"name-a": "it failed"}
 
@@ -389,7 +398,7 @@ def test_activities_beside_the_accounts_are_those_since_the_opening():
     cluster.receive("a", idle_payload(1, 500, outside={"get-data": 3}, details={"io": 1}), at=500)
     window = ClusterWindow(cluster, at=OPENED)
     cluster.receive("a", idle_payload(1, 1_500, seq=2, outside={"get-data": 8}, details={"io": 1}), at=1_500)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     assert (accounts.outside, accounts.details) == ({"get-data": 5}, {})
 
 
@@ -481,7 +490,7 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
         if fate in ("answers", "joins", "restarts"):
             answers[address] = workers[address].answer(CLOSED)
     cluster.close_departed(at=CLOSED, grace=0)
-    accounts = windows[0].close(cluster, answers, at=CLOSED)
+    accounts = closed(windows[0], answers, at=CLOSED)
 
     for name, row in accounts.workers.items():
         assert min(row.values(), default=0) >= 0
@@ -498,6 +507,54 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
                 assert told == known
             else:  # of the others, what heartbeats told
                 assert known <= told <= sum(row.get(bucket, 0) for row in accounts.workers.values())
+
+
+def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_all_have():
+    cluster = new_cluster()
+    early, late = (SimulatedWorker(cluster, name, 1, joined=0, gpu=watched(100, 50)) for name in "ab")
+    for worker in (early, late):
+        worker.heartbeat(800)
+    window = ClusterWindow(cluster, at=OPENED)
+    early.work(850, 950)
+    early.gpu = watched(150, 60)
+    early.open(OPENED)
+    window.opened_on("a")
+    early.work(1_010, 1_060)
+    early.gpu = watched(170, 90)
+    early.heartbeat(1_100)  # while the other one has not answered
+    late.open(OPENED)
+    window.opened_on("b")
+    window.opened_on("nobody")
+    early.work(1_200, 1_300)
+    early.gpu = watched(250, 110)
+    early.heartbeat(1_900)
+    accounts = closed(window, {"a": "it was busy", "b": late.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, early) == {"thread-cpu": 150, "idle": 750, "unmeasured": 100}
+    assert accounts.prefixes == {"inc": {"thread-cpu": 150}}
+    assert held(accounts, late) == {"idle": 1_000}
+    assert accounts.gpu["name-a"] == watched(100, 50)
+
+
+def test_an_answer_counts_once_and_at_once():
+    cluster = new_cluster()
+    workers = [SimulatedWorker(cluster, name, 1, joined=0) for name in "ab"]
+    for worker in workers:
+        worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    workers[0].work(1_200, 1_500)
+    closing = window.stop(at=CLOSED)
+    answer = workers[0].answer(CLOSED)
+    closing.take("a", answer)
+    closing.take("a", answer)
+    closing.take("a", "it did not answer")
+    workers[0].work(2_100, 2_200)
+    workers[0].heartbeat(2_300)  # what it does afterwards is no part of the window
+    closing.take("b", "it was busy")
+    closing.take("nobody", answer)
+    closing.take("b", workers[1].answer(CLOSED))
+    accounts = closing.close()
+    assert [held(accounts, worker) for worker in workers] == [{"thread-cpu": 300, "idle": 700}, {"idle": 1_000}]
+    assert (accounts.tasks, accounts.notes, accounts.not_measured) == ({"succeeded": 1}, [], {})
 
 
 # -- intervals -------------------------------------------------------------------------------------
@@ -559,7 +616,7 @@ def test_a_window_has_what_workers_had_of_their_gpus_from_edge_to_edge():
     joined.ledger.open_window("w", at=1_500)
     before.gpu = watched(450, 200)
     answers = {worker.address: worker.answer(CLOSED) for worker in [*workers, joined]}
-    accounts = window.close(cluster, answers, at=CLOSED)
+    accounts = closed(window, answers, at=CLOSED)
     assert accounts.gpu == {
         "name-a": watched(150, 100),
         "name-b": GpuTotals("none", "another profiler is attached"),
@@ -586,5 +643,5 @@ def test_a_window_has_the_gpu_time_of_workers_that_left_and_of_meters_that_began
     restarted.restart(1_600)
     restarted.gpu = watched(3, 1)
     restarted.heartbeat(1_700)
-    accounts = window.close(cluster, {}, at=CLOSED)
+    accounts = closed(window, {}, at=CLOSED)
     assert accounts.gpu == {"name-a": watched(100, 50), "name-b": watched(15 + 3, 5 + 1)}

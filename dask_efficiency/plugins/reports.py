@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any
+
+from distributed.protocol import loads
 
 from dask_efficiency.buckets import Breakdown, Bucket, scale_down
 from dask_efficiency.causes import CAUSES, fit_known, name_of, of_bucket
@@ -18,6 +21,12 @@ from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 
 _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
+
+
+def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """A report's reply as the scheduler made it."""
+    rest = {name: part for name, part in reply.items() if name != "packed"}
+    return {**loads(reply["packed"]), **rest}
 
 
 def life_report(payload: Mapping[str, Any]) -> ReportValues:
@@ -118,18 +127,20 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
 def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
     """What the samples of the workers' threads say, each row by its own."""
 
-    def stack(frames: Any) -> Stack:
-        return tuple(Frame(*frame) for frame in frames)
+    @cache
+    def stacks() -> list[Stack]:
+        frames = [Frame(*frame) for frame in payload.get("frames", ())]
+        return [tuple(map(frames.__getitem__, stack)) for stack in payload.get("stacks", ())]
 
     def holds(name: str) -> tuple[Hold, ...]:
-        return tuple(Hold(worker, holder, stack(at), ns / 1e9) for worker, ns, holder, at in payload.get(name, ()))
+        return tuple(Hold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in payload.get(name, ()))
 
     return [
         Decoration(
             "profile",
             "profile",
             lambda: tuple(
-                ProfileRow(bucket, cause, prefix, stack(at), ns)
+                ProfileRow(bucket, cause, prefix, stacks()[at], ns)
                 for bucket, cause, prefix, at, ns in payload.get("profile", ())
             ),
         ),
@@ -137,7 +148,7 @@ def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
             "gil_holders",
             "list of who had the GIL",
             lambda: tuple(
-                GilHolder(prefix, holder, stack(at), ns) for prefix, holder, at, ns in payload.get("gil_holders", ())
+                GilHolder(prefix, holder, stacks()[at], ns) for prefix, holder, at, ns in payload.get("gil_holders", ())
             ),
         ),
         Decoration("gil_holds", "list of long holds of the GIL", lambda: holds("gil_holds")),

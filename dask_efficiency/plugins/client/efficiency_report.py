@@ -21,7 +21,14 @@ from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.critical_paths.torch.join import with_gpu_times
 from dask_efficiency.plugins import environment, names, options
 from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
-from dask_efficiency.plugins.client.questions import NotRegisteredError, ask, clock_offset, register, with_cost
+from dask_efficiency.plugins.client.questions import (
+    NotRegisteredError,
+    ask,
+    ask_report,
+    clock_offset,
+    register,
+    with_cost,
+)
 from dask_efficiency.plugins.client.scaling import ScalingWatch
 from dask_efficiency.plugins.decorations import Decoration, decorate, decoration
 from dask_efficiency.plugins.recordings import unpack
@@ -261,7 +268,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         stopped = time.monotonic_ns()
         self._scaling.stop()
         try:
-            payload = await ask(client, names.CLOSE, window=self._window)
+            payload = await ask_report(client, names.CLOSE, window=self._window)
         finally:
             await ask(client, names.RELEASE, client=client.id)
         self._report = await asyncio.to_thread(self._made_of, payload, stopped)

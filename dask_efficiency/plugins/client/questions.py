@@ -16,7 +16,7 @@ from distributed.protocol import Serialize
 from dask_efficiency.critical_paths.torch.join import with_gpu_times
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.recordings import unpack
-from dask_efficiency.plugins.reports import report_of
+from dask_efficiency.plugins.reports import report_of, unpacked
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.results import EfficiencyReport, RunTrace
 from dask_efficiency.straggler.finding import Finding
@@ -68,13 +68,13 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
 
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """The accounts since they began."""
-    payload = await ask(caller, names.LIFE)
+    payload = await ask_report(caller, names.LIFE)
     return EfficiencyReport.of(report_of(payload, name="snapshot", started=float(payload["since"])))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     """A report in retrospect."""
-    payload = await ask(caller, names.HISTORY, last=last)
+    payload = await ask_report(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
     return EfficiencyReport.of(report_of(payload, name=name, started=time.time() - seconds))
@@ -154,6 +154,11 @@ async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
         )
     answer: dict[str, Any] = reply
     return answer
+
+
+async def ask_report(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
+    """The same, of an action whose answer a report is made of."""
+    return await asyncio.to_thread(unpacked, await ask(caller, action, **kwargs))
 
 
 async def register(client: Client, plugin: EfficiencyPlugin) -> None:

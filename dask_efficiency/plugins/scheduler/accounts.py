@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import threading
@@ -27,7 +28,6 @@ from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugins.scheduler.timelines import Timelines
 from dask_efficiency.plugins.scheduler.worker_series import WorkerSeries
-from dask_efficiency.plugins.scheduler.workers import Answers
 from dask_efficiency.presence import Presence
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import TimelineRecorder
@@ -49,6 +49,9 @@ RECENT_MOMENTS = 1_200
 
 #: CPU seconds after which a poll leaves the event loop to others, and goes on afterwards.
 MAX_POLL_SECONDS = 0.005
+
+#: After so many answers of workers the timelines follow: ten thousand at once would take a tenth of a second.
+FOLLOWED_ANSWERS = 100
 
 #: A worker is asked for everything once in so many nanoseconds.
 ASK_AGAIN_NS = 10_000_000_000
@@ -150,7 +153,7 @@ class ClusterAccounts:
         self._servers: dict[str, str] = {}
         self._arrivals = Arrivals(scheduler, lambda address: self.cluster.present.get(address))
         self._logged_refusals: set[str] = set()
-        self._remembered = 0
+        self._remembered = self._answers = 0
         #: Whose heartbeats are still to be read in this round.
         self._rest: deque[str] = deque()
 
@@ -238,8 +241,8 @@ class ClusterAccounts:
         Parameters
         ----------
         at_most
-            CPU seconds for it. What is left then is taken by the next poll, which is to follow soon. One without a
-            limit also takes what has arrived since the one before it was cut off.
+            CPU seconds for it; one heartbeat is always taken. What is left then is taken by the next poll, which is to
+            follow soon. One without a limit also takes what has arrived since the one before it was cut off.
 
         Returns
         -------
@@ -263,14 +266,20 @@ class ClusterAccounts:
             self._rest = deque(due)
         return self._read(began, at, at_most, arrived)
 
-    def poll_all(self) -> None:
-        """Take all heartbeats that have arrived, for a report: also those that polls have left out."""
+    async def poll_all(self) -> None:
+        """Take all heartbeats that have arrived, for a report: also those that polls have left out.
+
+        They may be thousands: others have their turn every :data:`MAX_POLL_SECONDS`.
+        """
         began = time.thread_time()
         at = time.monotonic_ns()
         self.reconcile()
         unread, arrived = self._arrivals.everything(at)
         self._rest = deque(unread)
-        self._read(began, at, math.inf, arrived)
+        while not self._read(began, at, MAX_POLL_SECONDS, arrived):
+            self.follow()
+            await asyncio.sleep(0)
+            began, at, arrived = time.thread_time(), time.monotonic_ns(), 0
 
     def _read(self, began: float, at: int, at_most: float, arrived: int) -> bool:
         """Read what this round has left to read, see :meth:`poll`."""
@@ -279,8 +288,6 @@ class ClusterAccounts:
         read = len(self._rest)
         reading = now = time.thread_time()
         while self._rest:
-            if now - began > at_most:
-                break
             address = self._rest.popleft()
             ws = self.scheduler.workers.get(address)
             payload = None if ws is None else ws.metrics.get(METRIC)
@@ -291,6 +298,8 @@ class ClusterAccounts:
                     self._ask_again[address] = at + ASK_AGAIN_NS
                     missed.append(address)
             now = time.thread_time()
+            if now - began > at_most:
+                break
         if missed:
             self._ask_everything(missed)
         if not self._rest:
@@ -331,21 +340,20 @@ class ClusterAccounts:
         """Note in the timelines what is known of the workers by now."""
         self.timelines.follow(self.cluster.present.values(), at=self.now())
 
-    def take_answers(self, replies: Answers) -> dict[str, WindowBalance | str]:
-        """Take the snapshots that workers were asked for; gives their windows, or why there is none, by address."""
-        answers: dict[str, WindowBalance | str] = {}
+    def take_answer(self, address: str, reply: Any, at: int) -> WindowBalance | str:
+        """Take the snapshot that a worker was asked for; gives its window, or why there is none."""
         self.idle.catch_up()
-        for address, (reply, at) in replies.items():
-            if not isinstance(reply, dict) or "snapshot" not in reply:
-                answers[address] = str(reply) if isinstance(reply, Exception) else "it is not metered"
-                continue
-            self._take_snapshot(address, reply["snapshot"], at)
-            self._take_processors(address, self.cluster.present.get(address), reply)
-            try:
-                answers[address] = decode_window(reply["window"]) if "window" in reply else "it has no such window"
-            except RefusedPayload as refusal:
-                answers[address] = f"its window was refused: {refusal}"
-        return answers
+        if not isinstance(reply, dict) or "snapshot" not in reply:
+            return str(reply) if isinstance(reply, Exception) else "it is not metered"
+        self._take_snapshot(address, reply["snapshot"], at)
+        self._answers += 1
+        if not self._answers % FOLLOWED_ANSWERS:
+            self.follow()
+        self._take_processors(address, self.cluster.present.get(address), reply)
+        try:
+            return decode_window(reply["window"]) if "window" in reply else "it has no such window"
+        except RefusedPayload as refusal:
+            return f"its window was refused: {refusal}"
 
     def event(self, topic: str, message: Any) -> None:
         """Note that a worker begins to close, and take its final snapshot."""

@@ -15,7 +15,7 @@ from tornado.ioloop import PeriodicCallback
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.options import Options
-from dask_efficiency.plugins.reports import life_report
+from dask_efficiency.plugins.reports import life_report, unpacked
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
 from dask_efficiency.plugins.scheduler.exports import Exports
@@ -280,10 +280,10 @@ class ClusterMeter:
             return await self._recording.collect()
         if action == names.LIFE:
             await self._ask_snapshots()
-            return replies.of_life(self.accounts)
+            return await replies.packed(replies.of_life(self.accounts))
         if action == names.HISTORY:
             await self._ask_snapshots()
-            return replies.of_history(self.accounts, kwargs.get("last"))
+            return await replies.packed(replies.of_history(self.accounts, kwargs.get("last")))
         if action == names.LIVE:
             self.accounts.poll()
             return replies.of_live(self.accounts)
@@ -291,14 +291,14 @@ class ClusterMeter:
             self.accounts.poll()
             return replies.of_stragglers(self.accounts, records=self._recording.recorder is not None)
         if action == names.SERIES:
-            self.accounts.poll_all()
+            await self.accounts.poll_all()
             return await replies.of_series(self.accounts, kwargs["seconds"])
         raise ValueError(f"unknown action {action!r}")
 
     async def _ask_snapshots(self) -> None:
         """Bring the accounts up to this instant."""
-        self.accounts.take_answers(await self._workers.ask(names.SNAPSHOT))
-        self.accounts.poll_all()
+        await self._workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
+        await self.accounts.poll_all()
 
     async def save_life(self) -> None:
         """Write the report of the cluster's whole life, where ``save-to`` asks for it."""
@@ -309,8 +309,8 @@ class ClusterMeter:
             await self._ask_snapshots()
             self.accounts.cluster.close_departed(at=time.monotonic_ns(), grace=0)
             self.accounts.follow()
-            report = life_report(replies.of_life(self.accounts))
-            await asyncio.to_thread(save, report, path)
+            reply = await replies.packed(replies.of_life(self.accounts))
+            await asyncio.to_thread(lambda: save(life_report(unpacked(reply)), path))
             logger.info("dask_efficiency wrote the cluster's report to %s", path)
         except Exception:
             logger.exception("dask_efficiency could not write the cluster's report to %s", path)

@@ -54,31 +54,40 @@ class OpenWindows:
     async def open(self, window_id: str, client: str, span: str, *, trace: bool) -> None:
         """Open a window for a client, whose work is tagged with a span."""
         accounts = self._accounts
-        accounts.poll_all()
+        await accounts.poll_all()
         missing: list[str] = []
         if trace:
             with decoration("trace", missing):
                 await self._recording.begin(window_id)
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)))
-        at = time.monotonic_ns()
-        # A poll may come while the workers answer.
-        timeline = accounts.timelines.begin(at=at)
-        try:
-            accounts.take_answers(await self._workers.ask(OPEN, window_id))
-            # What the workers do from now on is not spread over the time before.
-            accounts.follow()
-        except BaseException:
-            accounts.timelines.end(timeline)
-            raise
-        work = accounts.work
+        at, work = time.monotonic_ns(), accounts.work
         window = ClusterWindow(accounts.cluster, at=at, graphs=work.graphs, running=work.running)
-        self._open[window_id] = opened = OpenWindow(
-            window, timeline, client, {span}, missing, dict(accounts.idle.parallelism), dict(accounts.idle.alone)
+        opened = OpenWindow(
+            window,
+            accounts.timelines.begin(at=at),
+            client,
+            {span},
+            missing,
+            dict(accounts.idle.parallelism),
+            dict(accounts.idle.alone),
         )
+        self._open[window_id] = opened
         work.repeats[window_id] = opened.repeats
         accounts.windows[window_id] = window
-        self._workers.update()
+
+        def take(address: str, reply: Any, at: int) -> None:
+            accounts.take_answer(address, reply, at)
+            window.opened_on(address)
+
+        try:
+            self._workers.update()  # those that join from now on open it, too
+            await self._workers.take(OPEN, window_id, take)
+        except BaseException:
+            self.forget(window_id)
+            raise
+        # What the workers do from now on is not spread over the time before.
+        accounts.follow()
 
     async def close(self, window_id: str) -> dict[str, Any]:
         """What happened in a window, as its client is sent it.
@@ -94,22 +103,28 @@ class OpenWindows:
         accounts, cluster = self._accounts, self._accounts.cluster
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
-        answers = accounts.take_answers(await self._workers.ask(CLOSE, window_id))
-        accounts.poll_all()
+        closing = opened.window.stop(at=at)
+
+        def take(address: str, reply: Any, at: int) -> None:
+            closing.take(address, accounts.take_answer(address, reply, at))
+
+        await self._workers.take(CLOSE, window_id, take)
+        await accounts.poll_all()
         if cluster.leaving:
             await asyncio.sleep(FINAL_SNAPSHOT_NS / 1e9)
             await asyncio.gather(*map(self._ask_leaving, cluster.closing))
             cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
             accounts.follow()
         accounts.work.catch_up()
-        closed = opened.window.close(cluster, answers, at=at)
+        closed = closing.close()
         reply = replies.of_window(accounts, opened, closed, at)
-        reply["notes"] += opened.missing
+        reply.known["notes"] += opened.missing
+        trace = {}
         if self._recording.wanted(window_id) and not opened.missing:
-            with decoration("trace", reply["notes"]):
-                reply["trace"] = {**await self._recording.collect(), "start": opened.window.opened}
+            with decoration("trace", reply.known["notes"]):
+                trace["trace"] = {**await self._recording.collect(), "start": opened.window.opened}
         self.forget(window_id)
-        return reply
+        return {**await replies.packed(reply), **trace}
 
     def forget(self, window_id: str) -> None:
         """Close a window without a report."""

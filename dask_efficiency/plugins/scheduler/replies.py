@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from distributed.protocol import to_serialize
+from distributed.protocol import dumps, to_serialize
 
-from dask_efficiency.details import MergedProfiles
+from dask_efficiency.details import MergedProfiles, StackNumbers
 from dask_efficiency.gpu.plain import encode_gpu
+from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.idle import Alone
 from dask_efficiency.plugins import environment, source
 from dask_efficiency.plugins.decorations import Decoration, decorate
@@ -29,7 +30,25 @@ from dask_efficiency.windows import WindowAccounts, mean_cores
 MAX_LIVE_WORKERS = 1_000
 
 
-def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> dict[str, Any]:
+class Reply(NamedTuple):
+    """What a report is made of."""
+
+    known: dict[str, Any]
+    #: What is made of that on another thread, as nothing changes it any more.
+    later: Sequence[Decoration] = ()
+
+
+async def packed(reply: Reply) -> dict[str, Any]:
+    """A reply as it travels; put together on a thread, as that of a thousand workers is megabytes."""
+
+    def pack() -> list[bytes]:
+        made, missing = decorate(reply.later)
+        return list(dumps({**reply.known, **made, "notes": [*reply.known["notes"], *missing]}))
+
+    return {"packed": await asyncio.to_thread(pack)}
+
+
+def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
     """A window that was closed at an instant, with its spans by name and whose they are."""
     window, own = opened.window, opened.spans
     found, missing = decorate(
@@ -40,14 +59,8 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
                 "list of spans",
                 lambda: (*_by_name(accounts, closed.spans, own), _by_name(accounts, closed.span_causes, own)[0]),
             ),
-            Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
-            Decoration(
-                "skew",
-                "comparison of tasks",
-                lambda: _skew(closed.profiles, _alone(accounts.idle.alone, opened.alone)),
-            ),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
-            Decoration("gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in closed.gpu.items()}),
+            Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
             Decoration("code", "source listing", lambda: source.recorded(_spans(accounts), own)),
@@ -57,10 +70,11 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     )
     notes = [*closed.notes, *_repeats_notes(accounts.work), *missing]
     spans, others, span_causes = found.pop("spans", ({}, set(), {}))
+    alone = found.pop("alone", {})
     if others:
         seconds = sum(sum(spans[name].values()) for name in others) / 1e9
         notes.append(f"other work ran on the cluster in this window, for {seconds:.3g} thread-seconds: see the spans")
-    return {
+    known = {
         **_common(accounts),
         **found,
         "window": closed.elapsed,
@@ -83,9 +97,17 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "notes": notes,
         "opened": window.opened,
     }
+    return Reply(
+        known,
+        (
+            Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
+            Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
+            _gpus(closed.gpu),
+        ),
+    )
 
 
-def of_life(accounts: ClusterAccounts) -> dict[str, Any]:
+def of_life(accounts: ClusterAccounts) -> Reply:
     """Everything since the accounts began."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
@@ -94,12 +116,9 @@ def of_life(accounts: ClusterAccounts) -> dict[str, Any]:
             *_of_any(accounts, cluster.started, at),
             Decoration("cores", "count of cores", lambda: _cores(accounts, cluster.started, at)),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
-            Decoration(
-                "gpu", "account of GPUs", lambda: {n: encode_gpu(gpu) for n, gpu in cluster.gpu_by_worker().items()}
-            ),
         ]
     )
-    return {
+    known = {
         **_common(accounts),
         **found,
         "window": at - cluster.started,
@@ -118,9 +137,10 @@ def of_life(accounts: ClusterAccounts) -> dict[str, Any]:
         "repeats": accounts.work.repeats[None].by_prefix(),
         "notes": [*_repeats_notes(accounts.work), *missing],
     }
+    return Reply(known, (_gpus(cluster.gpu_by_worker()),))
 
 
-def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
+def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
     """The cluster from ``last`` seconds ago (None: from the beginning of its history) until now."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
@@ -140,7 +160,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
         )
     cores = Decoration("cores", "count of cores", lambda: _cores(accounts, then.at, at))
     found, missing = decorate([*_of_any(accounts, then.at, at), cores])
-    return {
+    known = {
         **_common(accounts),
         **found,
         "window": at - then.at,
@@ -155,6 +175,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> dict[str, Any]:
         },
         "notes": [*notes, *missing],
     }
+    return Reply(known)
 
 
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
@@ -294,11 +315,15 @@ def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
 
 
 def _profiles(merged: MergedProfiles) -> dict[str, list[Any]]:
+    stacks = StackNumbers()
+    number = stacks.number
     return {
-        "profile": [[*place, ns] for place, ns in merged.profile.items()],
-        "gil_holders": [[*holder, ns] for holder, ns in merged.holders.items()],
-        "gil_holds": [[worker, *hold] for worker, hold in merged.gil_holds],
-        "loop_blocks": [[worker, *hold] for worker, hold in merged.loop_blocks],
+        "profile": [[*place[:-1], number(place.stack), ns] for place, ns in merged.profile.items()],
+        "gil_holders": [[*holder[:-1], number(holder.stack), ns] for holder, ns in merged.holders.items()],
+        "gil_holds": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.gil_holds],
+        "loop_blocks": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.loop_blocks],
+        "stacks": stacks.rows,
+        "frames": [*stacks.frames],
     }
 
 
@@ -318,6 +343,10 @@ def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dic
             name = key_name(key)
             found[name] = max(ns, found.get(name, 0))
     return found
+
+
+def _gpus(gpus: Mapping[str, GpuTotals]) -> Decoration:
+    return Decoration("gpu", "account of GPUs", lambda: {name: encode_gpu(gpu) for name, gpu in gpus.items()})
 
 
 def _binned(timeline: Timeline) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from itertools import starmap
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ FAREWELL_SECONDS = 1.0
 
 logger = logging.getLogger("dask_efficiency")
 
-#: What each worker answered, or the exception that came instead, by address; and when, monotonic nanoseconds.
-Answers = dict[str, tuple[Any, int]]
+#: What a worker answered, or the exception that came instead; and when, monotonic nanoseconds.
+Answer = tuple[Any, int]
 
 
 class WorkerHalves:
@@ -99,8 +100,19 @@ class WorkerHalves:
         """Take their half from the workers that are there."""
         await self._broadcast({"op": "plugin-remove", "name": names.WORKER_PLUGIN}, silent_seconds=FAREWELL_SECONDS)
 
-    async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> Answers:
-        """The answers of all workers, or of some; one that does not answer costs the timeout."""
+    async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> dict[str, Answer]:
+        """The answers of all workers, or of some, by address; one that does not answer costs the timeout."""
+        return await self._broadcast(self._question(action, window), addresses)
+
+    async def take(self, action: str, window: str, take: Callable[[str, Any, int], object]) -> None:
+        """Call ``take`` with each worker's address and :data:`Answer` as it comes: a thousand at once take seconds."""
+
+        async def taken(address: str, answer: Awaitable[Answer]) -> None:
+            take(address, *await answer)
+
+        await asyncio.gather(*starmap(taken, self._asked(self._question(action, window)).items()))
+
+    def _question(self, action: str, window: str) -> dict[str, Any]:
         message: dict[str, Any] = {"op": names.OP, "action": action}
         if window:
             message["window"] = window
@@ -108,7 +120,7 @@ class WorkerHalves:
             message["profile"] = self.profile
         if action == names.CLOSE:
             message["limit"] = max(MIN_ROWS, MAX_ROWS // max(1, len(self._scheduler.workers)))
-        return await self._broadcast(message, addresses)
+        return message
 
     async def ask_everything(self, addresses: list[str]) -> None:
         """Have some workers tell everything in their next heartbeats; one that does not hear may be asked again."""
@@ -147,12 +159,19 @@ class WorkerHalves:
 
     async def _broadcast(
         self, message: dict[str, Any], addresses: Iterable[str] | None = None, *, silent_seconds: float = math.inf
-    ) -> Answers:
+    ) -> dict[str, Answer]:
         """The answers; who did not answer the last time has ``silent_seconds`` at most."""
+        asked = self._asked(message, addresses, silent_seconds)
+        return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+
+    def _asked(
+        self, message: dict[str, Any], addresses: Iterable[str] | None = None, silent_seconds: float = math.inf
+    ) -> dict[str, Awaitable[Answer]]:
+        """The answers to wait for, by address."""
         usual = self._options().report_timeout
         self._silent &= self._scheduler.workers.keys()
 
-        async def ask(address: str) -> tuple[Any, int]:
+        async def ask(address: str) -> Answer:
             answer: Any
             timeout = min(usual, silent_seconds) if address in self._silent else usual
             try:
@@ -168,5 +187,4 @@ class WorkerHalves:
                 answer = error
             return answer, monotonic_ns()
 
-        addresses = list(self._scheduler.workers if addresses is None else addresses)
-        return dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
+        return {address: ask(address) for address in (self._scheduler.workers if addresses is None else addresses)}

@@ -1,10 +1,19 @@
-"""What a scheduler sends of a window, of tasks that ran alone by hand."""
+"""What a scheduler sends of a window: tasks that ran alone, profiles, and what is made on another thread."""
 
 from __future__ import annotations
 
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dask_efficiency.checks import MAX_NAME_LENGTH
+from dask_efficiency.details import MergedProfiles
 from dask_efficiency.idle import Alone
-from dask_efficiency.plugins.scheduler.replies import _alone
+from dask_efficiency.plugins import reports
+from dask_efficiency.plugins.decorations import Decoration, decorate
+from dask_efficiency.plugins.scheduler.replies import Reply, _alone, _profiles, packed
+from tests.strategies import window_details
 
 
 def alone(**ns: int) -> dict[str, Alone]:
@@ -22,3 +31,33 @@ def test_a_task_that_was_forgotten_and_is_known_again_ran_alone_for_no_negative_
 def test_keys_are_named_as_workers_name_them():
     now = {("join", 1): Alone("join", 4), "x" * 5000: Alone("x", 5), 1: Alone("int", 6), "1": Alone("1", 2)}
     assert _alone(now, {}) == {"('join', 1)": 4, "x" * MAX_NAME_LENGTH: 5, "1": 6}
+
+
+# -- what travels ----------------------------------------------------------------------------------
+
+
+def sent(reply: Reply) -> dict[str, object]:
+    return reports.unpacked(asyncio.run(packed(reply)))
+
+
+@given(st.lists(window_details(), max_size=3))
+def test_profiles_are_read_as_they_were_merged(every):
+    merged = MergedProfiles()
+    for i, details in enumerate(every):
+        merged.add(f"worker-{i}", details)
+    found = sent(Reply({"notes": []}, [Decoration("profiles", "profile", lambda: _profiles(merged))]))
+    made, missing = decorate(reports._profiles(found["profiles"]))
+    assert not missing
+    assert {(row.bucket, row.cause, row.prefix, row.stack): row.ns for row in made["profile"]} == merged.profile
+    assert {(row.prefix, row.holder, row.stack): row.ns for row in made["gil_holders"]} == merged.holders
+    for name in ("gil_holds", "loop_blocks"):
+        holds = [(worker, (hold.ns / 1e9, *hold[1:])) for worker, hold in getattr(merged, name)]
+        assert [(hold.worker, (hold.seconds, hold.holder, hold.stack)) for hold in made[name]] == holds
+
+
+def test_what_cannot_be_made_on_the_thread_is_noted_and_the_rest_travels():
+    found = sent(Reply({"notes": ["before"], "window": 7}, [Decoration("gpu", "account of GPUs", lambda: 1 / 0)]))
+    assert found == {
+        "notes": ("before", "there is no account of GPUs: ZeroDivisionError: division by zero"),
+        "window": 7,
+    }

@@ -51,6 +51,28 @@ def test_every_worker_answers_or_it_is_known_why_not(halves):
     assert str(answers["silent"][0]) == "no answer in 0.05 s"
 
 
+def test_each_answer_is_taken_as_it_comes(scheduler, windows):
+    async def check() -> None:
+        taken: dict[str, Any] = {}
+        two = asyncio.Event()
+
+        def take(address: str, answer: Any, at: int) -> None:
+            taken[address] = answer
+            if len(taken) == 2:
+                two.set()
+
+        opts = options.resolve({"report_timeout": 3600})
+        asked = asyncio.create_task(
+            WorkerHalves(scheduler, "session", lambda: opts, windows).take(names.OPEN, "w", take)
+        )
+        await two.wait()  # nobody waits for the one that is silent
+        assert taken["good"] == {"heard": names.OPEN}
+        assert isinstance(taken["bad"], KeyError)
+        asked.cancel()
+
+    asyncio.run(check())
+
+
 def test_some_workers_can_be_asked_about_a_window(halves, scheduler):
     assert asyncio.run(halves.ask(names.OPEN, "w", addresses=["good"])).keys() == {"good"}
     assert scheduler.messages == [{"op": names.OP, "action": names.OPEN, "window": "w"}]
