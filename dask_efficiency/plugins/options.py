@@ -89,7 +89,9 @@ OPTIONS: dict[str, Option] = {
         "Path or fsspec URL of a report of the cluster's whole life, written when the scheduler closes.",
     ),
     "report_timeout": Option(
-        "5s", _seconds, "How long a report waits for a worker that does not answer; then it counts as last heard of."
+        "5s",
+        _seconds,
+        "How long after the last answer a report waits for workers without one; then they count as last heard of.",
     ),
     "history_interval": Option(
         "5s", _seconds, "Spacing of the scheduler's history, of which the last 4096 points are kept."

@@ -28,6 +28,9 @@ MAX_ROWS = 20_000
 #: Seconds in which a worker that did not answer the last time is told that it is over: its answer is not needed.
 FAREWELL_SECONDS = 1.0
 
+#: Turns of the event loop in which what has come is read: after it stood still, answers may be waiting.
+TURNS_TO_READ = 30
+
 logger = logging.getLogger("dask_efficiency")
 
 #: What a worker answered, or the exception that came instead; and when, monotonic nanoseconds.
@@ -167,24 +170,42 @@ class WorkerHalves:
     def _asked(
         self, message: dict[str, Any], addresses: Iterable[str] | None = None, silent_seconds: float = math.inf
     ) -> dict[str, Awaitable[Answer]]:
-        """The answers to wait for, by address."""
+        """The answers to wait for, by address.
+
+        A worker is given up on when nothing was heard of any for as long as the timeout: the last of ten thousand
+        answers is read long after it came.
+        """
         usual = self._options().report_timeout
         self._silent &= self._scheduler.workers.keys()
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
 
         async def ask(address: str) -> Answer:
-            answer: Any
+            nonlocal heard
             timeout = min(usual, silent_seconds) if address in self._silent else usual
+            asked = asyncio.ensure_future(
+                self._scheduler.broadcast(msg=dict(message), workers=[address], on_error="return")
+            )
+            answer: Any
             try:
-                answers = await asyncio.wait_for(
-                    self._scheduler.broadcast(msg=dict(message), workers=[address], on_error="return"), timeout
-                )
-                answer = answers[address]
-                self._silent.discard(address)
-            except TimeoutError:
-                answer = TimeoutError(f"no answer in {timeout:g} s")
-                self._silent.add(address)
+                while (left := heard + timeout - loop.time()) > 0 and not asked.done():
+                    await asyncio.wait([asked], timeout=left)
+                for _ in range(TURNS_TO_READ):
+                    if asked.done():
+                        break
+                    await asyncio.sleep(0)
+                if asked.done():
+                    answer = asked.result()[address]
+                    self._silent.discard(address)
+                else:
+                    answer = TimeoutError(f"no answer in {timeout:g} s")
+                    self._silent.add(address)
             except Exception as error:
                 answer = error
+            finally:
+                asked.cancel()
+            if not isinstance(answer, TimeoutError):
+                heard = loop.time()
             return answer, monotonic_ns()
 
         return {address: ask(address) for address in (self._scheduler.workers if addresses is None else addresses)}

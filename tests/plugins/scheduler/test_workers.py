@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,6 +72,74 @@ def test_each_answer_is_taken_as_it_comes(scheduler, windows):
         asked.cancel()
 
     asyncio.run(check())
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock goes on by what it would have waited, and by :meth:`skip`, and not else."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__()
+        select = self._selector.select  # type: ignore[attr-defined]
+
+        def skipping(timeout: float | None) -> Any:
+            self.skip(timeout or 0.0)
+            return select(0)
+
+        self._selector.select = skipping  # type: ignore[attr-defined]
+
+    def time(self) -> float:
+        return self._now
+
+    def skip(self, seconds: float) -> None:
+        self._now += seconds
+
+
+def in_skipped_time(check: Callable[[SkippingLoop], Awaitable[None]]) -> None:
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(check(runner.get_loop()))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def patient(scheduler, windows) -> WorkerHalves:
+    opts = options.resolve({"report_timeout": 5})
+    return WorkerHalves(scheduler, "session", lambda: opts, windows)
+
+
+def test_nobody_is_given_up_on_while_the_answers_of_others_are_taken(patient, scheduler, monkeypatch):
+    scheduler.workers = {f"worker-{i}": None for i in range(10)} | {"silent": None}
+
+    async def broadcast(*, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
+        if workers == ["silent"]:
+            await asyncio.Event().wait()
+        await asyncio.sleep(float(workers[0][-1]))
+        return {workers[0]: "here"}
+
+    async def check(loop: SkippingLoop) -> None:
+        answers = {address: str(answer) for address, (answer, _) in (await patient.ask(names.SNAPSHOT)).items()}
+        assert answers.pop("silent") == "no answer in 5 s"
+        assert set(answers.values()) == {"here"}
+        assert loop.time() == pytest.approx(9 + 5)
+
+    monkeypatch.setattr(scheduler, "broadcast", broadcast)
+    in_skipped_time(check)
+
+
+def test_what_came_while_the_scheduler_stood_still_is_read_before_a_worker_is_given_up_on(
+    patient, scheduler, monkeypatch
+):
+    async def broadcast(*, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
+        for _ in range(10):  # a message is read in some steps
+            await asyncio.sleep(0)
+        return {workers[0]: "here"}
+
+    async def check(loop: SkippingLoop) -> None:
+        loop.call_soon(loop.skip, 60.0)
+        assert {str(answer) for answer, _ in (await patient.ask(names.SNAPSHOT)).values()} == {"here"}
+        assert loop.time() >= 60
+
+    monkeypatch.setattr(scheduler, "broadcast", broadcast)
+    in_skipped_time(check)
 
 
 def test_some_workers_can_be_asked_about_a_window(halves, scheduler):
