@@ -126,6 +126,13 @@ def test_causes_of_five_percent_get_advice_each_and_a_bucket_of_smaller_ones_one
     assert read_on(report) == "Read on: docs/buckets.md#thread-noncpu-gil, #thread-noncpu-file, #idle"
 
 
+@pytest.mark.parametrize(("seconds_of_threads", "threads"), [(18.05, "4"), (17.95, "4"), (18.4, "4.09")])
+def test_edges_of_windows_make_no_more_threads_than_there_are(seconds_of_threads: float, threads: str) -> None:
+    facts = facts_of(report_of(seconds(thread_cpu=seconds_of_threads), cores=4.0))  # in 4.5 s
+    assert facts.words()["threads"] == threads
+    assert advice("thread-noncpu", facts, "core").startswith("fewer threads, or more") == (threads != "4")
+
+
 def test_all_waited_for_one_prefix_only_where_it_was_most_of_the_time() -> None:
     assert facts_of(report_of(waited_for={"join": 5, "sum": 4})).waited_for == "join"
     assert facts_of(report_of(waited_for={"join": 5, "sum": 5})).waited_for == ""
