@@ -50,6 +50,9 @@ RECENT_MOMENTS = 1_200
 #: CPU seconds after which a poll leaves the event loop to others, and goes on afterwards.
 MAX_POLL_SECONDS = 0.005
 
+#: The same of the polls for a report, beside which others may come.
+MAX_REPORT_POLL_SECONDS = 0.002
+
 #: After so many answers of workers the timelines follow: ten thousand at once would take a tenth of a second.
 FOLLOWED_ANSWERS = 100
 
@@ -269,14 +272,14 @@ class ClusterAccounts:
     async def poll_all(self) -> None:
         """Take all heartbeats that have arrived, for a report: also those that polls have left out.
 
-        They may be thousands: others have their turn every :data:`MAX_POLL_SECONDS`.
+        They may be thousands: others have their turn every :data:`MAX_REPORT_POLL_SECONDS`.
         """
         began = time.thread_time()
         at = time.monotonic_ns()
         self.reconcile()
         unread, arrived = self._arrivals.everything(at)
         self._rest = deque(unread)
-        while not self._read(began, at, MAX_POLL_SECONDS, arrived):
+        while not self._read(began, at, MAX_REPORT_POLL_SECONDS, arrived):
             self.follow()
             await asyncio.sleep(0)
             began, at, arrived = time.thread_time(), time.monotonic_ns(), 0

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from itertools import starmap
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,12 @@ MAX_ROWS = 20_000
 
 #: Seconds in which a worker that did not answer the last time is told that it is over: its answer is not needed.
 FAREWELL_SECONDS = 1.0
+
+#: Workers that are asked in one turn of the event loop, to each of which it may have to connect.
+ASKED_AT_ONCE = 20
+
+#: Seconds between the answers of two workers, by what they are asked: about what it takes to read one.
+APART_SECONDS = {names.SNAPSHOT: 0.0005, names.OPEN: 0.0005, names.CLOSE: 0.0025}
 
 #: Turns of the event loop in which what has come is read: after it stood still, answers may be waiting.
 TURNS_TO_READ = 30
@@ -108,12 +113,24 @@ class WorkerHalves:
         return await self._broadcast(self._question(action, window), addresses)
 
     async def take(self, action: str, window: str, take: Callable[[str, Any, int], object]) -> None:
-        """Call ``take`` with each worker's address and :data:`Answer` as it comes: a thousand at once take seconds."""
+        """Call ``take`` with each worker's address and :data:`Answer`, one in a turn of the event loop.
+
+        All workers are asked at once, and answer one after the other: what a thousand say takes seconds to read.
+        """
+        one_at_a_time = asyncio.Lock()
 
         async def taken(address: str, answer: Awaitable[Answer]) -> None:
-            take(address, *await answer)
+            reply, at = await answer
+            async with one_at_a_time:
+                take(address, reply, at)
+                await asyncio.sleep(0)
 
-        await asyncio.gather(*starmap(taken, self._asked(self._question(action, window)).items()))
+        taking = []
+        for pair in self._asked(self._question(action, window), apart=APART_SECONDS[action]).items():
+            taking.append(asyncio.create_task(taken(*pair)))
+            if not len(taking) % ASKED_AT_ONCE:
+                await asyncio.sleep(0)
+        await asyncio.gather(*taking)
 
     def _question(self, action: str, window: str) -> dict[str, Any]:
         message: dict[str, Any] = {"op": names.OP, "action": action}
@@ -168,9 +185,13 @@ class WorkerHalves:
         return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
 
     def _asked(
-        self, message: dict[str, Any], addresses: Iterable[str] | None = None, silent_seconds: float = math.inf
+        self,
+        message: dict[str, Any],
+        addresses: Iterable[str] | None = None,
+        silent_seconds: float = math.inf,
+        apart: float = 0.0,
     ) -> dict[str, Awaitable[Answer]]:
-        """The answers to wait for, by address.
+        """The answers to wait for, by address, which are to be sent so many seconds apart.
 
         A worker is given up on when nothing was heard of any for as long as the timeout: the last of ten thousand
         answers is read long after it came.
@@ -180,12 +201,11 @@ class WorkerHalves:
         loop = asyncio.get_running_loop()
         heard = loop.time()
 
-        async def ask(address: str) -> Answer:
+        async def ask(address: str, delay: float) -> Answer:
             nonlocal heard
             timeout = min(usual, silent_seconds) if address in self._silent else usual
-            asked = asyncio.ensure_future(
-                self._scheduler.broadcast(msg=dict(message), workers=[address], on_error="return")
-            )
+            question = {**message, "delay": delay} if delay else dict(message)
+            asked = asyncio.ensure_future(self._scheduler.broadcast(msg=question, workers=[address], on_error="return"))
             answer: Any
             try:
                 while (left := heard + timeout - loop.time()) > 0 and not asked.done():
@@ -208,4 +228,5 @@ class WorkerHalves:
                 heard = loop.time()
             return answer, monotonic_ns()
 
-        return {address: ask(address) for address in (self._scheduler.workers if addresses is None else addresses)}
+        found = self._scheduler.workers if addresses is None else addresses
+        return {address: ask(address, i * apart) for i, address in enumerate(found)}

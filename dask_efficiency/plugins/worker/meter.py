@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -130,6 +131,8 @@ class WorkerMeter:
         #: What the last heartbeat carried, and when it was new; None where the next one is to be new.
         self._last_heartbeat: dict[str, Any] | None = None
         self._reported_at: int | None = None
+        #: Answers that wait to be sent; heartbeats say nothing newer before them.
+        self._answers = 0
         self._hooks = WorkerHooks(
             worker,
             self._ledger,
@@ -295,7 +298,7 @@ class WorkerMeter:
                 began = thread_time_ns()
                 at, then = monotonic_ns(), self._reported_at
                 if self._last_heartbeat is not None and (
-                    self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
+                    self._answers or self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
                 ):
                     return dict(self._last_heartbeat)
                 self._gpu.name_running()
@@ -332,8 +335,9 @@ class WorkerMeter:
         limit: int = 300,
         profile: Requests | None = None,
         preflight: Mapping[str, Any] | None = None,
+        delay: float = 0.0,
     ) -> dict[str, Any]:
-        """Answer the scheduler, with profiles of at most ``limit`` rows.
+        """Answer the scheduler, with profiles of at most ``limit`` rows; ``delay`` seconds after what it tells of.
 
         ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
         window is the recording or nothing and ``profile`` which tasks are profiled in it, and ``flush`` what was
@@ -375,6 +379,12 @@ class WorkerMeter:
                     balance = self._close_window(window, at)
                     if balance is not None:
                         answer["window"] = encode_window(balance, limit=limit)
+                if delay > 0:
+                    self._answers += 1
+                    try:
+                        await asyncio.sleep(delay)
+                    finally:
+                        self._answers -= 1
                 return answer
             except Exception as error:
                 self._fail(error)

@@ -217,7 +217,7 @@ def test_a_report_that_reads_many_heartbeats_lets_others_have_their_turn(monkeyp
                 sender.heartbeat()
             accounts.poll()
         assert tasks(accounts) < 2 * len(made)
-        monkeypatch.setattr(module, "MAX_POLL_SECONDS", 0.0)
+        monkeypatch.setattr(module, "MAX_REPORT_POLL_SECONDS", 0.0)
         reading = asyncio.create_task(accounts.poll_all())
         seen = set()
         while not reading.done():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.plugins import names, options
-from dask_efficiency.plugins.scheduler.workers import WorkerHalves
+from dask_efficiency.plugins.scheduler.workers import APART_SECONDS, WorkerHalves
 
 
 class FakeScheduler:
@@ -72,6 +72,35 @@ def test_each_answer_is_taken_as_it_comes(scheduler, windows):
         asked.cancel()
 
     asyncio.run(check())
+
+
+def test_answers_that_come_at_once_are_taken_one_in_a_turn_of_the_event_loop(scheduler, windows):
+    scheduler.workers = {f"worker-{i}": None for i in range(50)}
+    turns, taken = 0, []
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def check() -> None:
+        opts = options.resolve({"report_timeout": 3600})
+        halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
+        others = asyncio.create_task(turn())
+        await halves.take(names.CLOSE, "w", lambda address, answer, at: taken.append(turns))
+        others.cancel()
+
+    asyncio.run(check())
+    assert len(taken) == len(set(taken)) == 50
+
+
+def test_workers_are_asked_to_answer_one_after_the_other(scheduler, windows):
+    del scheduler.workers["silent"]
+    opts = options.resolve({"report_timeout": 3600})
+    halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
+    asyncio.run(halves.take(names.CLOSE, "w", lambda *_: None))
+    assert [message.get("delay", 0.0) for message in scheduler.messages] == [0.0, APART_SECONDS[names.CLOSE]]
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):

@@ -55,6 +55,25 @@ def test_a_heartbeat_soon_after_a_new_one_repeats_it_and_an_answer_is_always_new
     metered(check)
 
 
+def test_while_an_answer_waits_to_be_sent_no_heartbeat_is_ahead_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        monkeypatch.setattr(module, "REPEAT_NS", 0)
+        before = meter.heartbeat(worker)
+        answering = asyncio.create_task(meter.handle(OPEN, "a window", delay=3600.0))
+        while not meter._answers:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert meter.heartbeat(worker) == before
+        answering.cancel()  # as when the connection breaks
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+        assert meter.heartbeat(worker)["n"] == before["n"] + 2
+        answer = await meter.handle(CLOSE, "a window", delay=1e-6)
+        assert answer["window"]
+        assert answer["snapshot"]["n"] == before["n"] + 3
+
+    metered(check)
+
+
 def test_a_scheduler_that_misses_something_is_told_all_with_the_next_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
         monkeypatch.setattr(module, "REPEAT_NS", 0)

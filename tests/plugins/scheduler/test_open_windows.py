@@ -1,0 +1,168 @@
+"""Windows that a scheduler opens and closes on workers that answer by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from distributed import Scheduler
+from distributed.core import Status
+from distributed.scheduler import WorkerState
+
+from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.heartbeats import encode
+from dask_efficiency.ledger import Ledger
+from dask_efficiency.plugins import names
+from dask_efficiency.plugins.reports import unpacked
+from dask_efficiency.wire import Snapshot, encode_window
+
+
+class Half:
+    """A worker's half: a ledger, and what it answers."""
+
+    def __init__(self, number: int, scheduler: Scheduler) -> None:
+        self.address = f"tcp://10.0.0.{number}:40000"
+        self.ws = WorkerState(
+            address=self.address,
+            status=Status.running,
+            pid=0,
+            name=f"worker-{number}",
+            nthreads=2,
+            memory_limit=0,
+            local_directory="",
+            nanny=None,
+            server_id=self.address,
+            scheduler=scheduler,
+        )
+        self.ledger = Ledger(2, at=time.monotonic_ns())
+        self._sent = 0
+
+    def answer(self, action: str, window: str) -> dict[str, Any]:
+        """As the worker's meter does."""
+        at = time.monotonic_ns()
+        self._sent += 1
+        snapshot = Snapshot(f"ledger of {self.address}", self._sent, self.ledger.balance(at=at))
+        answer: dict[str, Any] = {"snapshot": encode(snapshot)}
+        if action == names.OPEN:
+            self.ledger.open_window(window, at=at)
+        elif action == names.CLOSE and (balance := self.ledger.close_window(window, at=at)) is not None:
+            answer["window"] = encode_window(balance)
+        return answer
+
+
+class Cluster:
+    """A scheduler whose workers answer by hand."""
+
+    def __init__(self, scheduler: Scheduler, plugin: EfficiencyPlugin) -> None:
+        self.scheduler: Any = scheduler
+        self.meter: Any = plugin._meter
+        self._plugin = plugin
+        self.halves: dict[str, Half] = {}
+        #: Called before a worker answers.
+        self.asked: Callable[[str, str], Awaitable[None]] | None = None
+        self.scheduler.broadcast = self._broadcast
+
+    def join(self, number: int) -> Half:
+        """One more worker; it opens what the plugin that it is sent tells it to."""
+        half = Half(number, self.scheduler)
+        self.halves[half.address] = half
+        self.scheduler.workers[half.address] = half.ws
+        self._plugin.add_worker(self.scheduler, half.address)
+        for window in pickle.loads(self.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows:
+            half.ledger.open_window(window, at=time.monotonic_ns())
+        return half
+
+    async def _broadcast(self, *, msg: dict[str, Any], workers: list[str], on_error: str) -> dict[str, Any]:
+        (address,) = workers
+        if self.asked is not None:
+            await self.asked(msg["action"], address)
+        return {address: self.halves[address].answer(msg["action"], msg.get("window", ""))}
+
+    async def handle(self, action: str, window: str) -> dict[str, Any]:
+        """What a client is answered."""
+        answer: dict[str, Any] = await self.meter.handle(action, window=window, client="me", span="span")
+        return answer
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+        plugin = EfficiencyPlugin()
+        await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+        made = Cluster(scheduler, plugin)
+        made.meter._poller.stop()
+        for number in (1, 2):
+            made.join(number)
+        yield made
+        scheduler.workers.clear()
+        await made.meter.stop()
+
+
+def test_a_worker_that_joins_while_a_window_is_opened_is_part_of_it() -> None:
+    async def check() -> None:
+        async with cluster() as made:
+
+            async def asked(action: str, address: str) -> None:
+                if len(made.halves) < 3:
+                    made.join(3)
+
+            made.asked = asked
+            await made.handle(names.OPEN, "w")
+            reply = unpacked(await made.handle(names.CLOSE, "w"))
+            assert reply["workers"].keys() == {"worker-1", "worker-2", "worker-3"}
+            assert (reply["not_measured"], reply["notes"]) == ({}, ())
+            for name in ("worker-1", "worker-2"):
+                assert sum(reply["workers"][name].values()) > 0
+
+    asyncio.run(check())
+
+
+def test_of_a_window_that_could_not_be_opened_nothing_stays() -> None:
+    async def check() -> None:
+        async with cluster() as made:
+            stuck = asyncio.Event()
+
+            async def asked(action: str, address: str) -> None:
+                stuck.set()
+                await asyncio.Event().wait()
+
+            made.asked = asked
+            opening = asyncio.create_task(made.handle(names.OPEN, "w"))
+            await stuck.wait()
+            assert "w" in made.meter.accounts.windows
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            assert not made.meter.accounts.windows
+            assert not made.meter.accounts.timelines._of_windows
+            assert pickle.loads(made.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows == []
+            with pytest.raises(RuntimeError, match="no window 'w' is open"):
+                await made.handle(names.CLOSE, "w")
+
+    asyncio.run(check())
+
+
+def test_what_a_worker_says_after_its_answer_is_no_part_of_the_window() -> None:
+    async def check() -> None:
+        async with cluster() as made:
+            await made.handle(names.OPEN, "w")
+            answered: list[str] = []
+
+            async def asked(action: str, address: str) -> None:
+                answered.append(address)
+                if len(answered) == 2:  # while the second is asked, the first one tells more
+                    made.meter.accounts.take_answer(
+                        answered[0], made.halves[answered[0]].answer("snapshot", ""), time.monotonic_ns()
+                    )
+
+            made.asked = asked
+            reply = unpacked(await made.handle(names.CLOSE, "w"))
+            assert (reply["not_measured"], reply["notes"]) == ({}, ())
+            assert all(set(row) <= {"idle", "no-work"} for row in reply["workers"].values())
+
+    asyncio.run(check())
