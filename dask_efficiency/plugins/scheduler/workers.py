@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -125,12 +125,15 @@ class WorkerHalves:
                 take(address, reply, at)
                 await asyncio.sleep(0)
 
-        taking = []
-        for pair in self._asked(self._question(action, window), apart=APART_SECONDS[action]).items():
-            taking.append(asyncio.create_task(taken(*pair)))
-            if not len(taking) % ASKED_AT_ONCE:
-                await asyncio.sleep(0)
-        await asyncio.gather(*taking)
+        asked = self._asked(self._question(action, window), apart=APART_SECONDS[action])
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, (address, answer) in enumerate(asked, 1):
+                    group.create_task(taken(address, answer))
+                    if not number % ASKED_AT_ONCE:
+                        await asyncio.sleep(0)
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     def _question(self, action: str, window: str) -> dict[str, Any]:
         message: dict[str, Any] = {"op": names.OP, "action": action}
@@ -181,7 +184,7 @@ class WorkerHalves:
         self, message: dict[str, Any], addresses: Iterable[str] | None = None, *, silent_seconds: float = math.inf
     ) -> dict[str, Answer]:
         """The answers; who did not answer the last time has ``silent_seconds`` at most."""
-        asked = self._asked(message, addresses, silent_seconds)
+        asked = dict(self._asked(message, addresses, silent_seconds))
         return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
 
     def _asked(
@@ -190,8 +193,8 @@ class WorkerHalves:
         addresses: Iterable[str] | None = None,
         silent_seconds: float = math.inf,
         apart: float = 0.0,
-    ) -> dict[str, Awaitable[Answer]]:
-        """The answers to wait for, by address, which are to be sent so many seconds apart.
+    ) -> Iterator[tuple[str, Awaitable[Answer]]]:
+        """The answers to wait for, with their addresses, which are to be sent so many seconds apart.
 
         A worker is given up on when nothing was heard of any for as long as the timeout: the last of ten thousand
         answers is read long after it came.
@@ -199,7 +202,7 @@ class WorkerHalves:
         usual = self._options().report_timeout
         self._silent &= self._scheduler.workers.keys()
         loop = asyncio.get_running_loop()
-        heard = loop.time()
+        began = heard = loop.time()
 
         async def ask(address: str, delay: float) -> Answer:
             nonlocal heard
@@ -208,7 +211,7 @@ class WorkerHalves:
             asked = asyncio.ensure_future(self._scheduler.broadcast(msg=question, workers=[address], on_error="return"))
             answer: Any
             try:
-                while (left := heard + timeout - loop.time()) > 0 and not asked.done():
+                while (left := max(heard, began + delay) + timeout - loop.time()) > 0 and not asked.done():
                     await asyncio.wait([asked], timeout=left)
                 for _ in range(TURNS_TO_READ):
                     if asked.done():
@@ -228,5 +231,5 @@ class WorkerHalves:
                 heard = loop.time()
             return answer, monotonic_ns()
 
-        found = self._scheduler.workers if addresses is None else addresses
-        return {address: ask(address, i * apart) for i, address in enumerate(found)}
+        for i, address in enumerate(list(self._scheduler.workers if addresses is None else addresses)):
+            yield address, ask(address, i * apart)

@@ -95,6 +95,14 @@ def test_answers_that_come_at_once_are_taken_one_in_a_turn_of_the_event_loop(sch
     assert len(taken) == len(set(taken)) == 50
 
 
+def test_a_failure_to_take_an_answer_is_raised_as_it_is(halves):
+    def take(address: str, answer: Any, at: int) -> None:
+        raise ValueError(f"injected for {address}")
+
+    with pytest.raises(ValueError, match="injected for"):
+        asyncio.run(halves.take(names.OPEN, "w", take))
+
+
 def test_workers_are_asked_to_answer_one_after_the_other(scheduler, windows):
     del scheduler.workers["silent"]
     opts = options.resolve({"report_timeout": 3600})
