@@ -28,7 +28,9 @@ def test_a_small_cluster_is_measured(capsys: pytest.CaptureFixture[str]) -> None
     assert calls["pages: an update"] >= 4
     assert ours["own_cpu"] > 0
     assert ours["own_metrics_bytes"] > 0
+    assert ours["report"]["close_cpu"] > ours["report"]["open_cpu"] > 0
+    assert ours["report"]["reply_bytes"] > 1_000
     assert others["own_cpu"] == others["own_metrics_bytes"] == 0
     size.say()
     assert f"{WORKERS} workers with GPUs" in capsys.readouterr().out
-    assert len(size.claims()) == 4
+    assert len(size.claims()) == 5

@@ -374,8 +374,8 @@ def facts_of(report: ReportValues) -> Facts:
 
 def _threads(mean: float) -> float:
     """The mean number of threads; the whole number that it is next to, for workers' windows begin and end apart."""
-    whole = round(mean)
-    return whole if abs(mean - whole) <= APART * whole else mean
+    whole = round(mean) if math.isfinite(mean) else 0
+    return whole if whole and abs(mean - whole) <= APART * whole else mean
 
 
 def _waited_for(report: ReportValues) -> str:

@@ -141,6 +141,11 @@ def closed() -> Closed:
     return Closed(report=report, **kept)
 
 
+def reply_of(closed: Closed) -> dict[str, Any]:
+    """What the client is sent of a window."""
+    return reports.unpacked(asyncio.run(replies.packed(replies.of_window(*closed.window))))
+
+
 def figures(report: EfficiencyReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in EfficiencyReport.__dataclass_fields__ if name not in DECORATED}
 
@@ -172,19 +177,19 @@ def in_turn(patch: pytest.MonkeyPatch, module: Any, make: Any) -> Iterator[tuple
 @pytest.mark.cluster
 def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeypatch):
     def make() -> dict[str, Any]:
-        return replies.of_window(*closed.window)
+        return reply_of(closed)
 
     def without(payload: dict[str, Any], *names: str) -> dict[str, Any]:
         return {name: value for name, value in payload.items() if name not in names}
 
     whole = make()
-    assert whole["notes"] == []
+    assert not whole["notes"]
     names = set()
     for broken, found in in_turn(monkeypatch, replies, make):
         names.add(broken.name)
         (note,) = found["notes"]
         assert note.startswith(f"there is no {broken.words}: ")
-        lost = {"spans": ("spans", "span_causes")}.get(broken.name, (broken.name,))
+        lost = {"spans": ("spans", "span_causes"), "alone": ("skew",)}.get(broken.name, (broken.name,))
         assert without(found, *lost, "notes") == without(whole, *lost, "notes")
         report = reports.report_of(found, name="x", started=0.0)
         assert figures(report) == figures(reports.report_of(whole, name="x", started=0.0))
@@ -202,6 +207,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
         "code",
         "graphs",
         "running",
+        "alone",
     }
 
 
@@ -272,7 +278,7 @@ def test_with_no_decoration_at_all_the_figures_are_there(closed, monkeypatch, tm
     monkeypatch.setattr(replies, "decorate", nothing)
     monkeypatch.setattr(reports, "decorate", nothing)
     monkeypatch.setattr(client_half, "decorate", nothing)
-    payload = replies.of_window(*closed.window)
+    payload = reply_of(closed)
     report = closed.report._made_of(payload, closed.stopped)
     assert figures(report) == figures(whole)
     shown_everywhere(report, report.notes[0], tmp_path)
