@@ -5,10 +5,12 @@ watched, with this package and with what Dask has itself: instructions (under va
 wall time, of tasks that do nothing and of tasks that sort a hundred thousand numbers. Scheduler, worker and client
 share a process, see :mod:`benchmarks.one_process`; each figure is of a process of its own. A round has each mode once,
 in an order that is turned from round to round; what a mode adds is taken from the mode ``off`` of the same round, and
-medians over rounds are printed, with the range. All is timed before any instruction is counted: of a machine that
-somebody else uses later, the counts are as good. Each figure is said on stderr as it comes.
+medians over rounds are printed, with the range. All is timed before any instruction is counted. Each figure is said on
+stderr as it comes.
 
-It takes two and a half hours, with ``--jobs 2`` an hour and three quarters; ``--quick`` takes half an hour.
+The machine must have nothing else to do, and for the counts a core for each of ``--jobs``: where threads wait for a
+core, they exchange the GIL and messages more often, which takes up to a twentieth more instructions. It takes two and a
+half hours, with ``--jobs 2`` an hour and three quarters; ``--quick`` takes half an hour.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@
 ``--modes`` are those of :mod:`benchmarks.one_process`, which says how they are made comparable. Two sizes are run and
 subtracted, so that start-up drops out. Under valgrind, timers of the event loop follow a clock that is slowed down as
 much as the program is. The thread that samples why threads wait limits itself to a share of a core by its own CPU
-clock, and is counted as it is: at full speed it takes half as much.
+clock, and is counted as it is: at full speed it takes half as much. Where the machine has no core to spare, threads
+wait for one and for the GIL, messages are smaller, and all counts are larger, by up to a twentieth.
 """
 
 from __future__ import annotations
