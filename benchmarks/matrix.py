@@ -84,7 +84,7 @@ def table(columns: Mapping[str, Columns], units: Mapping[str, str]) -> str:
             elif mode == first:
                 cells.append(_absolute(here))
             else:
-                cells.append(_added(base, here))
+                cells.append(_added(base, here, share=column != "once"))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -93,10 +93,11 @@ def _absolute(here: Sequence[float]) -> str:
     return f"{statistics.median(here):.0f} [{min(here):.0f}, {max(here):.0f}]"
 
 
-def _added(base: Sequence[float], here: Sequence[float]) -> str:
+def _added(base: Sequence[float], here: Sequence[float], *, share: bool) -> str:
     added = sorted(mine - without for mine, without in zip(here, base, strict=True))
-    share = statistics.median(added) / statistics.median(base)
-    return f"{statistics.median(added):+.0f} ({share:+.1%}) [{added[0]:+.0f}, {added[-1]:+.0f}]"
+    median = statistics.median(added)
+    of_base = f" ({median / statistics.median(base):+.1%})" if share else ""
+    return f"{median:+.0f}{of_base} [{added[0]:+.0f}, {added[-1]:+.0f}]"
 
 
 def verdict(columns: Mapping[str, Columns], column: str) -> str:
