@@ -200,8 +200,6 @@ class ClosingWindow:
             return
         if isinstance(answer, str):
             self._reasons[presence] = answer
-        elif self._restarted(presence):
-            self._reasons[presence] = "its meter was restarted"
         else:
             del self._awaited[address]
             self._count(presence, answer)
@@ -216,7 +214,9 @@ class ClosingWindow:
         accounts, cluster, window = self._accounts, self._cluster, self._window
         for presence in self._present:
             if presence not in self._counted:
-                self._count(presence, window._final.get(presence))
+                there = presence.left is None or presence.left >= self._at
+                reason = self._reasons.get(presence, "it did not answer") if there else ""
+                self._count(presence, window._final.get(presence, reason))
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
         accounts.outside = _gained(cluster.outside, window._outside)
         accounts.details = _gained(cluster.details, window._details)
@@ -230,17 +230,16 @@ class ClosingWindow:
         then = self._window._then[presence].received
         return then is not None and (presence.received is None or then.incarnation != presence.received.incarnation)
 
-    def _count(self, presence: Presence, answer: WindowBalance | None) -> None:
-        """Add a worker's part, by its own account of the window or else by its heartbeats."""
+    def _count(self, presence: Presence, answer: WindowBalance | str) -> None:
+        """Add a worker's part: by its own account or, where that is the reason why there is none, its heartbeats."""
         accounts, window, at = self._accounts, self._window, self._at
         then = window._then[presence]
         self._counted.add(presence)
-        reason = None
-        if answer is None and (presence.left is None or presence.left >= at):
-            reason = self._reasons.get(presence, "it did not answer")
+        if not isinstance(answer, str) and self._restarted(presence):
+            answer = "its meter was restarted"
         stop = at if presence.left is None else min(presence.left, at)
         expected = presence.nthreads * max(0, stop - max(window.opened, presence.joined))
-        if answer is not None:
+        if not isinstance(answer, str):
             # A departed worker's clock of work stopped with its final snapshot.
             idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
             if then.here and presence.left is None:
@@ -257,15 +256,16 @@ class ClosingWindow:
             self._add_reported(presence, then.received, buckets)
             if presence.unreported:
                 _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
-            accounts.notes.append(_missing(presence, reason))
+            accounts.notes.append(_missing(presence, answer))
         rest = expected - sum(buckets.values())
         if rest > 0:
             _add(buckets, {str(Bucket.UNMEASURED): rest})
-        if presence.reason or reason:
-            accounts.not_measured[presence.name] = presence.reason or str(reason)
+        reason = presence.reason or (answer if isinstance(answer, str) else "")
+        if reason:
+            accounts.not_measured[presence.name] = reason
         _add(accounts.workers[presence.name], buckets)
         causes = _gained(presence.part("causes"), named(then.account[WHERE["causes"]], "causes"))
-        if answer is not None:
+        if not isinstance(answer, str):
             causes = {name: ns for name, ns in causes.items() if name in _IDLE_CAUSES}
             _add(causes, _named(Bucket.OVERHEAD, answer.details.overhead))
             for row in answer.details.causes.values():
@@ -358,7 +358,7 @@ def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
     return {**trimmed, str(Bucket.UNMEASURED): max(0, unmeasured - over)}
 
 
-def _missing(presence: Presence, reason: str | None) -> str:
+def _missing(presence: Presence, reason: str) -> str:
     tasks = f"{presence.unreported} task{'' if presence.unreported == 1 else 's'}"
     more = f"; of {tasks} that it finished since, only the number is known" if presence.unreported else ""
     if presence.left is None:

@@ -348,6 +348,25 @@ def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
     assert accounts.not_measured == {"name-a": "its meter was restarted"}
 
 
+def test_the_last_words_of_a_meter_that_restarted_inside_are_not_of_the_whole_window():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 1, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(1_000, 1_400)
+    worker.heartbeat(1_400)
+    worker.restart(1_500)
+    worker.ledger.open_window("w", at=1_500)
+    worker.heartbeat(1_800, final=True)
+    words = worker.ledger.close_window("w", at=1_800)
+    assert words is not None
+    window.worker_closed(worker.presence, words)
+    cluster.worker_left("a", at=1_800)
+    accounts = closed(window, {}, at=CLOSED)
+    assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 300}
+    assert accounts.not_measured == {"name-a": "its meter was restarted"}
+
+
 def test_an_answer_is_of_the_worker_that_is_at_the_address_now():
     cluster = new_cluster()
     old = SimulatedWorker(cluster, "a", 1, joined=0)

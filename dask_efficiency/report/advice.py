@@ -22,9 +22,6 @@ SMALL_TASK_SECONDS = 0.02
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
 
-#: By so much of it, the mean number of threads may seem to be off while no worker comes or goes.
-APART = 0.01
-
 #: Where fewer threads than this hold a task in the mean, there is hardly ever more than one task.
 ONE_TASK = 1.1
 
@@ -359,7 +356,7 @@ def facts_of(report: ReportValues) -> Facts:
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
-        threads=_threads(report.mean_threads),
+        threads=report.threads,
         held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
         cores=math.nan if report.cores is None else report.cores,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
@@ -370,12 +367,6 @@ def facts_of(report: ReportValues) -> Facts:
         waited_for=_waited_for(report),
         joining=not report.not_measured,
     )
-
-
-def _threads(mean: float) -> float:
-    """The mean number of threads; the whole number that it is next to, for workers' windows begin and end apart."""
-    whole = round(mean) if math.isfinite(mean) else 0
-    return whole if whole and abs(mean - whole) <= APART * whole else mean
 
 
 def _waited_for(report: ReportValues) -> str:

@@ -36,6 +36,9 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
     "unknown": (Bucket.UNMEASURED,),
 }
 
+#: By so much of it, the mean number of threads may seem to be off while no worker comes or goes.
+APART = 0.01
+
 #: Name of the one row of the whole cluster's accounts.
 ALL_WORKERS = "(all workers)"
 
@@ -277,6 +280,13 @@ class ReportValues:
     def mean_threads(self) -> float:
         """Threads there while there was work (N = S / T); 0.0 without work."""
         return self.thread_seconds / self.cluster_seconds if self.cluster_seconds else 0.0
+
+    @property
+    def threads(self) -> float:
+        """The same as it is said: the whole number that it is next to, for workers' windows begin and end apart."""
+        mean = self.mean_threads
+        whole = round(mean) if math.isfinite(mean) else 0
+        return whole if whole and abs(mean - whole) <= APART * whole else mean
 
     @property
     def client_seconds(self) -> float:

@@ -108,7 +108,7 @@ def lines(report: ReportValues) -> list[str]:
     if not report.useful_seconds or not wall_clock_known(report):
         return []
     names = {
-        "slots": f"{report.mean_threads:.3g} threads",
+        "slots": f"{report.threads:.3g} threads",
         "cores": f"{report.cores or math.nan:.3g} cores",
         "chain": "the longest chain of tasks",
     }

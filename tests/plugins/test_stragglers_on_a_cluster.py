@@ -16,6 +16,7 @@ from distributed import Client
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.buckets import Bucket
 from dask_efficiency.plugins.scheduler import straggler_watch
 from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.straggler.offline import judge
@@ -125,9 +126,11 @@ def test_one_partition_that_is_20_times_as_large_is_named_and_no_worker_accused(
             works = client.map(worked_on, parts, pure=False)
             client.gather(works)
         found = judge(report.trace)
-        # On a machine that others use, one worker may really have had less of it.
-        accused = [finding.cause for finding in (*report.stragglers, *found.findings)]
-        assert set(accused) <= {Cause.CONTENTION}
+        # On a machine that others use, by what the kernel says, one worker may really have had less of it.
+        waited = report.causes_ns(Bucket.THREAD_NONCPU).get("core", 0) / 1e9
+        contended = waited > 0.05 * report.thread_seconds
+        accused = {finding.cause for finding in (*report.stragglers, *found.findings)}
+        assert accused <= ({Cause.CONTENTION} if contended else set())
         assert works[LARGE].key in {long.key for long in found.long_tasks}
 
 

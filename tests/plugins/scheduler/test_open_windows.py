@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from distributed import Scheduler
-from distributed.core import Status
-from distributed.scheduler import WorkerState
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.heartbeats import encode
@@ -20,25 +18,15 @@ from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins import names
 from dask_efficiency.plugins.reports import unpacked
 from dask_efficiency.wire import Snapshot, encode_window
+from tests.plugins.scheduler.test_accounts import worker
 
 
 class Half:
     """A worker's half: a ledger, and what it answers."""
 
     def __init__(self, number: int, scheduler: Scheduler) -> None:
-        self.address = f"tcp://10.0.0.{number}:40000"
-        self.ws = WorkerState(
-            address=self.address,
-            status=Status.running,
-            pid=0,
-            name=f"worker-{number}",
-            nthreads=2,
-            memory_limit=0,
-            local_directory="",
-            nanny=None,
-            server_id=self.address,
-            scheduler=scheduler,
-        )
+        self.ws = worker(number, scheduler)
+        self.address = self.ws.address
         self.ledger = Ledger(2, at=time.monotonic_ns())
         self._sent = 0
 
