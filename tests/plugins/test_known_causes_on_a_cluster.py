@@ -1,8 +1,10 @@
 """Known answers: the cause of each workload with one cause built in, on the line that waits.
 
 They hold on a busy machine: waiting for a core is compared with the kernel's clock that the tasks read themselves, and
-left out of the shares of the other causes, which it would dilute. What the tasks do is of ``benchmarks/waiting.py``,
-which has more of it, and an unbiased judge.
+left out of the shares of the other causes, which it would dilute. And they hold for few looks: each thread has one
+task, a long one. Where short ones follow each other in all threads at once, one look that meets them as they begin, at
+the GIL, stands for as much time as any other; in a second, that is a fifth of all. What the tasks do is of
+``benchmarks/waiting.py``, which has more of it, and an unbiased judge.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ pytestmark = [
 
 THREADS = 4
 
+#: For which a task waits, so that a look at one thread is little of it.
+SECONDS = 2.0
+
 #: What a task's clocks miss: its thread's time just before the task and just after it.
 ABSOLUTE = 0.02
 
@@ -56,7 +61,7 @@ def client() -> Iterator[Client]:
 class _Late(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         self.request.recv(1000)
-        time.sleep(0.4)
+        time.sleep(SECONDS)
         self.request.sendall(b"HTTP/1.0 204 No Content\r\n\r\n")
 
 
@@ -72,23 +77,22 @@ def late_server() -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one cause is built into: a task, its arguments, and the cause."""
+    """What one cause is built into: a task, its argument, and the cause."""
 
     function: Callable[..., list[Mark]]
-    arguments: tuple[Any, ...]
+    argument: float
     cause: str
-    tasks: int = 12
 
     def __str__(self) -> str:
         return self.function.__name__
 
 
 ALONE = (
-    Case(work.add_up, (4_000_000,), "gil"),
-    Case(work.nap, (0.4,), "sleep"),
-    Case(work.want_lock, (0.4,), "lock"),
-    Case(work.run_program, (0.4,), "child-process"),
-    Case(work.run_program_for_output, (0.4,), "child-process"),
+    Case(work.add_up, 12_000_000, "gil"),
+    Case(work.nap, SECONDS, "sleep"),
+    Case(work.want_lock, SECONDS, "lock"),
+    Case(work.run_program, SECONDS, "child-process"),
+    Case(work.run_program_for_output, SECONDS, "child-process"),
 )
 
 
@@ -106,8 +110,11 @@ def must_be(report: Any, marks: list[Mark], cause: str) -> None:
     assert sum(waiting.values()) == pytest.approx(report.breakdown[NONCPU], rel=0, abs=1e-6)
     for_a_core = waiting.get("core", 0.0) + waiting.get("throttled", 0.0)
     by_kernel = sum(mark.core_wait for mark in marks) / 1e9
-    # What a task waits after the last look at it is not seen.
-    assert for_a_core >= 0.5 * by_kernel - ABSOLUTE * len(marks)
+    # On a busy machine a thread waits for a core just before and after its task, too.
+    assert for_a_core <= 2 * by_kernel + 0.25 * report.breakdown[NONCPU]
+    # What a task waits before the first look at it and after the last is not seen: all of it, where it just sleeps.
+    if cause in ("gil", "core"):
+        assert for_a_core >= 0.5 * by_kernel - ABSOLUTE * len(marks)
     if cause == "core":
         assert for_a_core >= MIN_RIGHT * report.breakdown[NONCPU]
         return
@@ -127,7 +134,7 @@ def must_be_on_a_line_of(report: Any, cause: str, function: Callable[..., Any]) 
 def alone(request: pytest.FixtureRequest, client: Client) -> tuple[Case, Any, list[Mark]]:
     """A case, its report and its marks."""
     case = request.param
-    report, marks = reported(client, case.function, *([argument] * case.tasks for argument in case.arguments))
+    report, marks = reported(client, case.function, [case.argument] * THREADS)
     return case, report, marks
 
 
@@ -143,7 +150,7 @@ def test_the_first_culprit_is_on_a_line_that_waits(alone):
 
 @pytest.mark.parametrize("function", [work.ask, work.receive], ids=["in poll", "in recv"])
 def test_a_server_that_takes_its_time_is_the_network(client, late_server, function):
-    report, marks = reported(client, function, [late_server] * 12)
+    report, marks = reported(client, function, [late_server] * THREADS)
     must_be(report, marks, "network")
 
 
