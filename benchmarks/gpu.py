@@ -268,7 +268,7 @@ def backward(work: TorchWork) -> None:
     model(data).sum().backward()
     work.sync()
     began = time.monotonic_ns()
-    meter, ledger = CuptiMeter(), GpuLedger(at=began)
+    meter, ledger = CuptiMeter(), GpuLedger(at=began, prefix_of=str)
     task = TaskId(threading.get_ident(), time.monotonic_ns())
     for _ in range(10):
         model(data).sum().backward()
@@ -276,10 +276,9 @@ def backward(work: TorchWork) -> None:
     stop = time.monotonic_ns()
     batch = meter.close()
     say("kernels by thread", dict(Counter(batch.calls["thread"][batch.calls["correlation"] != 0].tolist())))
-    ledger.name(task, "train")
-    ledger.add(batch, [TaskWindow(task, stop)], devices=meter.devices, final=True)
+    ledger.add(batch, [TaskWindow(task, stop, "train")], devices=meter.devices, final=True)
     say("coverage: share of kernel time that is the task's", ledger.totals().coverage, "1.0")
-    say("what its thread did", ledger.use(task))
+    say("what its thread did", ledger.uses().get(task, "no call that waits"))
 
 
 def stress(work: Work) -> None:

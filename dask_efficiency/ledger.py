@@ -239,7 +239,14 @@ class Ledger:
         """Whether free slots are idle, and every task that came has one."""
         return not (self._named or self._excess)
 
-    def skip(self, *, at: int, idle: int, taken: Mapping[object, SlotReservation]) -> None:
+    def skip(
+        self,
+        *,
+        at: int,
+        idle: int,
+        taken: Mapping[object, SlotReservation],
+        ended: Iterable[SlotReservation] = (),
+    ) -> None:
         """Go on to ``at``; what happened until then has been added up, while it :attr:`idles`.
 
         Parameters
@@ -250,11 +257,14 @@ class Ledger:
             Nanoseconds for which slots were free.
         taken
             The tasks that have a slot now and had none. Those that came and went in between are to be recorded by
-            :meth:`finalize_plain` at once.
+            :meth:`finalize_plain` at once,
+        ended
+            but for these, which are finalized later, as those that :meth:`release` gives.
         """
         self._at = at
         self._free[_IDLE] += idle
         self._held.update(taken)
+        self._ended.update(dict.fromkeys(ended))
         self.slots_free -= len(taken)
 
     def finalize(
@@ -316,7 +326,7 @@ class Ledger:
                 spill = 0 if spill < 0 else spill if spill < left else left
                 left -= spill
             if outcome is _SUCCEEDED and not reservation.recomputed:
-                self._succeeded += 1
+                self._succeeded += reservation.tasks
                 row[0] += cpu
                 row[3] += noncpu
                 row[5] += left
@@ -334,7 +344,7 @@ class Ledger:
                 outcome = Outcome.RECOMPUTED
             i = _BUCKET_OF[outcome]
             row[i] += reservation.ns
-            self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
+            self._tasks[outcome] = self._tasks.get(outcome, 0) + reservation.tasks
             if windows is not None:
                 windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
 

@@ -83,7 +83,7 @@ class SlotWindows:
             Nanoseconds of the whole reservation, by the first of :data:`~dask_efficiency.balance.TASK_BUCKETS`.
         """
         for window in self._windows.values():
-            window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
+            window.tasks[outcome] = window.tasks.get(outcome, 0) + reservation.tasks
             before = window.before.pop(reservation, 0)
             inside = scale_down(row, reservation.ns - before) if before else row
             total = _window_row(window.rows, reservation.span, reservation.prefix)

@@ -165,8 +165,8 @@ class SlotTracker:
         return self._ledger.idles and not self._discarded
 
     def follow(
-        self, tasks: Sequence[PlainTask], running: Mapping[Any, tuple[Any, int]], *, at: int
-    ) -> dict[tuple[str, str], PlainSums]:
+        self, tasks: Sequence[PlainTask], running: Mapping[Any, tuple[Any, int]], *, at: int, wait: bool = False
+    ) -> tuple[dict[tuple[str, str], PlainSums], dict[tuple[str, str], SlotReservation]]:
         """Follow many tasks at once that took their slots, ran in their threads for the first time, and nothing else.
 
         The recorder is not told of them, who has to know at once.
@@ -179,12 +179,14 @@ class SlotTracker:
             Those that took slots and have not ended, and when, by key. None of both has a slot by the ledger.
         at
             When the last of this happened.
+        wait
+            Whether those that ended cannot be finalized yet.
 
         Returns
         -------
-        dict
-            Sums of those that ended, by span and prefix; to be recorded by
-            :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`.
+        tuple
+            Sums of those that ended, by span and prefix as :func:`place_of` tells them; to be recorded by
+            :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`. Where they wait, their reservations, by the same.
         """
         ledger = self._ledger
         by_place: dict[tuple[str | None, str], list[PlainTask]] = {}
@@ -195,13 +197,15 @@ class SlotTracker:
                 by_place[place] = []
             by_place[place].append(task)
         sums = _named({place: _sums_of(those) for place, those in by_place.items()})
+        ended = {place: _reservation_of(place, row, at) for place, row in sums.items()} if wait else {}
         held = sum([row[3] for row in sums.values()]) + sum([at - start for _, start in running.values()])
         ledger.skip(
             at=at,
             idle=ledger.slots_free * (at - ledger.at) - held,
             taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in running.items()},
+            ended=ended.values(),
         )
-        return sums
+        return sums, ended
 
     def transition(self, key: Any, start: str, finish: str, at: int) -> None:
         """A task changed its state, ``at`` monotonic nanoseconds."""
@@ -294,6 +298,20 @@ class SlotTracker:
         if ts in self._executing:
             return Place.EXECUTING
         return Place.LONG_RUNNING if ts in self._long_running else Place.NEITHER
+
+
+def place_of(ts: Any) -> tuple[str, str]:
+    """The span and prefix under which a task is counted."""
+    return ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
+
+
+def _reservation_of(place: tuple[str, str], sums: PlainSums, at: int) -> SlotReservation:
+    """One reservation for tasks that ended by now."""
+    span, prefix = place
+    tasks, _, _, held, _ = sums
+    reservation = SlotReservation(prefix, span, False, at - held)
+    reservation.ns, reservation.tasks = held, tasks
+    return reservation
 
 
 def _sums_of(tasks: Sequence[PlainTask]) -> PlainSums:

@@ -25,13 +25,12 @@ _MAX_NAME = 200
 
 
 class KernelTable:
-    """Launches and nanoseconds of kernels. Those of a task whose prefix is not known yet are kept until it is."""
+    """Launches and nanoseconds of kernels."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {OTHER_KERNELS: 0}
         self._texts = [OTHER_KERNELS]
         self._sums: dict[tuple[str, int], list[int]] = {}
-        self._unnamed: dict[int, dict[int, list[int]]] = {}
 
     def numbered(self, operations: Operations, names: Sequence[str]) -> Operations:
         """The operations, with their names replaced by the numbers that this table gives to names."""
@@ -50,40 +49,24 @@ class KernelTable:
         owners, names = np.divmod(pairs, MAX_KERNEL_NAMES)
         return zip(owners.tolist(), names.tolist(), launches.tolist(), ns.tolist(), strict=True)
 
-    def add(self, task: int, prefix: str | None, name: int, launches: int, ns: int) -> None:
-        """Count kernels of a task; ``prefix`` is None while it is not known."""
-        if prefix is None:
-            sums = self._unnamed.setdefault(task, {}).setdefault(name, [0, 0])
-        else:
-            sums = self._row(prefix, name)
+    def add(self, prefix: str, name: int, launches: int, ns: int) -> None:
+        """Count kernels of a task."""
+        key = prefix, name
+        if key not in self._sums and len(self._sums) >= MAX_PAIRS:
+            key = prefix, 0
+        sums = self._sums.setdefault(key, [0, 0])
         sums[0] += launches
         sums[1] += ns
 
-    def name(self, task: int, prefix: str) -> None:
-        """Count the kernels that were kept for a task under its prefix, which has become known."""
-        for name, (launches, ns) in self._unnamed.pop(task, {}).items():
-            self.add(task, prefix, name, launches, ns)
-
-    def totals(self, *, unnamed: str) -> tuple[KernelTotals, ...]:
-        """The kernels that took most time, and the sum of the rest; tasks without a prefix come under ``unnamed``."""
-        sums = {key: tuple(row) for key, row in self._sums.items()}
-        for rows in self._unnamed.values():
-            for name, (launches, ns) in rows.items():
-                before = sums.get((unnamed, name), (0, 0))
-                sums[unnamed, name] = before[0] + launches, before[1] + ns
-        ordered = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+    def totals(self) -> tuple[KernelTotals, ...]:
+        """The kernels that took most time, and the sum of the rest."""
+        ordered = sorted(self._sums.items(), key=lambda item: (-item[1][1], item[0]))
         top = [KernelTotals(prefix, self._texts[name], *row) for (prefix, name), row in ordered[:MAX_LISTED]]
         rest = [row for _, row in ordered[MAX_LISTED:]]
         if rest:
             launches, ns = map(sum, zip(*rest, strict=True))
             top.append(KernelTotals(OTHER_KERNELS, OTHER_KERNELS, launches, ns))
         return tuple(top)
-
-    def _row(self, prefix: str, name: int) -> list[int]:
-        key = prefix, name
-        if key not in self._sums and len(self._sums) >= MAX_PAIRS:
-            key = prefix, 0
-        return self._sums.setdefault(key, [0, 0])
 
     def _number(self, name: str) -> int:
         name = name[:_MAX_NAME]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,7 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 
 SECOND = 1_000_000_000
 
-#: Stands for the prefix of tasks that are still running and whose prefix is not known yet. Its figures fall when the
-#: prefix of such a task becomes known.
-RUNNING = "(running)"
-#: Stands for the prefixes beyond the first :data:`MAX_PREFIXES`, and for tasks whose prefix is not known a minute after
-#: their end.
+#: Stands for the prefixes beyond the first :data:`MAX_PREFIXES`.
 OTHER = "(other)"
 #: Stands for the prefix where no task is known to have asked for the work.
 UNATTRIBUTED = "(unattributed)"
@@ -36,8 +33,6 @@ MAX_PREFIXES = 1000
 MAX_PENDING = 400_000
 #: Stretches of tasks whose threads may be in a call that waits, 25 bytes each. With more, the oldest are forgotten.
 MAX_STRETCHES = 400_000
-#: Prefixes that are kept for tasks which have not been seen yet.
-MAX_EARLY_NAMES = 10_000
 #: How long to wait for a call that is under way and may ask for a copy, nanoseconds.
 MAX_CALL = SECOND
 #: How much later than its task's window a call may arrive, nanoseconds.
@@ -54,15 +49,6 @@ class _DeviceTime:
     shares: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class _Unnamed:
-    """Figures of a task that wait for its prefix."""
-
-    shares: Counter[int] = field(default_factory=Counter)
-    hidden: int = 0
-    bound: int = 0
-
-
 class GpuLedger:
     """The GPU time of one process since its meter was armed. Not thread-safe: one thread feeds it.
 
@@ -74,11 +60,16 @@ class GpuLedger:
     ----------
     at
         When the meter was armed, monotonic nanoseconds. Nothing before counts.
+    prefix_of
+        The prefix of a task's key.
     """
 
-    def __init__(self, at: int) -> None:
-        self._since = self._counted_until = self._known_until = at
-        self._tasks = TaskTable()
+    def __init__(self, at: int, prefix_of: Callable[[Any], str]) -> None:
+        self._since = self._counted_until = at
+        #: What every task that ended before this instant did in calls that wait for the GPU is known.
+        self.known_until = at
+        self._prefix_of = prefix_of
+        self._tasks = TaskTable(self._prefix)
         self._attribution = Attribution(self._tasks)
         self._kernels = KernelTable()
         self._devices: dict[int, Device] = {}
@@ -89,9 +80,8 @@ class GpuLedger:
         #: Tasks that are not closed, and those that are and not forgotten; by number.
         self._open: dict[int, Task] = {}
         self._closed: dict[int, Task] = {}
-        self._early_names: dict[TaskId, str] = {}
+        self._uses: dict[TaskId, GpuUse] = {}
         self._prefixes: set[str] = set()
-        self._unnamed: dict[int, _Unnamed] = {}
         self._hidden: Counter[str] = Counter()
         self._bounds: Counter[str] = Counter()
         self._kernel_ns = 0
@@ -127,62 +117,45 @@ class GpuLedger:
             Whether this is the last call.
         """
         self._devices.update(devices)
-        self._see(windows)
-        self._known_until = max(self._known_until, batch.known_until)
+        self._tasks.see(windows)
+        self.known_until = max(self.known_until, batch.known_until)
         batch = replace(batch, operations=self._kernels.numbered(batch.operations, batch.names))
         joined = self._attribution.join(batch, not_tasks=not_tasks, lost=lost, final=final)
         self._bound(batch.bounds)
+        self._open.update((task.number, task) for task in self._tasks.opened)
+        self._tasks.opened.clear()
         self._count_kernels(joined.work)
         self._take(joined)
         at_once = final or len(self._pending) > MAX_PENDING
-        until = self._known_until if at_once else min(joined.complete_until, self._asking_since())
+        until = self.known_until if at_once else min(joined.complete_until, self._asking_since())
         if until > self._counted_until:
             self._count_until(until)
         self._finalize_waits()
         self._close()
         self._forget()
 
-    def name(self, task: TaskId, prefix: str) -> None:
-        """Set the prefix of a task, before, while or after it runs. Until then its work is kept apart."""
-        known = self._tasks.get(task)
-        if known is not None:
-            self._name(known, prefix)
-        else:
-            self._early_names[task] = prefix
-            if len(self._early_names) > MAX_EARLY_NAMES:
-                del self._early_names[next(iter(self._early_names))]
+    def uses(self) -> dict[TaskId, GpuUse]:
+        """What the threads of tasks did in calls that wait for the GPU, of those for which that became known.
 
-    def use(self, task: TaskId) -> GpuUse | None:
-        """What an ended task's thread did in calls that wait for the GPU.
-
-        Returns
-        -------
-        GpuUse or None
-            None until everything up to the end of the task is known, and for tasks that were never seen or ended more
-            than a minute ago. Once it is known it does not change.
+        They are told once. A task that ended before :attr:`known_until` and has not been told of was in no such call.
         """
-        known = self._tasks.get(task)
-        return known.use if known is not None and known.known else None
+        uses, self._uses = self._uses, {}
+        return uses
 
     def totals(self) -> GpuTotals:
         """Devices, kernels, hidden time, coverage and bounds; fields that describe the meter keep their defaults."""
-        hidden, bounds = self._hidden.copy(), self._bounds.copy()
-        hidden[RUNNING] += sum(unnamed.hidden for unnamed in self._unnamed.values())
-        bounds[RUNNING] += sum(unnamed.bound for unnamed in self._unnamed.values())
         return GpuTotals(
             devices=tuple(self._device_totals(number) for number in sorted(self._devices.keys() | self._times.keys())),
-            kernels=self._kernels.totals(unnamed=RUNNING),
-            hidden=dict(+hidden),
+            kernels=self._kernels.totals(),
+            hidden=dict(+self._hidden),
             kernel_ns=self._kernel_ns,
             attributed_ns=self._attributed_ns,
-            bounds=dict(+bounds),
+            bounds=dict(+self._bounds),
         )
 
     def _device_totals(self, number: int) -> DeviceTotals:
         device = self._devices.get(number) or Device(f"device {number}")
         time = self._times.get(number) or _DeviceTime()
-        shares = time.shares.copy()
-        shares[RUNNING] += sum(unnamed.shares[number] for unnamed in self._unnamed.values())
         elapsed = self._counted_until - self._since
         return DeviceTotals(
             device.uuid,
@@ -191,49 +164,26 @@ class GpuLedger:
             kernels=time.kernels,
             copies=time.copies,
             idle=elapsed - time.kernels - time.copies,
-            shares=dict(+shares),
+            shares=dict(+time.shares),
             unattributed=time.unattributed,
             tail=time.tail,
             late=time.late,
         )
 
-    def _see(self, windows: Iterable[TaskWindow]) -> None:
-        for task in self._tasks.see(windows):
-            self._open[task.number] = task
-            prefix = self._early_names.pop(task.id, None)
-            if prefix is not None:
-                self._name(task, prefix)
-
-    def _name(self, task: Task, prefix: str) -> None:
-        if task.prefix is not None:
-            return
+    def _prefix(self, key: Any) -> str:
+        """The prefix under which a task is counted."""
+        prefix = self._prefix_of(key)
         if prefix not in self._prefixes and len(self._prefixes) >= MAX_PREFIXES:
             prefix = OTHER
         self._prefixes.add(prefix)
-        task.prefix = prefix
-        self._kernels.name(task.number, prefix)
-        unnamed = self._unnamed.pop(task.number, None)
-        if unnamed is None:
-            return
-        for device, ns in unnamed.shares.items():
-            self._times[device].shares[prefix] += ns
-        self._hidden[prefix] += unnamed.hidden
-        self._bounds[prefix] += unnamed.bound
-
-    def _waiting_for_name(self, task: Task) -> _Unnamed:
-        return self._unnamed.setdefault(task.number, _Unnamed())
+        return prefix
 
     def _bound(self, bounds: Mapping[TaskId, int]) -> None:
         for identity, ns in bounds.items():
-            task = self._tasks.get(identity)
-            if task is None:
-                self._bounds[UNATTRIBUTED] += ns
-                continue
-            task.bound = (task.bound or 0) + ns
-            if task.prefix is None:
-                self._waiting_for_name(task).bound += ns
-            else:
-                self._bounds[task.prefix] += ns
+            task = self._tasks.find(identity)
+            if task is not None:
+                task.bound = (task.bound or 0) + ns
+            self._bounds[UNATTRIBUTED if task is None else task.prefix] += ns
 
     def _count_kernels(self, work: NDArray[np.void]) -> None:
         kernels = work[work["activity"] == KERNEL]
@@ -242,8 +192,7 @@ class GpuLedger:
         self._attributed_ns += int(durations[kernels["owner"] != NOBODY].sum())
         for number, name, launches, ns in self._kernels.sums(kernels):
             task = self._tasks.numbered(number)
-            prefix = UNATTRIBUTED if task is None else task.prefix
-            self._kernels.add(number, prefix, name, launches, ns)
+            self._kernels.add(UNATTRIBUTED if task is None else task.prefix, name, launches, ns)
 
     def _take(self, joined: Joined) -> None:
         """Keep what a batch brought, apart from what lies in time that has been counted."""
@@ -286,8 +235,6 @@ class GpuLedger:
             task = self._tasks.numbered(number)
             if task is None:
                 time.unattributed += ns
-            elif task.prefix is None:
-                self._waiting_for_name(task).shares[device] += ns
             else:
                 time.shares[task.prefix] += ns
 
@@ -306,13 +253,12 @@ class GpuLedger:
         return stops[which] if len(stops) else np.empty(0, np.int64)
 
     def _asking_since(self) -> int:
-        """Since when some task's thread may be in a call; neither the call nor its copy is known before it returns."""
-        at_work = [max(t.id.start, t.last_call) for t in self._open.values() if t.id.start < self._known_until < t.stop]
-        return max(min([self._known_until, *at_work]), self._known_until - MAX_CALL)
+        """Since when some task's thread may be in a call."""
+        return max(self._tasks.asking_since(self.known_until), self.known_until - MAX_CALL)
 
     def _finalize_waits(self) -> None:
         """Add calls that wait to the use of their tasks, once their time has been counted or the task has ended."""
-        ended = [task for task in self._open.values() if not task.known and task.stop <= self._known_until]
+        ended = [task for task in self._open.values() if not task.known and task.stop <= self.known_until]
         if len(self._waits):
             over = np.isin(self._waits["owner"], np.array([task.number for task in ended], np.int64))
             ready = over | (self._waits["end"] <= self._counted_until)
@@ -322,19 +268,21 @@ class GpuLedger:
             task.known = True
             if task.bound is not None:
                 task.use = _bounded(task.use, task.bound)
+            if any(task.use):
+                self._uses[task.id] = task.use
 
     def _use(self, waits: NDArray[np.void], *, further: bool) -> None:
         if not len(waits):
             return
         tasks = [self._tasks.numbered(number) for number in waits["owner"].tolist()]
-        used = np.array([self._known_until if task is None else task.used_until for task in tasks], np.int64)
+        used = np.array([self.known_until if task is None else task.used_until for task in tasks], np.int64)
         waits["start"] = np.maximum(np.maximum(waits["start"], used), self._since)
         waits["end"] = np.minimum(waits["end"], self._stops(waits["owner"]))
         waits = waits[waits["end"] > waits["start"]]
         stretches = self._stretches
         if further:
             # Perhaps not all that happened in them is known, but it is not waited for any longer.
-            beyond = label(self._pending, self._stops(self._pending["owner"]), self._counted_until, self._known_until)
+            beyond = label(self._pending, self._stops(self._pending["owner"]), self._counted_until, self.known_until)
             stretches = np.concatenate([stretches, beyond])
         found = blocked(waits, stretches)
         last = np.zeros(len(found.owners), np.int64)
@@ -351,24 +299,17 @@ class GpuLedger:
         for task in [task for task in self._open.values() if task.known and task.stop <= self._counted_until]:
             del self._open[task.number]
             self._closed[task.number] = task
-            hidden = max(task.busy - task.busy_in_use, 0)
-            if not hidden:
-                continue
-            if task.prefix is None:
-                self._waiting_for_name(task).hidden += hidden
-            else:
-                self._hidden[task.prefix] += hidden
+            self._hidden[task.prefix] += max(task.busy - task.busy_in_use, 0)
 
     def _forget(self) -> None:
         self._forget_stretches()
-        self._tasks.forget_windows(self._known_until - _SLACK)
+        self._tasks.forget_windows(self.known_until - _SLACK)
         old = [task for task in self._closed.values() if task.stop < self._counted_until - MAX_AGE]
         if not old:
             return
         at_work = set(ranked(self._pending["owner"])[0].tolist())
         for task in old:
             if task.number not in at_work:
-                self._name(task, OTHER)
                 self._tasks.forget(task)
                 del self._closed[task.number]
 

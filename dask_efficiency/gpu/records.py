@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,8 @@ class TaskWindow(NamedTuple):
     task: TaskId
     #: When it ended, monotonic nanoseconds; -1 while it runs.
     stop: int
+    #: The task's key, which tells its prefix.
+    key: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
-"""TaskTable: which task each thread worked for at which time, and what is known of each task."""
+"""TaskTable: which task each thread worked for at which time, and what is known of those that had to do with a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.gpu.intervals import Int64
+from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.gpu.totals import GpuUse
 
@@ -26,14 +29,13 @@ class Task:
 
     id: TaskId
     number: int
+    prefix: str
     stop: int = FOREVER
-    prefix: str | None = None
     #: Whether its own thread has called the driver.
     calls: bool = False
     #: What is known of it so far, and complete once ``known`` is true.
     use: GpuUse = field(default_factory=GpuUse)
     known: bool = False
-    closed: bool = False
     bound: int | None = None
     #: When the last known call of its thread ended, and the last one that is in ``use``.
     last_call: int = 0
@@ -45,74 +47,91 @@ class Task:
 
 @dataclass(slots=True)
 class _Thread:
-    """One thread's tasks, in the order in which they began."""
+    """What one thread worked for, in the order in which it began; ``tasks`` has those that are accounted for."""
 
     starts: list[int] = field(default_factory=list)
     stops: list[int] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
+    ids: list[TaskId] = field(default_factory=list)
+    keys: list[Any] = field(default_factory=list)
+    tasks: list[Task | None] = field(default_factory=list)
 
-    def put(self, task: Task) -> None:
-        self.starts.append(task.id.start)
-        self.stops.append(task.stop)
-        self.numbers.append(task.number)
-        if len(self.starts) > 1 and self.starts[-2] > self.starts[-1]:
-            order = sorted(range(len(self.starts)), key=self.starts.__getitem__)
-            for column in (self.starts, self.stops, self.numbers):
-                column[:] = [column[index] for index in order]
+    def see(self, window: TaskWindow) -> None:
+        identity, stop, key = window
+        start = identity.start
+        starts, row = self.starts, len(self.starts)
+        if row and start <= starts[-1]:
+            row = bisect_left(starts, start)
+            if starts[row] == start:
+                if stop >= 0 and self.stops[row] == FOREVER:
+                    self.stops[row] = max(stop, start)
+                    if task := self.tasks[row]:
+                        task.stop = self.stops[row]
+                return
+        starts.insert(row, start)
+        self.stops.insert(row, FOREVER if stop < 0 else max(stop, start))
+        self.ids.insert(row, identity)
+        self.keys.insert(row, key)
+        self.tasks.insert(row, None)
 
     def forget(self, before: int) -> None:
-        keep = [index for index, stop in enumerate(self.stops) if stop >= before]
+        keep = [row for row, stop in enumerate(self.stops) if stop >= before]
         if len(keep) < len(self.stops):
-            for column in (self.starts, self.stops, self.numbers):
-                column[:] = [column[index] for index in keep]
+            columns: tuple[list[Any], ...] = (self.starts, self.stops, self.ids, self.keys, self.tasks)
+            for column in columns:
+                column[:] = [column[row] for row in keep]
 
 
 class TaskTable:
-    """The tasks of one process. Tasks that ended stay until :meth:`forget` is called."""
+    """The tasks of one process: when each thread worked for which, and an account of those that had to do with a GPU.
 
-    def __init__(self) -> None:
+    A thread's time is told for every task, but most of them never call the driver, and nobody asks for them: an account
+    is opened for a task that is asked for.
+
+    Parameters
+    ----------
+    prefix_of
+        The prefix of a key.
+    """
+
+    def __init__(self, prefix_of: Callable[[Any], str]) -> None:
+        self._prefix_of = prefix_of
         self._next = 0
-        self._by_id: dict[TaskId, Task] = {}
         self._by_number: dict[int, Task] = {}
         self._threads: dict[int, _Thread] = {}
-
-    def __iter__(self) -> Iterator[Task]:
-        return iter(self._by_id.values())
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def get(self, task: TaskId) -> Task | None:
-        """The task, or None if it has not been seen or is forgotten."""
-        return self._by_id.get(task)
+        self._forgotten = -1
+        #: Tasks whose accounts were opened since this was emptied last.
+        self.opened: list[Task] = []
 
     def numbered(self, number: int) -> Task | None:
         """The task of this number, or None if it is forgotten."""
         return self._by_number.get(number)
 
-    def see(self, windows: Iterable[TaskWindow]) -> list[Task]:
-        """Take in tasks that run (``stop`` is -1) or have ended, in any order and repeatedly; returns the new ones."""
-        new = []
+    def see(self, windows: Iterable[TaskWindow]) -> None:
+        """Take in tasks that run (``stop`` is -1) or have ended, in any order and repeatedly."""
+        threads, forgotten = self._threads, self._forgotten
         for window in windows:
-            task = self._by_id.get(window.task)
-            if task is None:
-                task = self._by_id[window.task] = Task(window.task, self._next)
-                self._by_number[self._next] = task
-                self._next += 1
-                new.append(task)
-                self._threads.setdefault(window.task.thread & _LOW, _Thread()).put(task)
-            if window.stop >= 0 and task.stop == FOREVER:
-                task.stop = max(window.stop, task.id.start)
-                thread = self._threads[window.task.thread & _LOW]
-                thread.stops[thread.numbers.index(task.number)] = task.stop
-        return new
+            if not 0 <= window.stop < forgotten:
+                ident = window.task.thread & _LOW
+                thread = threads.get(ident)
+                if thread is None:
+                    thread = threads[ident] = _Thread()
+                thread.see(window)
+
+    def find(self, task: TaskId) -> Task | None:
+        """The task, or None if it has not been seen or is forgotten."""
+        thread = self._threads.get(task.thread & _LOW)
+        if thread is None:
+            return None
+        row = bisect_left(thread.starts, task.start)
+        return self._open(thread, row) if row < len(thread.ids) and thread.ids[row] == task else None
 
     def forget(self, task: Task) -> None:
         """Forget an ended task."""
-        del self._by_id[task.id], self._by_number[task.number]
+        del self._by_number[task.number]
 
     def forget_windows(self, before: int) -> None:
         """Forget when threads worked for which task before an instant; no earlier call is looked up any more."""
+        self._forgotten = before
         for ident, thread in list(self._threads.items()):
             thread.forget(before)
             if not thread.starts:
@@ -129,7 +148,9 @@ class TaskTable:
             of_tasks[rows] = True
             latest = np.searchsorted(np.array(thread.starts, np.int64), at[rows], side="right") - 1
             inside = (latest >= 0) & (at[rows] <= np.array(thread.stops, np.int64)[latest])
-            numbers[rows[inside]] = np.array(thread.numbers, np.int64)[latest[inside]]
+            found, which = ranked(latest[inside])
+            opened = np.array([self._open(thread, row).number for row in found.tolist()], np.int64)
+            numbers[rows[inside]] = opened[which]
         return numbers, of_tasks
 
     def only_one(self, at: Int64) -> Int64:
@@ -140,24 +161,50 @@ class TaskTable:
         at_work, _ = self._alone(at, using=False)
         return np.where(any_using, alone, at_work)
 
+    def asking_since(self, at: int) -> int:
+        """Since when some thread that works for a task at an instant may be in a call; that instant where none does.
+
+        Neither a call nor what it asks for is known before it returns.
+        """
+        since = at
+        for thread in self._threads.values():
+            for row in reversed(range(len(thread.starts))):
+                if thread.stops[row] <= at:
+                    break
+                if thread.starts[row] < at:
+                    task = thread.tasks[row]
+                    since = min(since, max(thread.starts[row], task.last_call if task else 0))
+        return since
+
+    def _open(self, thread: _Thread, row: int) -> Task:
+        task = thread.tasks[row]
+        if task is None:
+            task = Task(thread.ids[row], self._next, self._prefix_of(thread.keys[row]), thread.stops[row])
+            thread.tasks[row] = self._by_number[self._next] = task
+            self._next += 1
+            self.opened.append(task)
+        return task
+
     def _alone(self, at: Int64, *, using: bool) -> tuple[Int64, NDArray[np.bool_]]:
         """Where exactly one task was at work, its number, else NOBODY; and where any was."""
         rows = [
-            row
+            (thread, row)
             for thread in self._threads.values()
-            for row in zip(thread.starts, thread.stops, thread.numbers, strict=True)
-            if not using or self._uses(row[2])
+            for row, task in enumerate(thread.tasks)
+            if not using or (task is not None and task.calls)
         ]
-        table = np.array(rows, np.int64).reshape(-1, 3)
-        begun, sum_begun = _up_to(table[:, 0], table[:, 2], at)
+        starts = np.array([thread.starts[row] for thread, row in rows], np.int64)
+        stops = np.array([thread.stops[row] for thread, row in rows], np.int64)
+        order = np.arange(len(rows))
+        begun, sum_begun = _up_to(starts, order, at)
         # A task is still at work at the instant at which it ends.
-        ended, sum_ended = _up_to(table[:, 1], table[:, 2], at - 1)
-        # Where exactly one is left, the sum of the numbers is its number.
-        return np.where(begun - ended == 1, sum_begun - sum_ended, NOBODY), begun > ended
-
-    def _uses(self, number: int) -> bool:
-        task = self._by_number.get(number)
-        return task is not None and task.calls
+        ended, sum_ended = _up_to(stops, order, at - 1)
+        # Where exactly one is left, the sum of their places is its place.
+        one = begun - ended == 1
+        numbers = np.full(len(at), NOBODY, np.int64)
+        found, which = ranked((sum_begun - sum_ended)[one])
+        numbers[one] = np.array([self._open(*rows[place]).number for place in found.tolist()], np.int64)[which]
+        return numbers, begun > ended
 
 
 def _up_to(when: Int64, numbers: Int64, at: Int64) -> tuple[Int64, Int64]:

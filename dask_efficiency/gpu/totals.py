@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-#: Stands for no task among shares, where no prefix can be.
-_NOBODY = "\0"
-
 
 class GpuUse(NamedTuple):
     """What the thread of a task waited for in calls that wait for the GPU: four disjoint parts, in nanoseconds."""
@@ -39,7 +36,7 @@ class DeviceTotals:
     copies: int = 0
     idle: int = 0
     #: Fair shares of kernels + copies by prefix, where m tasks at once have 1/m each; with ``unattributed`` they add
-    #: up to kernels + copies. ``(running)`` has those of tasks whose prefix is not known yet, and may fall.
+    #: up to kernels + copies.
     shares: Mapping[str, int] = field(default_factory=dict)
     #: The share of work that is not known to belong to a task.
     unattributed: int = 0
@@ -50,16 +47,14 @@ class DeviceTotals:
 
     def since(self, earlier: DeviceTotals) -> DeviceTotals:
         """What came on top of ``earlier``, totals of the same device and worker."""
-        shares = _gained({**self.shares, _NOBODY: self.unattributed}, {**earlier.shares, _NOBODY: earlier.unattributed})
-        unattributed = shares.pop(_NOBODY)
         return replace(
             self,
             elapsed=self.elapsed - earlier.elapsed,
             kernels=self.kernels - earlier.kernels,
             copies=self.copies - earlier.copies,
             idle=self.idle - earlier.idle,
-            shares={prefix: ns for prefix, ns in shares.items() if ns},
-            unattributed=unattributed,
+            shares=_gained(self.shares, earlier.shares),
+            unattributed=self.unattributed - earlier.unattributed,
             tail=self.tail - earlier.tail,
             late=self.late - earlier.late,
         )
@@ -133,11 +128,5 @@ class GpuTotals:
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
-    """What was added. What one prefix lost, when a running task got its prefix, is taken from what others gained."""
-    gained = {prefix: now.get(prefix, 0) - then.get(prefix, 0) for prefix in {**then, **now}}
-    owed = -sum(ns for ns in gained.values() if ns < 0)
-    for prefix in sorted(gained, key=lambda prefix: -gained[prefix]):
-        paid = min(owed, max(gained[prefix], 0))
-        owed -= paid
-        gained[prefix] = max(gained[prefix], 0) - paid
-    return gained
+    """What was added, by prefix."""
+    return {prefix: ns - then.get(prefix, 0) for prefix, ns in now.items() if ns > then.get(prefix, 0)}

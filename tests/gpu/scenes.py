@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -63,8 +63,6 @@ class Scene:
     calls: tuple[Call, ...]
     #: Instants of flushes; the last one is after everything.
     flushes: tuple[int, ...]
-    #: Prefix of each task, and at which flush it is named; later than all is never.
-    names: dict[TaskId, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def stops(self) -> dict[TaskId, int]:
@@ -98,12 +96,12 @@ def in_order(scene: Scene) -> list[Batch]:
 
 def windows_at(scene: Scene, at: int) -> list[TaskWindow]:
     """What the executor tells at an instant: every task that has begun."""
-    return [w if 0 <= w.stop <= at else TaskWindow(w.task, -1) for w in scene.windows if w.task.start <= at]
+    return [w if 0 <= w.stop <= at else w._replace(stop=-1) for w in scene.windows if w.task.start <= at]
 
 
 @st.composite
 def scenes(draw: st.DrawFn, *, graphs: bool = True, flushes: bool = True) -> Scene:
-    windows, calls, names = [], [], {}
+    windows, calls = [], []
     correlation = 0
 
     def ask(thread: int, start: int, task: TaskId | None) -> Call:
@@ -143,11 +141,10 @@ def scenes(draw: st.DrawFn, *, graphs: bool = True, flushes: bool = True) -> Sce
                 calls.append(call)
                 at = call.end
             at += draw(st.integers(0, 10))
-            windows.append(TaskWindow(task, at))
-            names[task] = draw(st.sampled_from(["load", "train"])), draw(st.integers(0, 6))
+            windows.append(TaskWindow(task, at, draw(st.sampled_from(["load", "train"]))))
             at += 1 + draw(st.integers(0, 15))
         if windows and windows[-1].task.thread == thread and draw(st.integers(0, 4)) == 0:
-            windows[-1] = TaskWindow(windows[-1].task, -1)
+            windows[-1] = windows[-1]._replace(stop=-1)
     for thread in (FOREIGN, NEVER):
         at = draw(st.integers(0, 60))
         for _ in range(draw(st.integers(0, 2))):
@@ -156,7 +153,7 @@ def scenes(draw: st.DrawFn, *, graphs: bool = True, flushes: bool = True) -> Sce
             at = call.end + draw(st.integers(0, 20))
     last = max([END, *(w.stop for w in windows), *(c.end for c in calls), *(op.end for c in calls for op in c.ops)])
     cuts = set(draw(st.lists(st.integers(1, 8), max_size=5))) if flushes else set()
-    return Scene(tuple(windows), tuple(calls), (*(25 * cut for cut in sorted(cuts)), 1000 + last), names)
+    return Scene(tuple(windows), tuple(calls), (*(25 * cut for cut in sorted(cuts)), 1000 + last))
 
 
 @dataclass

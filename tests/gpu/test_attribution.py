@@ -28,8 +28,10 @@ LOW = 5
 
 def fed(*windows: tuple[int, int]) -> tuple[TaskTable, Attribution]:
     """Tasks of one thread, numbered from 0."""
-    tasks = TaskTable()
-    tasks.see([TaskWindow(TaskId(A, start), stop) for start, stop in windows])
+    tasks = TaskTable(str)
+    tasks.see([TaskWindow(TaskId(A, start), stop, "key") for start, stop in windows])
+    for start, _ in windows:
+        tasks.find(TaskId(A, start))
     return tasks, Attribution(tasks)
 
 
@@ -135,7 +137,7 @@ def test_a_call_whose_window_is_not_known_yet_waits_for_one_batch() -> None:
     tasks, attribution = fed((10, 15))
     first = join(attribution, calls=[(30, 31, LOW, 1, BLOCKS)], ops=[(32, 33, 1)], known=40)
     assert (len(first.work), first.complete_until) == (0, 30)
-    tasks.see([TaskWindow(TaskId(A, 25), -1)])
+    tasks.see([TaskWindow(TaskId(A, 25), -1, "key")])
     second = join(attribution, known=50)
     assert second.work["owner"].tolist() == [1]
     assert second.waits["owner"].tolist() == [1]

@@ -31,8 +31,8 @@ def test_pairs_beyond_those_that_are_counted_are_some_other_of_their_prefix(monk
     table = KernelTable()
     table.numbered(operations([]), ["a", "b", "c"])
     for name in (1, 2, 3):
-        table.add(0, "x", name, 1, 10 * name)
-    found = table.totals(unnamed="-")
+        table.add("x", name, 1, 10 * name)
+    found = table.totals()
     assert [(row.name, row.ns) for row in found] == [(OTHER_KERNELS, 30), ("b", 20), ("a", 10)]
 
 
@@ -40,8 +40,8 @@ def test_the_rest_below_the_top_is_one_sum() -> None:
     table = KernelTable()
     table.numbered(operations([]), [f"k{index}" for index in range(MAX_LISTED + 5)])
     for name in range(1, MAX_LISTED + 6):
-        table.add(0, "x", name, 2, name)
-    found = table.totals(unnamed="-")
+        table.add("x", name, 2, name)
+    found = table.totals()
     assert len(found) == MAX_LISTED + 1
     assert found[-1] == (OTHER_KERNELS, OTHER_KERNELS, 10, 1 + 2 + 3 + 4 + 5)
     assert found[0].ns == MAX_LISTED + 5

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.gpu import ledger as ledger_module
-from dask_efficiency.gpu.ledger import OTHER, RUNNING, UNATTRIBUTED, GpuLedger
+from dask_efficiency.gpu.ledger import OTHER, UNATTRIBUTED, GpuLedger
 from dask_efficiency.gpu.records import BLOCKS, COPY, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from tests.gpu.scenes import (
@@ -34,12 +35,27 @@ SECOND = 1_000_000_000
 A, B = THREADS[:2]
 
 
-def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[GpuLedger, list[GpuTotals]]:
-    ledger, seen = GpuLedger(0), []
+class Ledger(GpuLedger):
+    """Keys are prefixes."""
+
+    def __init__(self, at: int = 0) -> None:
+        super().__init__(at, prefix_of=str)
+        self.told: dict[TaskId, GpuUse] = {}
+
+    def add(self, batch: Batch, windows: Iterable[TaskWindow] = (), **kwargs: Any) -> None:
+        super().add(batch, windows, **kwargs)
+        uses = self.uses()
+        assert GpuUse() not in uses.values()
+        assert not uses.keys() & self.told.keys()
+        self.told |= uses
+
+    def use(self, task: TaskId) -> GpuUse:
+        return self.told.get(task, GpuUse())
+
+
+def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[Ledger, list[GpuTotals]]:
+    ledger, seen = Ledger(), []
     for index, each in enumerate(batches):
-        for task, (prefix, when) in scene.names.items():
-            if when == index:
-                ledger.name(task, prefix)
         last = index == len(batches) - 1
         windows = windows_at(scene, each.known_until)
         ledger.add(each, windows, devices=DEVICES, not_tasks=[NEVER], final=last)
@@ -49,10 +65,10 @@ def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[GpuLedger, list[GpuTot
 
 def by_prefix(scene: Scene, of_tasks: Counter[TaskId | None]) -> Counter[str]:
     found: Counter[str] = Counter()
+    prefixes = {window.task: window.key for window in scene.windows}
     for task, ns in of_tasks.items():
         if task is not NOBODY:
-            prefix, when = scene.names[task]
-            found[prefix if when < len(scene.flushes) else RUNNING] += ns
+            found[prefixes[task]] += ns
     return +found
 
 
@@ -76,7 +92,7 @@ def test_flush_by_flush_the_ledger_comes_to_what_the_model_says(scene: Scene) ->
     hidden: Counter[TaskId | None] = Counter()
     for window in scene.windows:
         if window.stop < 0:
-            assert ledger.use(window.task) is None
+            assert window.task not in ledger.told
         else:
             assert ledger.use(window.task) == model.use(window.task)[0]
             hidden[window.task] = model.hidden(window.task)
@@ -141,14 +157,14 @@ def test_the_identities_hold_whatever_comes_when(scene: Scene, data: st.DataObje
         assert kernels + copies <= device.kernels + device.copies + device.late
     for window in scene.windows:
         use = ledger.use(window.task)
-        assert (use is None) == (window.stop < 0)
+        assert window.stop >= 0 or window.task not in ledger.told
         waits = {
             at
             for call in scene.calls
             if call.task == window.task and call.waits != RETURNS
             for at in range(call.start, call.end)
         }
-        assert use is None or sum(use[:4]) <= len(waits)
+        assert sum(use[:4]) <= len(waits)
 
 
 def check(device: DeviceTotals) -> None:
@@ -165,8 +181,8 @@ def never_less(earlier: GpuTotals, later: GpuTotals) -> None:
     for before, after in zip(earlier.devices, later.devices, strict=True):
         for name in ("elapsed", "kernels", "copies", "idle", "unattributed", "tail", "late"):
             assert getattr(before, name) <= getattr(after, name), name
-        assert all(ns <= after.shares.get(prefix, 0) for prefix, ns in before.shares.items() if prefix != RUNNING)
-    assert all(ns <= later.hidden.get(prefix, 0) for prefix, ns in earlier.hidden.items() if prefix != RUNNING)
+        assert all(ns <= after.shares.get(prefix, 0) for prefix, ns in before.shares.items())
+    assert all(ns <= later.hidden.get(prefix, 0) for prefix, ns in earlier.hidden.items())
     assert earlier.kernel_ns <= later.kernel_ns
     assert earlier.attributed_ns <= later.attributed_ns
 
@@ -180,9 +196,10 @@ def run(
     windows: Sequence[TaskWindow],
     *,
     flushes: Sequence[int],
-    names: dict[TaskId, tuple[str, int]] | None = None,
-) -> tuple[GpuLedger, list[GpuTotals]]:
-    scene = Scene(tuple(windows), tuple(calls), tuple(flushes), names or {})
+    names: dict[TaskId, str] | None = None,
+) -> tuple[Ledger, list[GpuTotals]]:
+    named = [window._replace(key=(names or {}).get(window.task, "x")) for window in windows]
+    scene = Scene(tuple(named), tuple(calls), tuple(flushes))
     return feed(scene, in_order(scene))
 
 
@@ -194,7 +211,7 @@ def test_a_kernel_of_ten_seconds_is_kernel_time_however_many_flushes_it_crosses(
         Call(3, A, 50, 10 * SECOND + 5, SPINS),
     ]
     flushes = [SECOND * index for index in range(1, 14)]
-    ledger, seen = run(calls, [TaskWindow(task, 10 * SECOND + 10)], flushes=flushes)
+    ledger, seen = run(calls, [TaskWindow(task, 10 * SECOND + 10, "x")], flushes=flushes)
     device = seen[-1].devices[0]
     assert (device.kernels, device.late, device.elapsed) == (10 * SECOND - 30, 0, 13 * SECOND)
     assert seen[5].devices[0].elapsed == 10
@@ -206,14 +223,14 @@ def test_a_copy_whose_call_is_under_way_at_a_flush_is_not_late() -> None:
     task = TaskId(A, 0)
     copy = (Op(20, 90, 0, COPY, -1),)
     calls = [Call(1, A, 5, 6, RETURNS, kernel(7, 9)), Call(2, A, 15, 91, SPINS, copy)]
-    ledger, seen = run(calls, [TaskWindow(task, 95)], flushes=[50, 100], names={task: ("x", 0)})
+    ledger, seen = run(calls, [TaskWindow(task, 95, "x")], flushes=[50, 100], names={task: "x"})
     assert [totals.devices[0].elapsed for totals in seen] == [6, 100]
     assert (seen[-1].devices[0].copies, seen[-1].devices[0].late) == (70, 0)
     assert ledger.use(task) == GpuUse(copy=70, wait=6, spun=76)
 
 
 def test_a_task_of_long_computing_holds_the_ledger_up_for_a_second_only() -> None:
-    _, seen = run([], [TaskWindow(TaskId(A, 0), -1)], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
+    _, seen = run([], [TaskWindow(TaskId(A, 0), -1, "x")], flushes=[SECOND // 2, 5 * SECOND, 6 * SECOND])
     assert [totals.devices[0].elapsed for totals in seen] == [0, 4 * SECOND, 6 * SECOND]
 
 
@@ -226,7 +243,7 @@ def test_two_tasks_that_wait_for_one_device_contend_for_it() -> None:
         Call(3, A, 6, 31, BLOCKS),
         Call(4, B, 6, 41, SPINS),
     ]
-    ledger, seen = run(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    ledger, seen = run(calls, [TaskWindow(a, 32, "x"), TaskWindow(b, 42, "x")], flushes=[100], names={a: "x", b: "y"})
     assert ledger.use(a) == GpuUse(kernel=20, wait=5)
     assert ledger.use(b) == GpuUse(kernel=10, contention=20, wait=5, spun=35)
     assert seen[-1].devices[0].shares == {"x": 20, "y": 10}
@@ -239,7 +256,7 @@ def test_another_tasks_kernel_on_a_device_that_one_does_not_wait_for_is_no_conte
         Call(2, B, 5, 6, RETURNS, kernel(30, 40, device=1)),
         Call(4, B, 6, 41, SPINS),
     ]
-    ledger, _ = run(calls, [TaskWindow(a, 32), TaskWindow(b, 42)], flushes=[100])
+    ledger, _ = run(calls, [TaskWindow(a, 32, "x"), TaskWindow(b, 42, "x")], flushes=[100])
     assert ledger.use(b) == GpuUse(kernel=10, wait=25, spun=35)
 
 
@@ -247,7 +264,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
     """From 10 to 20 A alone, to 40 both, to 50 B alone."""
     a, b = TaskId(A, 0), TaskId(B, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40)), Call(2, B, 1, 2, RETURNS, kernel(20, 50))]
-    _, seen = run(calls, [TaskWindow(a, 60), TaskWindow(b, 60)], flushes=[100], names={a: ("x", 0), b: ("y", 0)})
+    _, seen = run(calls, [TaskWindow(a, 60, "x"), TaskWindow(b, 60, "x")], flushes=[100], names={a: "x", b: "y"})
     assert seen[-1].devices[0].shares == {"x": 20, "y": 20}
     assert seen[-1].hidden == {"x": 30, "y": 30}
 
@@ -255,7 +272,7 @@ def test_kernels_that_run_at_once_share_their_time() -> None:
 def test_work_after_the_end_of_its_task_stays_the_tasks() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    _, seen = run(calls, [TaskWindow(task, 25)], flushes=[20, 30, 100], names={task: ("x", 1)})
+    _, seen = run(calls, [TaskWindow(task, 25, "x")], flushes=[20, 30, 100], names={task: "x"})
     device = seen[-1].devices[0]
     assert (device.shares, device.tail, device.unattributed) == ({"x": 30}, 15, 0)
     assert seen[-1].hidden == {"x": 15}
@@ -264,8 +281,8 @@ def test_work_after_the_end_of_its_task_stays_the_tasks() -> None:
 def test_a_backward_pass_in_another_thread_is_that_of_the_only_task_that_uses_the_gpu() -> None:
     training, loading = TaskId(A, 0), TaskId(B, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(3, 5)), Call(2, FOREIGN, 10, 11, RETURNS, kernel(12, 20))]
-    names = {training: ("train", 0), loading: ("load", 0)}
-    windows = [TaskWindow(training, 30), TaskWindow(loading, 30)]
+    names = {training: "train", loading: "load"}
+    windows = [TaskWindow(training, 30, "x"), TaskWindow(loading, 30, "x")]
     _, seen = run(calls, windows, flushes=[100], names=names)
     assert seen[-1].devices[0].shares == {"train": 10}
     both = [*calls, Call(3, B, 1, 2, RETURNS, kernel(3, 5))]
@@ -277,33 +294,32 @@ def test_a_backward_pass_in_another_thread_is_that_of_the_only_task_that_uses_th
 def test_a_threads_identifier_is_used_again() -> None:
     first, second = TaskId(A, 0), TaskId(A, 50)
     calls = [Call(1, A, 10, 11, RETURNS, kernel(12, 20)), Call(2, A, 60, 61, RETURNS, kernel(62, 65))]
-    names = {first: ("x", 0), second: ("y", 0)}
-    _, seen = run(calls, [TaskWindow(first, 30), TaskWindow(second, 90)], flushes=[100], names=names)
+    names = {first: "x", second: "y"}
+    _, seen = run(calls, [TaskWindow(first, 30, "x"), TaskWindow(second, 90, "x")], flushes=[100], names=names)
     assert seen[-1].devices[0].shares == {"x": 8, "y": 3}
 
 
-def test_the_share_of_a_task_without_a_name_waits_for_it() -> None:
+def test_a_task_that_ended_long_ago_is_forgotten() -> None:
     task = TaskId(A, 0)
     calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    _, seen = run(calls, [TaskWindow(task, 90)], flushes=[95, 100], names={task: ("x", 1)})
-    assert seen[0].devices[0].shares == {RUNNING: 30}
-    assert [(row.prefix, row.ns) for row in seen[0].kernels] == [(RUNNING, 30)]
-    assert seen[1].devices[0].shares == {"x": 30}
-    assert [(row.prefix, row.ns) for row in seen[1].kernels] == [("x", 30)]
+    ledger, seen = run(calls, [TaskWindow(task, 50, "x")], flushes=[100, 200 * SECOND])
+    assert seen[-1].devices[0].shares == {"x": 30}
+    assert (ledger._open, ledger._closed, ledger._tasks._threads, ledger._tasks._by_number) == ({}, {}, {}, {})
 
 
-def test_a_task_that_is_never_named_is_some_other_after_a_minute() -> None:
-    task = TaskId(A, 0)
-    calls = [Call(1, A, 1, 2, RETURNS, kernel(10, 40))]
-    ledger, seen = run(calls, [TaskWindow(task, 50)], flushes=[100, 200 * SECOND])
-    assert seen[-1].devices[0].shares == {OTHER: 30}
-    assert ledger.use(task) is None
+def test_prefixes_beyond_a_bound_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_PREFIXES", 1)
+    first, second = TaskId(A, 0), TaskId(A, 50)
+    calls = [Call(1, A, 10, 11, RETURNS, kernel(12, 20)), Call(2, A, 60, 61, RETURNS, kernel(62, 65))]
+    windows = [TaskWindow(first, 30, "x"), TaskWindow(second, 90, "y")]
+    _, seen = run(calls, windows, flushes=[100], names={first: "x", second: "y"})
+    assert seen[-1].devices[0].shares == {"x": 8, OTHER: 3}
 
 
 def test_lost_operations_are_not_waited_for() -> None:
     call = Call(1, A, 10, 11, RETURNS, kernel(12, 20))
-    ledger = GpuLedger(0)
-    windows = [TaskWindow(TaskId(A, 5), 50)]
+    ledger = Ledger()
+    windows = [TaskWindow(TaskId(A, 5), 50, "x")]
     ledger.add(batch([call], [], 100), windows, devices=DEVICES)
     assert ledger.totals().devices[0].elapsed == 10
     ledger.add(batch([], [], 200), devices=DEVICES, lost=True)
@@ -312,8 +328,8 @@ def test_lost_operations_are_not_waited_for() -> None:
 
 def test_what_never_comes_is_waited_for_no_longer_than_a_minute() -> None:
     call = Call(1, A, 10, 11, RETURNS, kernel(12, 20))
-    ledger = GpuLedger(0)
-    ledger.add(batch([call], [], 100), [TaskWindow(TaskId(A, 5), 50)], devices=DEVICES)
+    ledger = Ledger()
+    ledger.add(batch([call], [], 100), [TaskWindow(TaskId(A, 5), 50, "x")], devices=DEVICES)
     ledger.add(batch([], [], 90 * SECOND), devices=DEVICES)
     assert ledger.totals().devices[0].elapsed >= 30 * SECOND
 
@@ -322,22 +338,24 @@ def test_an_upper_bound_is_split_from_the_waiting_and_never_more() -> None:
     task, other = TaskId(A, 0), TaskId(B, 0)
     waiting = Call(1, A, 10, 30, BLOCKS)
     batch_of_it = batch([waiting], [], 100)
-    ledger = GpuLedger(0)
+    ledger = Ledger()
     bounds = {task: 12, other: 7}
     batch_of_it = Batch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
-    ledger.name(task, "x")
-    ledger.add(batch_of_it, [TaskWindow(task, 50), TaskWindow(other, 50)], devices=DEVICES)
+    bounds[TaskId(B, 60)] = 3
+    ledger.add(batch_of_it, [TaskWindow(task, 50, "x"), TaskWindow(other, 50, "y")], devices=DEVICES)
     assert ledger.use(task) == GpuUse(kernel=12, wait=8)
     assert ledger.use(other) == GpuUse()
-    assert ledger.totals().bounds == {"x": 12, RUNNING: 7}
+    assert ledger.totals().bounds == {"x": 12, "y": 7, UNATTRIBUTED: 3}
 
 
 def test_a_wait_that_began_before_the_meter_counts_from_the_meter_on() -> None:
-    ledger = GpuLedger(20)
+    ledger = Ledger(20)
     task = TaskId(A, 0)
     call = Call(1, A, 5, 6, RETURNS, kernel(10, 28))
     ledger.add(
-        batch([call, Call(2, A, 8, 30, SPINS)], [(call, call.ops[0])], 100), [TaskWindow(task, 50)], devices=DEVICES
+        batch([call, Call(2, A, 8, 30, SPINS)], [(call, call.ops[0])], 100),
+        [TaskWindow(task, 50, "x")],
+        devices=DEVICES,
     )
     assert ledger.use(task) == GpuUse(kernel=8, wait=2, spun=10)
     device = ledger.totals().devices[0]
@@ -349,9 +367,9 @@ def test_too_many_operations_that_wait_for_an_old_one_wait_no_longer(monkeypatch
     task = TaskId(A, 0)
     old = Call(1, A, 1, 2, RETURNS, kernel(90, 95))
     calls = [Call(index, A, index, index + 1, RETURNS, kernel(index + 2, index + 3)) for index in range(2, 40)]
-    ledger = GpuLedger(0)
+    ledger = Ledger()
     ops = [(call, call.ops[0]) for call in calls]
-    ledger.add(batch([old, *calls], ops, 60), [TaskWindow(task, -1)], devices=DEVICES)
+    ledger.add(batch([old, *calls], ops, 60), [TaskWindow(task, -1, "x")], devices=DEVICES)
     device = ledger.totals().devices[0]
     assert device.elapsed == 60
     check(device)

@@ -86,12 +86,11 @@ def test_a_backward_pass_is_its_tasks(torch: Any, meter: CuptiMeter):
     model(data).sum().backward()
     torch.cuda.synchronize()
     meter.flush()
-    ledger = GpuLedger(at=time.monotonic_ns())
+    ledger = GpuLedger(at=time.monotonic_ns(), prefix_of=str)
     task = TaskId(threading.get_ident(), time.monotonic_ns())
     model(data).sum().backward()
     torch.cuda.synchronize()
-    window = TaskWindow(task, time.monotonic_ns())
-    ledger.name(task, "train")
+    window = TaskWindow(task, time.monotonic_ns(), "train")
     ledger.add(meter.flush(), [window], devices=meter.devices, final=True)
     assert ledger.totals().coverage == 1
 

@@ -13,6 +13,7 @@ from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.kineto.load import load_kineto
 from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
 
@@ -81,7 +82,8 @@ def recorded(name: str) -> Recorded:
     end = 1 + int(max(operations["end"].max(), calls["end"].max()))
     thread = int(calls["thread"][0])
     windows = [
-        TaskWindow(TaskId(thread, start), stop - 1) for start, stop in zip(bounds, [*bounds[1:], end], strict=True)
+        TaskWindow(TaskId(thread, start), stop - 1, f"task-{index}")
+        for index, (start, stop) in enumerate(zip(bounds, [*bounds[1:], end], strict=True))
     ]
     return Recorded(operations, calls, windows, end)
 
@@ -95,23 +97,24 @@ def covered(rows: np.ndarray) -> int:
     return total
 
 
-def fed(trace: Recorded, flushes: int) -> GpuLedger:
-    ledger = GpuLedger(0)
-    for index, window in enumerate(trace.windows):
-        ledger.name(window.task, f"task-{index}")
+def fed(trace: Recorded, flushes: int) -> tuple[GpuLedger, dict[TaskId, GpuUse]]:
+    """The ledger, and the uses that it told."""
+    uses: dict[TaskId, GpuUse] = {}
+    ledger = GpuLedger(0, prefix_of=str)
     batches = trace.batches(flushes)
     for batch in batches:
         windows = [w if w.stop <= batch.known_until else w._replace(stop=-1) for w in trace.windows]
         begun = [window for window in windows if window.task.start <= batch.known_until]
         ledger.add(batch, begun, devices={0: Device("GPU-0")}, final=batch is batches[-1])
-    return ledger
+        uses |= ledger.uses()
+    return ledger, uses
 
 
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("flushes", [1, FLUSHES])
 def test_the_device_did_what_was_recorded(name: str, flushes: int) -> None:
     trace = recorded(name)
-    totals = fed(trace, flushes).totals()
+    totals = fed(trace, flushes)[0].totals()
     (device,) = totals.devices
     kernels = trace.operations[trace.operations["activity"] == KERNEL]
     assert device.kernels == covered(kernels)
@@ -132,17 +135,16 @@ def test_each_task_has_the_kernels_that_its_calls_asked_for(name: str, flushes: 
         begun = asked[int(row["correlation"])]
         index = max(i for i, window in enumerate(trace.windows) if window.task.start <= begun)
         expected[f"task-{index}"] += int(row["end"] - row["start"])
-    found = {kernel.prefix: kernel.ns for kernel in fed(trace, flushes).totals().kernels}
+    found = {kernel.prefix: kernel.ns for kernel in fed(trace, flushes)[0].totals().kernels}
     assert found == expected
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_parts_of_each_tasks_waiting_are_all_of_it(name: str) -> None:
     trace = recorded(name)
-    ledger = fed(trace, FLUSHES)
+    _, uses = fed(trace, FLUSHES)
     waits = trace.calls[trace.calls["waits"] == SPINS]
     for window in trace.windows:
-        use = ledger.use(window.task)
-        assert use is not None
+        use = uses.get(window.task, GpuUse())
         mine = waits[(waits["start"] >= window.task.start) & (waits["start"] <= window.stop)]
         assert use.kernel + use.contention + use.copy + use.wait == covered(mine) == use.spun

@@ -16,8 +16,11 @@ def instants(*at: int) -> np.ndarray:
 
 def table(*windows: tuple[int, int, int]) -> TaskTable:
     """Tasks by thread, start and stop, numbered from 0."""
-    tasks = TaskTable()
-    tasks.see([TaskWindow(TaskId(thread, start), stop) for thread, start, stop in windows])
+    tasks = TaskTable(str)
+    seen = [TaskWindow(TaskId(thread, start), stop, "key") for thread, start, stop in windows]
+    tasks.see(seen)
+    for window in seen:
+        assert tasks.find(window.task) is not None
     return tasks
 
 
@@ -49,9 +52,12 @@ def test_of_several_at_work_the_only_one_that_uses_the_gpu_is_meant() -> None:
 
 def test_windows_may_come_in_any_order_and_end_later() -> None:
     tasks = table((A, 30, -1), (A, 10, 20))
-    tasks.see([TaskWindow(TaskId(A, 30), 40)])
+    tasks.see([TaskWindow(TaskId(A, 30), 40, "key")])
     numbers, _ = tasks.at_work(np.full(4, 5, np.uint32), instants(15, 25, 35, 45))
     assert numbers.tolist() == [1, NOBODY, 0, NOBODY]
+    task = tasks.numbered(0)
+    assert task is not None
+    assert task.stop == 40
 
 
 def test_old_windows_are_forgotten() -> None:
@@ -59,3 +65,31 @@ def test_old_windows_are_forgotten() -> None:
     tasks.forget_windows(50)
     numbers, of_tasks = tasks.at_work(np.array([5, 6], np.uint32), instants(15, 15))
     assert (numbers.tolist(), of_tasks.tolist()) == ([NOBODY, 1], [False, True])
+
+
+def test_an_account_is_opened_for_those_only_that_are_asked_for() -> None:
+    tasks = TaskTable(str.upper)
+    tasks.see([TaskWindow(TaskId(A, start), start + 5, "key") for start in (10, 20, 30)])
+    assert tasks.opened == []
+    numbers, _ = tasks.at_work(np.full(3, 5, np.uint32), instants(22, 24, 27))
+    assert numbers.tolist() == [0, 0, NOBODY]
+    assert [(task.id, task.prefix, task.stop) for task in tasks.opened] == [(TaskId(A, 20), "KEY", 25)]
+    assert tasks.find(TaskId(A, 11)) is None
+    assert tasks.find(TaskId(B, 10)) is None
+    assert tasks.only_one(instants(31)).tolist() == [1]
+
+
+def test_a_window_that_is_forgotten_is_not_seen_once_more() -> None:
+    tasks = table((A, 10, 20))
+    tasks.forget_windows(50)
+    tasks.see([TaskWindow(TaskId(A, 10), 20, "key"), TaskWindow(TaskId(A, 60), -1, "key")])
+    assert (tasks.find(TaskId(A, 10)), tasks.find(TaskId(A, 60)) is None) == (None, False)
+
+
+def test_a_thread_that_works_for_a_task_may_be_in_a_call_since_its_last_one() -> None:
+    tasks = table((A, 10, 20), (A, 30, -1), (B, 40, 90))
+    assert [tasks.asking_since(at) for at in (5, 15, 25, 35, 45, 95)] == [5, 10, 25, 30, 30, 30]
+    task = tasks.find(TaskId(A, 30))
+    assert task is not None
+    task.last_call = 80
+    assert [tasks.asking_since(at) for at in (75, 85, 95)] == [40, 40, 80]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 
 from dask_efficiency.gpu.sums import MAX_KERNELS, OTHER, add_totals
@@ -25,14 +23,6 @@ def test_what_is_added_adds_up_and_comes_out_again(before, more):
     assert time == {d.uuid: (d.kernels, d.copies, d.idle) for d in more.devices if d.elapsed}
     assert (gained.kernel_ns, gained.gaps, gained.unknown_tasks) == (more.kernel_ns, more.gaps, more.unknown_tasks)
     assert {p: ns for p, ns in gained.hidden.items() if ns} == {p: ns for p, ns in more.hidden.items() if ns}
-
-
-def test_a_running_task_that_is_named_makes_no_share_negative():
-    then = DeviceTotals("GPU-0", elapsed=100, kernels=50, idle=50, shares={"(running)": 30, "load": 20})
-    now = replace(then, elapsed=140, kernels=80, idle=60, shares={"train": 55, "load": 25})
-    gained = now.since(then)
-    assert gained.shares == {"train": 25, "load": 5}
-    assert adds_up(gained)
 
 
 def test_kernels_beyond_the_number_that_a_sum_keeps_are_one():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +12,6 @@ from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.gpu.sums import add_totals
 from dask_efficiency.gpu.totals import GpuTotals, GpuUse
 from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.slots import MAX_PREFIX_LENGTH
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -27,14 +25,11 @@ _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
 class Watch(Protocol):
     """Watches the GPUs of this process from a thread of its own, once a task uses one."""
 
-    def ended(self, task: TaskId, prefix: str) -> None:
-        """A task ended; this is its prefix."""
+    def use(self, task: TaskId, stop: int) -> GpuUse | None:
+        """What the thread of a task that ended at ``stop`` did in calls that wait for the GPU; it is told once.
 
-    def running(self, tasks: Mapping[TaskId, str]) -> None:
-        """Prefixes of the tasks that run."""
-
-    def use(self, task: TaskId) -> GpuUse | None:
-        """What an ended task's thread did in calls that wait for the GPU; None while that is not known."""
+        None while it is not known.
+        """
 
     def totals(self) -> GpuTotals:
         """The accounts so far; of meter ``none`` without a description while nothing has asked for a GPU."""
@@ -84,34 +79,22 @@ class WorkerGpu:
             self._fail(error)
         self._threads.unwatch()
 
-    def use(self, task: TaskId) -> GpuUse | None:
-        """What an ended task had of the GPU; None while that is not known."""
+    def use(self, task: TaskId, stop: int) -> GpuUse | None:
+        """What a task that ended at ``stop`` had of the GPU, told once; None while that is not known."""
         if self._watch is None:
             return None
         try:
-            return self._watch.use(task)
+            return self._watch.use(task, stop)
         except Exception as error:
             self._fail(error)
             return None
 
-    def ended(self, task: TaskId, prefix: str) -> None:
-        """A task ended, whose window was noted."""
-        if self._watch is not None:
-            try:
-                self._watch.ended(task, prefix)
-            except Exception as error:
-                self._fail(error)
-
-    def name_running(self) -> None:
-        """Tell the watch the prefixes of the tasks that run; stop noting windows where it does not look at them."""
-        watch = self._watch
-        if watch is None or not self._threads.watched:
+    def check(self) -> None:
+        """Stop noting windows where the watch does not look at them any more."""
+        if self._watch is None or not self._threads.watched:
             return
         try:
-            tasks = self._worker.state.tasks
-            running = {task: tasks[key].prefix for task, key in self._threads.running().items() if key in tasks}
-            watch.running({task: prefix[:MAX_PREFIX_LENGTH] for task, prefix in running.items()})
-            if watch.totals().meter == "none":
+            if self._watch.totals().meter == "none":
                 self._threads.unwatch()
         except Exception as error:
             self._fail(error)

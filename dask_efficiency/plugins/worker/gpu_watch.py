@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from dask.utils import key_split
+
 from dask_efficiency.adapters import libcuda
 from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.adapters.nvml import Nvml
@@ -23,6 +25,7 @@ from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import GpuMeter, NullMeter
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.slots import MAX_PREFIX_LENGTH
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -35,11 +38,10 @@ READING_SECONDS = 1.0
 #: Modules that bring CUDA into a process. Without one of them nothing else is looked at.
 FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
 
-#: Ended tasks whose use of the GPU is waited for, or was not asked for; beyond, the oldest are given up.
+#: Ended tasks whose use of the GPU was not asked for; beyond, the oldest are given up.
 MAX_TASKS = 100_000
 
-#: An ended task whose use is not known after so many nanoseconds is given up.
-_GIVEN_UP_NS = 10_000_000_000
+_NO_USE = GpuUse()
 
 Around = Callable[[TaskId, Any], Callable[[], object] | None]
 
@@ -91,12 +93,11 @@ class GpuWatch:
         self._readings: Mapping[str, Mapping[str, float]] = {}
         self._uncertain = 0
         #: From the event loop to the watch's thread.
-        self._prefixes: deque[tuple[TaskId, str, int]] = deque(maxlen=MAX_TASKS)
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-        #: Ended tasks whose use is not known yet, with when they ended; the thread's own.
-        self._unknown: dict[TaskId, int] = {}
-        #: From the watch's thread to the event loop.
+        #: From the watch's thread to the event loop: what tasks had of the GPU, those that had anything; until when
+        #: tasks ended of which that is known, and the tasks that had not ended by the last flush.
         self._uses: dict[TaskId, GpuUse] = {}
+        self._known: tuple[int, Collection[TaskId]] = -1, ()
         self._totals = GpuTotals()
         self._wake = threading.Event()
         self._closing = False
@@ -111,19 +112,15 @@ class GpuWatch:
         """Whether something is metered."""
         return self._totals.meter != "none"
 
-    def ended(self, task: TaskId, prefix: str) -> None:
-        """Say that a task has ended, and its prefix."""
-        if self.armed:
-            self._prefixes.append((task, prefix, time.monotonic_ns()))
+    def use(self, task: TaskId, stop: int) -> GpuUse | None:
+        """What the thread of a task that ended at ``stop`` did in calls that wait for the GPU; it is told once.
 
-    def running(self, tasks: Mapping[TaskId, str]) -> None:
-        """Say the prefixes of tasks that run."""
-        if self.armed:
-            self._prefixes.extend((task, prefix, 0) for task, prefix in tasks.items())
-
-    def use(self, task: TaskId) -> GpuUse | None:
-        """What an ended task's thread did in calls that wait for the GPU: once it is known, and only once."""
-        return self._uses.pop(task, None)
+        None until it is known.
+        """
+        until, running = self._known
+        if stop > until or task in running:
+            return None
+        return self._uses.pop(task, _NO_USE)
 
     def totals(self) -> GpuTotals:
         """The accounts by the last flush; of meter ``none``, without a description, while nothing uses a GPU."""
@@ -190,7 +187,7 @@ class GpuWatch:
         except (ImportError, RuntimeError) as error:
             logger.info("no readings of GPU sensors: %s", error)
         meter = self._meter = self._best_meter()
-        self._ledger = GpuLedger(at=time.monotonic_ns())
+        self._ledger = GpuLedger(at=time.monotonic_ns(), prefix_of=_prefix_of)
         if meter.kind == "none":
             logger.info("GPU time is not metered: %s", meter.description)
         else:
@@ -229,30 +226,19 @@ class GpuWatch:
         assert self._ledger is not None
         if self._meter.kind == "none":
             return
-        for task, prefix, ended in [self._prefixes.popleft() for _ in range(len(self._prefixes))]:
-            self._ledger.name(task, prefix)
-            if ended:
-                self._unknown[task] = ended
         uncertain = self._meter.dropped + self._meter.gaps
+        windows = [*self._windows()]
         self._ledger.add(
             batch,
-            self._windows(),
+            windows,
             devices=self._meter.devices,
             not_tasks=self._not_tasks(),
             lost=uncertain > self._uncertain,
             final=final,
         )
         self._uncertain = uncertain
-        self._report_uses(time.monotonic_ns())
-
-    def _report_uses(self, now: int) -> None:
-        assert self._ledger is not None
-        for task, ended in list(self._unknown.items()):
-            use = self._ledger.use(task)
-            if use is not None:
-                self._uses[task] = use
-            if use is not None or now - ended > _GIVEN_UP_NS:
-                del self._unknown[task]
+        self._uses.update(self._ledger.uses())
+        self._known = self._ledger.known_until, _not_ended(windows)
         for task in list(self._uses)[: max(0, len(self._uses) - MAX_TASKS)]:
             self._uses.pop(task, None)
 
@@ -303,6 +289,21 @@ class GpuWatch:
             if GpuWatch._owner is None:
                 GpuWatch._owner = self
             return GpuWatch._owner is self
+
+
+def _prefix_of(key: Any) -> str:
+    """A task's prefix, as its worker has it, which may have forgotten the task by now."""
+    return str(key_split(key))[:MAX_PREFIX_LENGTH]
+
+
+def _not_ended(windows: Iterable[TaskWindow]) -> set[TaskId]:
+    found: set[TaskId] = set()
+    for task, stop, _ in windows:
+        if stop < 0:
+            found.add(task)
+        elif found:
+            found.discard(task)
+    return found
 
 
 def _cuda_in_use() -> bool:

@@ -91,9 +91,9 @@ class WorkerHooks:
         self._kept: list[PlainTask] = []
         self._running: dict[Any, tuple[Any, int]] = {}
         #: Meanwhile, slots free; what :attr:`PendingTasks.max_noncpu` was before; whether anybody wants to know the
-        #: sizes of results.
+        #: sizes of results; whether the GPU is watched.
         self._free = self._max_noncpu = 0
-        self._sized = False
+        self._sized = self._watched = False
         self._held = ledger.held
         self._meter = threads.meter
         self._done = threads.meter.done
@@ -117,6 +117,10 @@ class WorkerHooks:
 
     def detach(self) -> None:
         """Have it call them no more."""
+        try:
+            self.catch_up()
+        except Exception as error:
+            self._failed(error)
         self._plugin = None
         self._transitions.detach()
 
@@ -226,6 +230,7 @@ class WorkerHooks:
         self._free = ledger.slots_free
         self._max_noncpu = self._pending.max_noncpu
         self._sized = self._pending.sizes.open
+        self._watched = self._meter.windows is not None
         return True
 
     def _keep(self, ts: Any, at: int) -> bool:
@@ -247,7 +252,7 @@ class WorkerHooks:
             not self._spills.watch.last <= start <= began
             or stopped > at
             or not wall - self._max_noncpu < cpu <= wall
-            or self._meter.windows is not None
+            or (self._meter.windows is not None) is not self._watched
         ):
             return False
         del self._running[key], self._done[key]
@@ -279,7 +284,7 @@ class WorkerHooks:
                 # The present stimulus may add that the result of the last one could not be stored.
                 last = kept.pop()
                 running[last[0].key] = last[:2]
-        self._pending.follow(kept, running, self.slots, at=at)
+        self._pending.follow(kept, running, self.slots, at=at, watched=self._watched)
         if last is not None:
             ts, _, _, run, nbytes, made = last
             key = ts.key

@@ -118,7 +118,6 @@ class WorkerMeter:
             spills=self._spills,
             library=self._causes.library,
             use=self._gpu.use,
-            watched=self._gpu.ended,
             rate=self._rate,
         )
         self._recorder: WorkerRecorder | None = None
@@ -194,6 +193,7 @@ class WorkerMeter:
             return self._final
         if self._recorder is not None:
             self._recorder.flush(closing=True)
+        self._hooks.catch_up()
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
@@ -301,7 +301,7 @@ class WorkerMeter:
                     self._answers or self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
                 ):
                     return dict(self._last_heartbeat)
-                self._gpu.name_running()
+                self._gpu.check()
                 self._catch_up(at)
                 payload = self._heartbeats.heartbeat(self._snapshot(at))
                 if self._process_metrics is not None:

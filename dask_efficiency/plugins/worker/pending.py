@@ -16,7 +16,8 @@ from dask_efficiency.ledger import Ended, Ledger
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.process_metrics import input_bytes
 from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
-from dask_efficiency.slots import MAX_PREFIX_LENGTH, PlainTask, Run
+from dask_efficiency.slot_windows import PlainSums
+from dask_efficiency.slots import MAX_PREFIX_LENGTH, PlainTask, Run, place_of
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ BATCH = 100
 #: Where what a task had of the GPU is not known so long after its end, it counts as nothing.
 LATE_NS = 3_000_000_000
 
-#: Tasks that wait for that; beyond, the oldest count as late.
+#: Tasks that wait for that, or groups of them; beyond, the oldest count as late.
 MAX_WAITING = 10_000
 
 #: Shorter tasks tell nothing of how fast a worker is, and their inputs are not looked at.
@@ -42,19 +43,23 @@ MIN_WAITED_NS = 50_000
 _SUCCEEDED = Outcome.SUCCEEDED
 
 _NBYTES = itemgetter(4)
+_NO_USE = GpuUse()
 
 #: A task whose slot is free: its key, reservation and outcome, its run in its thread, bytes of its input or output (-1
-#: where nobody wants to know), its window where the GPU is watched, and the stimulus that ended it. A plain tuple, for
-#: there is one for every task.
-Pending = tuple[Any, SlotReservation, Outcome, Run, float, TaskId | None, Any]
+#: where nobody wants to know), whether the GPU was watched meanwhile, and the stimulus that ended it. A plain tuple,
+#: for there is one for every task.
+Pending = tuple[Any, SlotReservation, Outcome, Run, float, bool, Any]
 
 
 class _Waiting(NamedTuple):
-    """A task that succeeded, of which all is known but the GPU's part."""
+    """Tasks that succeeded, of which all is known but the GPU's part: one, or several whose reservation is one."""
 
-    task: TaskId
+    runs: Sequence[Run]
     reservation: SlotReservation
+    #: Of them all.
     used: Used
+    #: Of the first of them, as far as it is known.
+    uses: list[GpuUse]
 
 
 class PendingTasks:
@@ -77,9 +82,7 @@ class PendingTasks:
         Gives, where anything was sampled, a function that tells of so many nanoseconds that an ended task waited those
         in which threads of libraries computed.
     use
-        What an ended task had of the GPU; None while that is not known.
-    watched
-        Called with an ended task's window and prefix, where windows are noted.
+        What a task that ended at an instant had of the GPU; None while that is not known.
     rate
         Called with the tasks that succeeded and were not very short.
     """
@@ -93,8 +96,7 @@ class PendingTasks:
         threads: TaskThreads,
         spills: LoopSpills,
         library: Callable[[], Callable[[SlotReservation, int], int] | None],
-        use: Callable[[TaskId], GpuUse | None],
-        watched: Callable[[TaskId, str], object],
+        use: Callable[[TaskId, int], GpuUse | None],
         rate: Callable[[Sequence[RatedTask]], object],
     ) -> None:
         self._ledger = ledger
@@ -106,7 +108,6 @@ class PendingTasks:
         self._spills = spills
         self._library = library
         self._use = use
-        self._watched = watched
         self._rate = rate
         #: What tasks took and made, while a window is open.
         self.sizes = SizesByWindow()
@@ -132,9 +133,14 @@ class PendingTasks:
     ) -> None:
         """A task's thread is done; ``used`` is what it used in its slot, where it left that before."""
         run = self._done.pop(key, None) or self._threads.elsewhere(key, reservation)
-        window = None
-        if self._meter.windows is not None:
-            window = self._window(reservation, run)
+        # Else whose the GPU's time was is not known, as part of it was outside its slot, or in no thread of ours.
+        watched = (
+            self._meter.windows is not None
+            and used is None
+            and run[3] != 0
+            and run[0] >= reservation.start
+            and run[1] <= reservation.stop
+        )
         if used is not None:  # it seceded: measured up to then
             self._threads.claimed += run[2] - used[0]
             run = reservation.stop - used[1], reservation.stop, used[0], *run[3:]
@@ -144,16 +150,7 @@ class PendingTasks:
         if self.sizes.open and ts is not None and ts.nbytes is not None:
             reservation.nbytes = ts.nbytes
         log = self._stimulus_log
-        self.tasks.append((key, reservation, outcome, run, nbytes, window, log[-1] if log else None))
-
-    def _window(self, reservation: SlotReservation, run: Run) -> TaskId | None:
-        """The window's id of a run; None unless all its time in the thread was in its slot: else it may not be its."""
-        start, stop, _, ident, _ = run
-        if not ident or start < reservation.start or stop > reservation.stop:
-            return None
-        window = TaskId(ident, start)
-        self._watched(window, reservation.prefix)
-        return window
+        self.tasks.append((key, reservation, outcome, run, nbytes, watched, log[-1] if log else None))
 
     def not_stored(self, key: Any) -> None:
         """The result of the task that ended last could not be stored: it failed."""
@@ -213,7 +210,7 @@ class PendingTasks:
         samples = self._library()
         rated: list[RatedTask] = []
         finalized: list[Ended] = []
-        for _, reservation, outcome, run, nbytes, window, _ in tasks:
+        for _, reservation, outcome, run, nbytes, watched, _ in tasks:
             began, stopped, cpu, _, _ = run
             self._threads.claimed += cpu
             wall = stopped - began
@@ -234,10 +231,10 @@ class PendingTasks:
                 rated.append((reservation.prefix, wall, cpu, nbytes))
             waited = wall - cpu
             library = samples(reservation, waited) if samples is not None and waited >= MIN_WAITED_NS else 0
-            if window is None or outcome is not _SUCCEEDED or reservation.recomputed:
+            if not watched or outcome is not _SUCCEEDED or reservation.recomputed:
                 finalized.append((reservation, outcome, cpu, wall, 0, library, spill))
             else:
-                self._waiting.append(_Waiting(window, reservation, Used(cpu, wall, library=library, spill=spill)))
+                self._waiting.append(_Waiting([run], reservation, Used(cpu, wall, library=library, spill=spill), []))
         self._ledger.finalize_many(finalized)
         if rated:
             self._rate(rated)
@@ -245,17 +242,29 @@ class PendingTasks:
             self._finalize_waiting()
 
     def follow(
-        self, tasks: Sequence[PlainTask], running: Mapping[Any, tuple[Any, int]], slots: SlotTracker, *, at: int
+        self,
+        tasks: Sequence[PlainTask],
+        running: Mapping[Any, tuple[Any, int]],
+        slots: SlotTracker,
+        *,
+        at: int,
+        watched: bool,
     ) -> None:
-        """Finalize tasks that only took a slot and ran; see :meth:`~dask_efficiency.slots.SlotTracker.follow`."""
-        sums = slots.follow(tasks, running, at=at)
+        """Finalize tasks that only took a slot and ran; see :meth:`~dask_efficiency.slots.SlotTracker.follow`.
+
+        If the GPU was ``watched`` meanwhile, that waits until their use of it is known.
+        """
+        sums, ended = slots.follow(tasks, running, at=at, wait=watched)
         if not sums:
             return
         _, cpu, wall, held, before = map(sum, zip(*sums.values(), strict=True))
         self._before += before
         self._after += held - wall - before
         self._threads.claimed += cpu
-        self._ledger.finalize_plain(sums)
+        if watched:
+            self._wait(tasks, sums, ended)
+        else:
+            self._ledger.finalize_plain(sums)
         if max(map(_NBYTES, tasks)) >= 0:
             self._rate(
                 [
@@ -274,30 +283,46 @@ class PendingTasks:
         """Tasks that were in their threads, and not on the CPU, for so long are asked what they waited for."""
         return MIN_WAITED_NS if self._library() is not None else sys.maxsize
 
+    def _wait(
+        self,
+        tasks: Sequence[PlainTask],
+        sums: Mapping[tuple[str, str], PlainSums],
+        ended: Mapping[tuple[str, str], SlotReservation],
+    ) -> None:
+        """Finalize tasks once their use of the GPU is known, those of a span and prefix together."""
+        runs: dict[tuple[str, str], list[Run]] = {place: [] for place in sums}
+        for ts, _, _, run, _, _ in tasks:
+            runs[place_of(ts)].append(run)
+        for place, (_, cpu, wall, _, _) in sums.items():
+            self._waiting.append(_Waiting(runs[place], ended[place], Used(cpu, wall), []))
+
     def _finalize_waiting(self, late: int = -1) -> None:
         """In the order in which they ended, as their use becomes known."""
         while self._waiting:
-            task, reservation, used = self._waiting[0]
-            use = self._use(task)
-            if use is None:
-                if len(self._waiting) <= MAX_WAITING and reservation.stop > late:
-                    return
-                self.unknown += 1
-                use = GpuUse()
+            runs, reservation, used, uses = self._waiting[0]
+            for start, stop, _, ident, _ in runs[len(uses) :]:
+                use = self._use(TaskId(ident, start), stop)
+                if use is None:
+                    if len(self._waiting) <= MAX_WAITING and reservation.stop > late:
+                        return
+                    self.unknown += 1
+                    use = _NO_USE
+                uses.append(use)
             self._waiting.popleft()
+            whole = GpuUse(*map(sum, zip(*uses, strict=True)))
             # Waiting that burns CPU is no work of the CPU.
-            cpu = max(0, used.cpu - use.spun)
-            library = max(0, min(used.library, used.wall - cpu - use.kernel))
+            cpu = sum([max(0, run[2] - use.spun) for run, use in zip(runs, uses, strict=True)])
+            library = max(0, min(used.library, used.wall - cpu - whole.kernel))
             self._ledger.finalize(
                 reservation,
                 _SUCCEEDED,
                 cpu=cpu,
-                gpu=use.kernel,
+                gpu=whole.kernel,
                 wall=used.wall,
                 library=library,
                 spill=used.spill,
             )
-            self._explain(use, min(used.wall, reservation.ns) - cpu - use.kernel - library)
+            self._explain(whole, min(used.wall, reservation.ns) - cpu - whole.kernel - library)
 
     def _explain(self, use: GpuUse, noncpu: int) -> None:
         """Note what of a task's ``thread-noncpu`` was the GPU's, at most all of it."""

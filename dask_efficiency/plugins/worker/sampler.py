@@ -277,7 +277,7 @@ class WaitingSampler:
         """Idents of the threads that run tasks, when each began, and span and prefix of those that hold a slot."""
         found: list[tuple[int, int, Key | None]] = []
         keys = self._worker.active_threads
-        for ident, (start, _) in list(self._task_threads.meter.live.items()):
+        for ident, (start, _, _) in list(self._task_threads.meter.live.items()):
             key = keys.get(ident)
             reservation = self._reservation_of(key) if key is not None else None
             found.append((ident, start, (reservation.span, reservation.prefix) if reservation else None))

@@ -39,8 +39,8 @@ class TaskMeter:
 
     def __init__(self, active_threads: dict[int, Any]) -> None:
         self._table = active_threads
-        #: Thread ident to the (monotonic, CPU) nanoseconds at which its present task began.
-        self.live: dict[int, tuple[int, int]] = {}
+        #: Thread ident to the (monotonic, CPU) nanoseconds at which its present task began, and the task's key.
+        self.live: dict[int, tuple[int, int, Any]] = {}
         #: The runs that are done and that the event loop has not heard of, by key.
         self.done: dict[Any, Run] = {}
         #: Whether each run also notes on which thread it ran.
@@ -145,7 +145,7 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
             ident = get_ident()
             start = monotonic_ns()
             cpu = thread_time_ns()
-            meter.live[ident] = start, cpu
+            meter.live[ident] = start, cpu, key
             if around is not None:
                 after = around(TaskId(ident, start), key)
         except Exception as error:
@@ -162,7 +162,7 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
                 windows = meter.windows
                 # Before the thread counts as free: whoever looks finds the task in one place at least.
                 if windows is not None:
-                    windows.append(TaskWindow(TaskId(ident, start), stop))
+                    windows.append(TaskWindow(TaskId(ident, start), stop, key))
                 meter.done[key] = start, stop, cpu, ident, get_native_id() if meter.recording else -1
                 meter.live.pop(ident, None)
             except Exception as error:

@@ -95,7 +95,8 @@ class TaskThreads:
         if self._windows is None:
             self._windows = self.meter.windows = deque(maxlen=MAX_WINDOWS)
         ended = self._windows
-        running = [TaskWindow(TaskId(ident, start), -1) for ident, (start, _) in list(self.meter.live.items())]
+        live = list(self.meter.live.items())
+        running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, _, key) in live]
         # After those that run: a task that ends in between is in both, and none in neither.
         return running + [ended.popleft() for _ in range(len(ended))]
 
@@ -118,16 +119,6 @@ class TaskThreads:
             profiles, gpu = self._around["profiles"], self._around["gpu"]
             both = None if profiles is None or gpu is None else partial(_nested, profiles, gpu)
             self.meter.around = both or profiles or gpu
-
-    def running(self) -> dict[TaskId, Any]:
-        """Keys of the tasks in metered threads."""
-        live = self.meter.live
-        with self._worker.active_threads_lock:
-            return {
-                TaskId(ident, live[ident][0]): key
-                for ident, key in self._worker.active_threads.items()
-                if ident in live
-            }
 
     # -- what they used ----------------------------------------------------------------------
 

@@ -22,17 +22,10 @@ class FakeWatch:
     def __init__(self, kernels: int = 0) -> None:
         device = DeviceTotals("GPU-0", elapsed=kernels, kernels=kernels, unattributed=kernels)
         self.says = GpuTotals("cupti", "fake", (device,)) if kernels else GpuTotals()
-        self.named: dict[TaskId, str] = {}
         self.fails = False
         self.closed = 0
 
-    def ended(self, task: TaskId, prefix: str) -> None:
-        self.running({task: prefix})
-
-    def running(self, tasks: Any) -> None:
-        self.named.update(tasks)
-
-    def use(self, task: TaskId) -> GpuUse | None:
+    def use(self, task: TaskId, stop: int) -> GpuUse | None:
         if self.fails:
             raise RuntimeError("injected")
         return GpuUse(kernel=7)
@@ -60,11 +53,10 @@ def watches(monkeypatch) -> list[FakeWatch]:
 
 @pytest.fixture
 def worker() -> Any:
-    tasks = {"key": SimpleNamespace(prefix="train")}
     return SimpleNamespace(
         address="tcp://a",
         executors={},
-        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set(), tasks=tasks),
+        state=SimpleNamespace(threads={}, stimulus_log=[None], executing=set()),
         active_threads={},
         active_threads_lock=threading.Lock(),
     )
@@ -85,7 +77,7 @@ def test_nothing_is_watched_where_the_option_is_off(gpu, watches):
     gpu.start("off")
     assert len(watches) == 2
     assert gpu.totals(unknown_tasks=0) is None
-    assert gpu.use(TASK) is None
+    assert gpu.use(TASK, 3) is None
     asyncio.run(gpu.catch_up())
     gpu.stop()
 
@@ -119,7 +111,7 @@ def test_accounts_go_on_when_the_meter_is_put_in_place_again(gpu, watches):
 def test_what_an_ended_watch_knows_can_still_be_asked(gpu, watches):
     gpu.start("auto")
     gpu.stop()
-    assert gpu.use(TASK) == GpuUse(kernel=7)
+    assert gpu.use(TASK, 3) == GpuUse(kernel=7)
 
 
 @pytest.mark.parametrize("asking", ["use", "totals", "catch_up"])
@@ -133,7 +125,7 @@ def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplo
     watch.fails = True
     for _ in range(2):
         if asking == "use":
-            assert gpu.use(TASK) is None
+            assert gpu.use(TASK, 3) is None
         elif asking == "catch_up":
             asyncio.run(gpu.catch_up())
         assert kernels(gpu) == 100
@@ -146,19 +138,17 @@ def test_a_failure_is_logged_once_and_what_was_told_stays(worker, watches, caplo
     assert kernels(gpu) == 100
 
 
-def test_running_tasks_are_named_and_windows_end_when_the_meter_is_refused(worker, watches, monkeypatch):
+def test_windows_end_when_the_meter_is_refused(worker, watches):
     threads = TaskThreads(worker)
     gpu = WorkerGpu(worker, threads)
     watch = watches[-1]
     gpu.start("auto")
-    monkeypatch.setattr(threads, "running", lambda: {TASK: "key", TaskId(5, 6): "forgotten"})
-    gpu.name_running()
-    assert watch.named == {}
+    gpu.check()
     threads.windows()
-    gpu.name_running()
-    assert watch.named == {TASK: "train"}
+    gpu.check()
+    assert threads.watched
     watch.says = GpuTotals("none", "another profiler is attached")
-    gpu.name_running()
+    gpu.check()
     assert not threads.watched
 
 

@@ -29,30 +29,32 @@ class Threads:
 
     def __init__(self, count: int = 1) -> None:
         self.pool = ThreadPoolExecutor(count)
-        self.live: dict[int, int] = {}
+        self.live: dict[int, tuple[int, str]] = {}
         self.done: deque[TaskWindow] = deque()
         self.around: Any = None
 
     def windows(self) -> list[TaskWindow]:
-        running = [TaskWindow(TaskId(ident, start), -1) for ident, start in list(self.live.items())]
+        running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, key) in list(self.live.items())]
         return running + [self.done.popleft() for _ in range(len(self.done))]
 
     def surround(self, around: Any) -> None:
         self.around = around
 
-    def run(self, work: Callable[[], object]) -> TaskId:
-        return self.pool.submit(self._run, work).result()
+    def run(self, work: Callable[[], object], key: str = "x-1") -> tuple[TaskId, int]:
+        """Run a task; gives its id, and when it ended."""
+        return self.pool.submit(self._run, work, key).result()
 
-    def _run(self, work: Callable[[], object]) -> TaskId:
+    def _run(self, work: Callable[[], object], key: str) -> tuple[TaskId, int]:
         task = TaskId(threading.get_ident(), time.monotonic_ns())
-        self.live[task.thread] = task.start
+        self.live[task.thread] = task.start, key
         after = self.around(task) if self.around else None
         work()
         if after:
             after()
-        self.done.append(TaskWindow(task, time.monotonic_ns()))
+        stop = time.monotonic_ns()
+        self.done.append(TaskWindow(task, stop, key))
         del self.live[task.thread]
-        return task
+        return task, stop
 
 
 @pytest.fixture
@@ -80,8 +82,8 @@ def watching(stub: ModuleType, threads: Threads, monkeypatch: pytest.MonkeyPatch
         assert not watch._thread.is_alive()
 
 
-def use_of(watch: GpuWatch, task: TaskId) -> GpuUse:
-    use = eventually(lambda: watch.use(task))
+def use_of(watch: GpuWatch, task: TaskId, stop: int) -> GpuUse:
+    use = eventually(lambda: watch.use(task, stop))
     assert isinstance(use, GpuUse)
     return use
 
@@ -100,9 +102,9 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(
         waited.append(last.end - time.monotonic_ns())
         stub.sync()
 
-    task = threads.run(train)
-    watch.ended(task, "train")
-    use = use_of(watch, task)
+    task, stop = threads.run(train, "train-1")
+    use = use_of(watch, task, stop)
+    assert watch.use(task, stop) == GpuUse()  # it is told once
     # All that ran while it waited, and at most all; the stub tells its times to a millisecond.
     assert waited[0] - 1_000_000 < use.kernel <= 40_000_000
     assert (use.contention, use.copy) == (0, 0)
@@ -119,6 +121,20 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(
         ("train", "relu"): (1, 10_000_000),
     }
     assert totals.cost > 0
+
+
+def test_of_a_task_that_had_not_ended_by_the_last_flush_nothing_is_known(
+    stub: ModuleType, watching: Callable[..., GpuWatch]
+):
+    late, ended = TaskId(1, time.monotonic_ns()), TaskId(2, time.monotonic_ns())
+    stop = time.monotonic_ns()
+    # Its thread is done, and is about to say so.
+    windows = [TaskWindow(late, -1, "x-1"), TaskWindow(ended, -1, "x-2"), TaskWindow(ended, stop, "x-2")]
+    watch = watching(windows=lambda: windows)
+    assert use_of(watch, ended, stop) == GpuUse()
+    assert watch.use(late, stop) is None
+    windows[0] = TaskWindow(late, stop, "x-1")
+    assert eventually(lambda: watch.use(late, stop) is not None)
 
 
 def test_it_begins_when_a_profile_of_ours_that_has_cupti_has_ended(
@@ -148,12 +164,14 @@ def test_tasks_of_several_threads_keep_their_own(stub: ModuleType, threads: Thre
             stub.launch(0.0001 * (number + 1), stream=number, name=f"kernel{number}")
         stub.sync(stream=number)
 
-    futures = [threads.pool.submit(threads._run, lambda number=number: work(number)) for number in range(4)]
-    for number, future in enumerate(futures):
-        watch.ended(future.result(), f"prefix{number}")
+    futures = [
+        threads.pool.submit(threads._run, lambda i=i: work(i), f"prefix{name}-0") for i, name in enumerate("abcd")
+    ]
+    for future in futures:
+        future.result()
     watch.close(60)
     kernels = {(k.prefix, k.name): (k.launches, k.ns) for k in watch.totals().kernels}
-    assert kernels == {(f"prefix{n}", f"kernel{n}"): (20, 20 * 100_000 * (n + 1)) for n in range(4)}
+    assert kernels == {(f"prefix{'abcd'[n]}", f"kernel{n}"): (20, 20 * 100_000 * (n + 1)) for n in range(4)}
     (device,) = watch.totals().devices
     assert sum(device.shares.values()) == device.kernels
 
@@ -164,9 +182,8 @@ def test_a_graph_and_work_that_outlives_its_task_are_the_tasks(
     watch = watching()
     eventually(lambda: watch.armed)
     spans = []
-    task = threads.run(lambda: spans.append(stub.launch(0.01, kernels=3, cbid=stub.GRAPH_LAUNCH)))
+    threads.run(lambda: spans.append(stub.launch(0.01, kernels=3, cbid=stub.GRAPH_LAUNCH)), "graph-1")
     outlived = spans[0].end - time.monotonic_ns()
-    watch.ended(task, "graph")
     eventually(lambda: time.monotonic_ns() > spans[0].end + 20_000_000)
     watch.close(60)
     (device,) = watch.totals().devices
@@ -249,9 +266,7 @@ def test_a_refusal_on_the_way_keeps_what_was_counted(
 ):
     watch = watching()
     eventually(lambda: watch.armed)
-    task = threads.run(lambda: (stub.launch(0.01), stub.sync()))
-    watch.ended(task, "x")
-    use_of(watch, task)
+    use_of(watch, *threads.run(lambda: (stub.launch(0.01), stub.sync())))
     eventually(lambda: watch.totals().devices[0].kernels == 10_000_000)
     stub.fail("cuptiActivityFlushAll", 15)
     eventually(lambda: not watch.armed)
@@ -297,10 +312,10 @@ def test_catching_up_brings_what_has_happened_before(
     asyncio.run(asyncio.wait_for(watch.catch_up(seconds=100), 50))
 
     async def ask() -> GpuUse | None:
-        task = threads.run(lambda: (stub.launch(0.3), stub.sync()))
-        watch.ended(task, "x")
+        task, stop = threads.run(lambda: (stub.launch(0.3), stub.sync()))
+        assert watch.use(task, stop) is None
         await asyncio.wait_for(watch.catch_up(seconds=100), 50)
-        return watch.use(task)
+        return watch.use(task, stop)
 
     use = asyncio.run(ask())
     assert use is not None
@@ -342,9 +357,9 @@ def test_work_of_threads_that_are_no_tasks_is_nobodys(
         stub.launch(0.02)
         stub.sync()
 
-    future = threads.pool.submit(threads._run, work)
+    future = threads.pool.submit(threads._run, work, "x-1")
     stub.launch(0.005, stream=3)
-    watch.ended(future.result(), "x")
+    future.result()
     watch.close(60)
     (device,) = watch.totals().devices
     assert device.unattributed > 0
@@ -387,11 +402,11 @@ def test_a_profiler_of_the_users_leaves_a_gap(
         stub.sync()
         profiler._disable_profiler()
 
-    watch.ended(threads.run(profiled), "profiled")
+    threads.run(profiled, "profiled-1")
     eventually(lambda: watch.totals().gaps > 20_000_000)
     assert stub.cupti.stub_other_unknown() == 0
     eventually(lambda: stub.cupti.stub_enabled_call(stub.RUNTIME, stub.LAUNCH))
-    watch.ended(threads.run(lambda: (stub.launch(0.01), stub.sync())), "after")
+    threads.run(lambda: (stub.launch(0.01), stub.sync()), "after-1")
     watch.close(60)
     assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}
 

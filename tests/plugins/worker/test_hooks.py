@@ -14,9 +14,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dask_efficiency.balance import Balance, Used, WindowBalance
+from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.totals import GpuUse
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.plugins.worker import hooks as module
 from dask_efficiency.plugins.worker import loop_spills
+from dask_efficiency.plugins.worker import pending as pending_module
 from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugins.worker.hooks import WorkerHooks
 from dask_efficiency.plugins.worker.loop_spills import LoopSpills
@@ -112,8 +115,7 @@ class Accounts:
             threads=self.threads,  # type: ignore[arg-type]
             spills=self.spills,
             library=lambda: self._library if world.libraries else None,
-            use=lambda task: pytest.fail("nobody watches a GPU"),
-            watched=lambda *args: pytest.fail("nobody watches a GPU"),
+            use=self._use,
             rate=self.rated.extend,
         )
         self.hooks = WorkerHooks(
@@ -136,9 +138,9 @@ class Accounts:
         if waits:
             follow = self.pending.follow
 
-            def counted(tasks: Any, *args: Any, at: int) -> None:
+            def counted(tasks: Any, *args: Any, **kwargs: Any) -> None:
                 self.kept += len(tasks)
-                follow(tasks, *args, at=at)
+                follow(tasks, *args, **kwargs)
 
             self.pending.follow = counted  # type: ignore[method-assign]
         else:
@@ -146,6 +148,16 @@ class Accounts:
 
     def _library(self, reservation: Any, waited: int) -> int:
         return waited // 3
+
+    def _use(self, task: TaskId, stop: int) -> GpuUse | None:
+        """Of every other task nothing, of the others a part of each kind of time."""
+        cpu, noncpu = self.world.runs[task]
+        if task not in self.world.known:
+            return None
+        if task.thread % 2:
+            return GpuUse()
+        spun = cpu // 2
+        return GpuUse(kernel=spun + noncpu // 5, contention=noncpu // 7, copy=noncpu // 9, wait=noncpu // 11, spun=spun)
 
     def catch_up(self) -> None:
         """As before each report."""
@@ -163,6 +175,7 @@ class Accounts:
         return (
             balance,
             self.pending.overhead,
+            self.pending.details,
             self.threads.claimed,
             sorted(self.rated),
             dict(self.threads.done),
@@ -197,6 +210,11 @@ class World:
     recording: bool = False
     now: int = 1_000 * MS
     libraries: bool = False
+    #: Tasks that ended, and those of them of which the GPU's use is known.
+    heard: list[TaskId] = field(default_factory=list)
+    known: set[TaskId] = field(default_factory=set)
+    #: CPU and other nanoseconds of each run.
+    runs: dict[TaskId, tuple[int, int]] = field(default_factory=dict)
     log: deque[Any] = field(default_factory=lambda: deque(maxlen=1_000))
 
     def __post_init__(self) -> None:
@@ -276,6 +294,7 @@ others = st.tuples(
         [
             *("cancel", "want again", "resume", "secede", "spill", "waiting", "waiting unnoticed", "constrained"),
             *("pause", "unpause", "pause and unpause", "retire", "heartbeat", "open", "close", "libraries", "size"),
+            *("watch", "flush", "flush"),
         ]
     ),
     st.integers(0, 3),
@@ -332,11 +351,15 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
         began += started[ts.key]
         stopped = max(began, world.now - done)
         if threaded:
+            cpu, ident = max(0, stopped - began - noncpu), 7 + len(world.runs)
+            world.runs[TaskId(ident, began)] = cpu, max(0, stopped - began - cpu)
             for accounts in world.both:
-                accounts.threads.done.setdefault(ts.key, (began, stopped, max(0, stopped - began - noncpu), 7, -1))
+                accounts.threads.done.setdefault(ts.key, (began, stopped, cpu, ident, -1))
         if kind == "done":
             return
         world.stimulus()
+        for began, _, _, ident, _ in filter(None, [world.both[0].threads.done.get(ts.key)]):
+            world.heard.append(TaskId(ident, began))
         start = ts.state
         world.leave(ts, start, {"fail": "error", "reschedule": "rescheduled"}.get(kind, "memory"))
         if kind == "not stored" and start == "executing":
@@ -394,6 +417,13 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
     elif kind == "libraries":
         world.agree()  # what is sampled counts for all tasks that are finalized later, whenever they ended
         world.libraries = not world.libraries
+    elif kind == "watch":
+        world.agree()
+        for accounts in world.both:
+            accounts.threads.meter.windows = deque() if number % 2 else None
+    elif kind in ("flush", "early flush"):
+        world.agree()  # of tasks that are told of together, none is known before all are
+        world.known |= set(world.heard[:-1] if kind == "early flush" else world.heard)
     elif kind == "size" and state.tasks:  # a result is gone: nobody reads its size any more
         state.tasks[sorted(state.tasks)[number % len(state.tasks)]].nbytes = None
 
@@ -408,6 +438,8 @@ def play(nthreads: int, moves: Any, *, batch: int = 100, recording: bool = False
         clock = SimpleNamespace(time=lambda: world.time())
         patch.setattr(module, "MAX_KEPT", MAX_KEPT)
         patch.setattr(module, "BATCH", batch)
+        # Tasks that are told of together are late together.
+        patch.setattr(pending_module, "LATE_NS", 1 << 62)
         patch.setattr(module, "monotonic_ns", now)
         patch.setattr(module, "time", clock)
         patch.setattr(loop_spills, "time", clock)
@@ -462,6 +494,25 @@ def test_tasks_that_only_ran_are_told_of_together(before, recording):
     first, second = play(2, [*before, *moves], recording=recording).both
     assert first.kept > 40
     assert second.kept == 0
+
+
+def test_tasks_that_only_ran_while_the_gpu_was_watched_wait_together_until_their_use_is_known():
+    moves = [(MS, ("take", i % 3, PLAIN)) if i % 2 == 0 else (MS, ("succeed", 0, (1, 1, 70, True))) for i in range(100)]
+    moves = [(MS, ("watch", 1, None)), *moves]
+    first, second = play(2, moves).both
+    assert (first.kept > 40, second.kept) == (True, 0)
+    assert len(first.pending._waiting) < len(second.pending._waiting) / 2
+    assert first.ledger.balance(at=first.world.now).tasks == {}
+    # One flush later the last task has not ended yet, as far as that has seen.
+    world = play(2, [*moves, (MS, ("early flush", 0, None))])
+    assert [len(accounts.pending._waiting) for accounts in world.both] == [1, 1]
+    world = play(2, [*moves, (MS, ("flush", 0, None))])
+    for accounts in world.both:
+        balance = accounts.ledger.balance(at=world.now)
+        assert (balance.tasks, len(accounts.pending._waiting)) == ({"succeeded": 50}, 0)
+        assert balance.finalized["gpu"] == sum(
+            cpu // 2 + noncpu // 5 for task, (cpu, noncpu) in world.runs.items() if not task.thread % 2
+        )
 
 
 def test_the_extremes_of_tasks_that_are_told_of_together_are_named():

@@ -53,7 +53,6 @@ class Worker:
         self.computed = 0
         self.threads = Threads()
         self.spills = Spills()
-        self.windows: list[tuple[TaskId, str]] = []
         self.pending = PendingTasks(
             self.ledger,
             FineMetrics(self.digests),
@@ -61,8 +60,7 @@ class Worker:
             threads=self.threads,
             spills=self.spills,
             library=lambda: lambda reservation, waited: min(waited, self.computed),
-            use=self.known.get,
-            watched=lambda *window: self.windows.append(window),
+            use=lambda task, stop: self.known.get(task),
             rate=self.rated.extend,
         )
 
@@ -83,7 +81,7 @@ class Worker:
         task = TaskId(1, start)
         self.log.append(key)
         run = start, stop, cpu, 1, -1
-        self.pending.tasks.append((key, reservation, outcome, run, -1.0, task if gpu else None, key))
+        self.pending.tasks.append((key, reservation, outcome, run, -1.0, gpu, key))
         return task
 
     def finalized(self, at: int) -> dict[str, int]:
@@ -318,7 +316,6 @@ def test_a_task_that_ran_in_no_thread_of_ours_is_what_upstream_says(worker):
     seen(worker, start=0, stop=100, run=None)
     worker.pending.all(at=100)
     assert worker.finalized(100) == {"thread-noncpu": 5, "overhead": 95, "running": 0}
-    assert worker.windows == []
 
 
 def test_a_task_that_left_its_slot_counts_as_measured_up_to_then_and_its_cpu_counts_whole(worker):
@@ -327,15 +324,18 @@ def test_a_task_that_left_its_slot_counts_as_measured_up_to_then_and_its_cpu_cou
     worker.pending.all(at=500)
     assert worker.threads.claimed == 300
     assert worker.finalized(100) == {"thread-cpu": 40, "thread-noncpu": 40, "overhead": 20, "running": 0}
-    assert worker.windows == []
 
 
-def test_where_the_gpu_is_watched_a_run_within_its_slot_has_its_window(worker):
+def test_where_the_gpu_is_watched_a_run_within_its_slot_waits_for_its_use(worker):
     seen(worker, start=0, stop=10, run=(1, 9, 0, 7, -1))
-    assert worker.windows == []
     worker.threads.meter.windows = deque()
-    seen(worker, start=10, stop=20, run=(11, 19, 0, 7, -1))
-    assert worker.windows == [(TaskId(7, 11), "train")]
     # Part of it lay before its slot was taken: then whose the GPU time was is not known.
-    seen(worker, start=20, stop=30, run=(19, 29, 0, 7, -1))
-    assert len(worker.windows) == 1
+    seen(worker, start=10, stop=20, run=(9, 19, 0, 7, -1))
+    worker.pending.all(at=20)
+    assert worker.finalized(20) == {"thread-noncpu": 17, "overhead": 3, "running": 0}
+    seen(worker, start=20, stop=30, run=(21, 29, 0, 7, -1))
+    worker.pending.all(at=30)
+    assert worker.finalized(30)["running"] == 10
+    worker.known[TaskId(7, 21)] = GpuUse(kernel=5)
+    worker.pending.all(at=30)
+    assert worker.finalized(30) == {"thread-noncpu": 20, "gpu": 5, "overhead": 5, "running": 0}

@@ -92,16 +92,15 @@ def test_windows_are_noted_from_the_first_question_on(worker, threads):
     assert threads.windows() == []
     assert threads.watched
     start, stop, _, ident, _ = ran(worker, threads)
-    assert threads.windows() == [(TaskId(ident, start), stop)]
+    assert threads.windows() == [(TaskId(ident, start), stop, "key")]
     assert threads.windows() == []
 
 
 def test_a_task_that_ran_before_somebody_watched_has_an_end_as_well(worker, threads):
     with Going(worker):
         (running,) = threads.windows()
-        assert running.stop == -1
-        assert threads.running() == {running.task: "key"}
-    assert threads.windows() == [(running.task, threads.meter.done["key"][1])]
+        assert (running.stop, running.key) == (-1, "key")
+    assert threads.windows() == [(running.task, threads.meter.done["key"][1], "key")]
 
 
 def test_a_task_that_fails_ends_its_window(worker, threads):
