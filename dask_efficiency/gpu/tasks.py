@@ -55,7 +55,7 @@ class _Thread:
     keys: list[Any] = field(default_factory=list)
     tasks: list[Task | None] = field(default_factory=list)
 
-    def see(self, window: TaskWindow) -> None:
+    def see(self, window: TaskWindow, forgotten: int) -> None:
         identity, stop, key = window
         start = identity.start
         starts, row = self.starts, len(self.starts)
@@ -67,6 +67,8 @@ class _Thread:
                     if task := self.tasks[row]:
                         task.stop = self.stops[row]
                 return
+        if 0 <= stop < forgotten:
+            return
         starts.insert(row, start)
         self.stops.insert(row, FOREVER if stop < 0 else max(stop, start))
         self.ids.insert(row, identity)
@@ -108,14 +110,15 @@ class TaskTable:
 
     def see(self, windows: Iterable[TaskWindow]) -> None:
         """Take in tasks that run (``stop`` is -1) or have ended, in any order and repeatedly."""
-        threads, forgotten = self._threads, self._forgotten
+        threads = self._threads
         for window in windows:
-            if not 0 <= window.stop < forgotten:
-                ident = window.task.thread & _LOW
-                thread = threads.get(ident)
-                if thread is None:
-                    thread = threads[ident] = _Thread()
-                thread.see(window)
+            ident = window.task.thread & _LOW
+            thread = threads.get(ident)
+            if thread is None:
+                if 0 <= window.stop < self._forgotten:
+                    continue
+                thread = threads[ident] = _Thread()
+            thread.see(window, self._forgotten)
 
     def find(self, task: TaskId) -> Task | None:
         """The task, or None if it has not been seen or is forgotten."""

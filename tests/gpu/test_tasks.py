@@ -86,6 +86,19 @@ def test_a_window_that_is_forgotten_is_not_seen_once_more() -> None:
     assert (tasks.find(TaskId(A, 10)), tasks.find(TaskId(A, 60)) is None) == (None, False)
 
 
+def test_the_end_of_a_task_that_was_seen_running_is_never_too_late() -> None:
+    tasks = table((A, 10, -1), (B, 10, 60))
+    tasks.forget_windows(50)
+    tasks.see([TaskWindow(TaskId(A, 10), 20, "key")])
+    task = tasks.find(TaskId(A, 10))
+    assert task is not None
+    assert task.stop == 20
+    tasks.forget_windows(70)
+    tasks.see([TaskWindow(TaskId(A, 10), 20, "key")])
+    numbers, of_tasks = tasks.at_work(np.array([5, 6], np.uint32), instants(15, 15))
+    assert (numbers.tolist(), of_tasks.tolist()) == ([NOBODY, NOBODY], [False, False])
+
+
 def test_a_thread_that_works_for_a_task_may_be_in_a_call_since_its_last_one() -> None:
     tasks = table((A, 10, 20), (A, 30, -1), (B, 40, 90))
     assert [tasks.asking_since(at) for at in (5, 15, 25, 35, 45, 95)] == [5, 10, 25, 30, 30, 30]

@@ -18,7 +18,7 @@ from dask_efficiency.plugins.scheduler import straggler_watch
 from dask_efficiency.straggler.finding import Cause
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
-from tests.plugins.watch import addresses, eventually, nothing_runs
+from tests.plugins.watch import addresses, eventually, nothing_runs, silence
 
 __all__ = ["stub_directory"]
 
@@ -138,9 +138,12 @@ def launches(client: Client, prefix: str) -> int:
 
 
 def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_cluster: LocalCluster):
-    client.submit(tasks.train, 0.02, key="before").result()
+    then = snapshot(client).breakdown["gpu"]
+    waited = client.submit(tasks.train, 0.02, key="before").result()
     before = exported(gpu_cluster, "gpu_seconds_total")
     client.register_plugin(EfficiencyPlugin(gpu="off"))
+    # Whose it was is asked of the watch that saw it; the stub tells its times to a millisecond.
+    eventually(lambda: snapshot(client).breakdown["gpu"] - then >= waited - 0.002)
     client.submit(tasks.train, 0.02, key="unseen").result()
     client.register_plugin(EfficiencyPlugin(gpu="auto"))
     eventually(lambda: wait(client.submit(tasks.train, 0.02, key="seen")) and launches(client, "seen"))
@@ -172,6 +175,7 @@ def test_a_killed_worker_takes_none_of_its_gpu_time_along(client: Client, gpu_cl
     known = sum(d.kernels for d in devices(snapshot(client)))
     before = exported(gpu_cluster, "gpu_seconds_total")
     address = addresses(client)[0]
+    silence(client, address)
     lost = client.submit(tasks.die, workers=[address], allow_other_workers=False, pure=False)
     eventually(lambda: address not in addresses(client))
     lost.cancel()

@@ -14,7 +14,7 @@ from distributed import Client
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
 from tests.plugins import tasks
-from tests.plugins.watch import Window, addresses, eventually, kill, timed_report
+from tests.plugins.watch import Window, addresses, eventually, kill, silence, timed_report
 
 pytestmark = pytest.mark.cluster
 
@@ -154,8 +154,7 @@ def test_a_killed_workers_time_is_in_the_timeline(mortal_cluster: Any) -> None:
     with Client(mortal_cluster) as client, timed_report(client) as (found, window):
         client.gather(client.map(tasks.spin, [0.2] * 4, pure=False))
         killed = addresses(client)[0]
-        client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].stop(), workers=[killed])
-        time.sleep(0.5)
+        silence(client, killed)
         kill(client, killed)
         client.gather(client.map(tasks.spin, [0.2] * 4, pure=False))
     report = found.report

@@ -134,6 +134,16 @@ def kill(client: Client, address: str) -> float:
     return before
 
 
+def silence(client: Client, address: str) -> None:
+    """Have a worker send no heartbeats any more, and let a second pass of which nobody hears.
+
+    The scheduler's clock of a worker is late by what its first heartbeat took, so that its last one may seem to cover
+    the time until it is killed.
+    """
+    client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].stop(), workers=[address])
+    time.sleep(1)
+
+
 def after_the_scheduler(client: Client) -> float:
     """The instant, once the scheduler has done what it was at."""
     client.run_on_scheduler(bool)

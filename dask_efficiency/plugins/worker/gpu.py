@@ -94,7 +94,8 @@ class WorkerGpu:
         if self._watch is None or not self._threads.watched:
             return
         try:
-            if self._watch.totals().meter == "none":
+            totals = self._watch.totals()
+            if totals.meter == "none" and totals.description:  # else it is about to begin
                 self._threads.unwatch()
         except Exception as error:
             self._fail(error)

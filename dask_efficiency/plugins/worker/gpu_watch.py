@@ -39,7 +39,7 @@ READING_SECONDS = 1.0
 FRAMEWORKS = ("torch", "cupy_backends", "numba.cuda.cudadrv.driver", "cuda.bindings.driver", "pycuda")
 
 #: Ended tasks whose use of the GPU was not asked for; beyond, the oldest are given up.
-MAX_TASKS = 100_000
+MAX_TASKS = 20_000
 
 _NO_USE = GpuUse()
 
@@ -94,10 +94,10 @@ class GpuWatch:
         self._uncertain = 0
         #: From the event loop to the watch's thread.
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-        #: From the watch's thread to the event loop: what tasks had of the GPU, those that had anything; until when
-        #: tasks ended of which that is known, and the tasks that had not ended by the last flush.
+        #: From the watch's thread to the event loop: what tasks had of the GPU, those that had anything; since and
+        #: until when tasks ended of which that is known, and the tasks that had not ended by the last flush.
         self._uses: dict[TaskId, GpuUse] = {}
-        self._known: tuple[int, Collection[TaskId]] = -1, ()
+        self._known: tuple[int, int, Collection[TaskId]] = -1, -1, ()
         self._totals = GpuTotals()
         self._wake = threading.Event()
         self._closing = False
@@ -115,10 +115,10 @@ class GpuWatch:
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
         """What the thread of a task that ended at ``stop`` did in calls that wait for the GPU; it is told once.
 
-        None until it is known.
+        None until it is known, and of one that ended before this watch was told of tasks.
         """
-        until, running = self._known
-        if stop > until or task in running:
+        since, until, running = self._known
+        if not since < stop <= until or task in running:
             return None
         return self._uses.pop(task, _NO_USE)
 
@@ -228,6 +228,7 @@ class GpuWatch:
             return
         uncertain = self._meter.dropped + self._meter.gaps
         windows = [*self._windows()]
+        since = self._known[0] if self._known[0] >= 0 else time.monotonic_ns()
         self._ledger.add(
             batch,
             windows,
@@ -238,7 +239,7 @@ class GpuWatch:
         )
         self._uncertain = uncertain
         self._uses.update(self._ledger.uses())
-        self._known = self._ledger.known_until, _not_ended(windows)
+        self._known = since, self._ledger.known_until, _not_ended(windows)
         for task in list(self._uses)[: max(0, len(self._uses) - MAX_TASKS)]:
             self._uses.pop(task, None)
 

@@ -179,6 +179,11 @@ class WorkerMeter:
         if worker.handlers.get(OP) == self.handle:
             del worker.handlers[OP]
         self._gpu.stop()
+        if self.off is None:
+            try:  # while the watch that saw them can be asked
+                self._pending.rest(at=monotonic_ns())
+            except Exception as error:
+                self._fail(error)
         self._causes.stop()
         self._sensors.stop()
         self._spills.stop()
@@ -366,6 +371,7 @@ class WorkerMeter:
             try:
                 if action == ASK_FINAL_SNAPSHOT:
                     return self._final_snapshot() if self._closes() else {}
+                self._hooks.catch_up()
                 await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)

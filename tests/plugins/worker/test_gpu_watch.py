@@ -126,15 +126,30 @@ def test_a_tasks_kernels_and_waits_are_its_own_to_the_nanosecond(
 def test_of_a_task_that_had_not_ended_by_the_last_flush_nothing_is_known(
     stub: ModuleType, watching: Callable[..., GpuWatch]
 ):
+    windows: list[TaskWindow] = []
+    watch = watching(windows=lambda: list(windows))
+    eventually(lambda: watch.armed)
     late, ended = TaskId(1, time.monotonic_ns()), TaskId(2, time.monotonic_ns())
     stop = time.monotonic_ns()
-    # Its thread is done, and is about to say so.
-    windows = [TaskWindow(late, -1, "x-1"), TaskWindow(ended, -1, "x-2"), TaskWindow(ended, stop, "x-2")]
-    watch = watching(windows=lambda: windows)
+    # The first one's thread is done, and is about to say so.
+    windows[:] = [TaskWindow(late, -1, "x-1"), TaskWindow(ended, -1, "x-2"), TaskWindow(ended, stop, "x-2")]
     assert use_of(watch, ended, stop) == GpuUse()
     assert watch.use(late, stop) is None
     windows[0] = TaskWindow(late, stop, "x-1")
     assert eventually(lambda: watch.use(late, stop) is not None)
+
+
+def test_of_a_task_that_another_watch_saw_nothing_is_known(
+    stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch]
+):
+    first = watching()
+    eventually(lambda: first.armed)
+    task, stop = threads.run(lambda: (stub.launch(0.01), stub.sync()))
+    first.close(60)
+    second = watching()
+    use_of(second, *eventually(lambda: second.armed and threads.run(lambda: None)))
+    assert second.use(task, stop) is None
+    assert use_of(first, task, stop).kernel > 0
 
 
 def test_it_begins_when_a_profile_of_ours_that_has_cupti_has_ended(
