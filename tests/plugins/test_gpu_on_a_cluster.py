@@ -142,7 +142,7 @@ def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_
     waited = client.submit(tasks.train, 0.02, key="before").result()
     before = exported(gpu_cluster, "gpu_seconds_total")
     client.register_plugin(EfficiencyPlugin(gpu="off"))
-    # Whose it was is asked of the watch that saw it; the stub tells its times to a millisecond.
+    # The stub tells its times to a millisecond.
     eventually(lambda: snapshot(client).breakdown["gpu"] - then >= waited - 0.002)
     client.submit(tasks.train, 0.02, key="unseen").result()
     client.register_plugin(EfficiencyPlugin(gpu="auto"))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 from distributed import Client, Scheduler, Worker
 
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.totals import GpuTotals, GpuUse
 from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugins.names import CLOSE, EVERYTHING, METRIC, OPEN
+from dask_efficiency.plugins.worker import gpu as worker_gpu
 from dask_efficiency.plugins.worker import meter as module
 from dask_efficiency.plugins.worker.meter import WorkerMeter
 
@@ -103,5 +107,36 @@ def test_the_scheduler_takes_a_repeated_heartbeat_once(monkeypatch: pytest.Monke
             accounts.poll()
         assert [given["n"] for _, given in taken] == [payload["n"], payload["n"] + 1]
         assert accounts.cluster.stale == 0
+
+    metered(check)
+
+
+class ClosingWatch:
+    """It knows of no task what that had of the GPU before it is closed."""
+
+    def __init__(self, *args: object) -> None:
+        self.closed = False
+
+    def use(self, task: TaskId, stop: int) -> GpuUse | None:
+        return GpuUse(kernel=1000) if self.closed else None
+
+    def totals(self) -> GpuTotals:
+        return GpuTotals("cupti", "fake")
+
+    async def catch_up(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_meter_that_is_taken_away_asks_the_watch_that_saw_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_gpu, "new_watch", ClosingWatch)
+
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        meter._threads.windows()
+        await Client.current().submit(time.sleep, 0.01)
+        meter.detach()
+        balance = meter._ledger.balance(at=time.monotonic_ns())
+        assert (balance.finalized["gpu"], balance.running, balance.tasks) == (1000, 0, {"succeeded": 1})
 
     metered(check)
