@@ -70,19 +70,23 @@ class TaskMeter:
                 _meters = meters
             _meters[id(self._table)] = self
 
-    def detach(self) -> None:
-        """Meter them no more; after the last worker of the process, upstream is as it was. Safe to call twice."""
+    def detach(self) -> bool:
+        """Meter them no more; after the last worker of the process, upstream is as it was. Safe to call twice.
+
+        Gives whether it metered until now.
+        """
         with _lock:
-            if self.attached:
+            attached = self.attached
+            if attached:
                 del _meters[id(self._table)]
             if not _meters:
                 _replacements.put_back()
+        return attached
 
     def fail(self, error: Exception) -> None:
         """Log once and meter no more; the task goes on."""
-        if self.attached:
+        if self.detach():  # of several threads that fail at once, one says so
             logger.error("dask_efficiency measures the CPU time of tasks no more", exc_info=error)
-        self.detach()
         self.live.clear()
 
     @property

@@ -169,6 +169,18 @@ def test_a_task_does_not_notice_that_measuring_it_failed(worker, part, caplog):
     assert as_upstream_has_them()
 
 
+def test_of_two_threads_that_fail_at_once_one_says_so(worker, monkeypatch):
+    said = []
+
+    def error(*args: Any, **kwargs: Any) -> None:
+        said.append(args)
+        worker.meter.fail(ValueError("in another thread meanwhile"))
+
+    monkeypatch.setattr(task_meter.logger, "error", error)
+    worker.meter.fail(ValueError("in one thread"))
+    assert len(said) == 1
+
+
 # -- several workers, and others who replace upstream's functions ----------------------------------
 
 
