@@ -334,8 +334,8 @@ def test_time_without_work_after_a_worker_s_last_words_is_not_its_own():
     assert held(accounts, worker) == {"idle": 500}
 
 
-def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
-    cluster = new_cluster()
+def restarted_inside(cluster: ClusterLedger) -> tuple[SimulatedWorker, ClusterWindow]:
+    """A worker whose meter has restarted in a window, of which the new one knows the rest."""
     worker = SimulatedWorker(cluster, "a", 1, joined=0)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
@@ -343,6 +343,12 @@ def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
     worker.heartbeat(1_400)
     worker.restart(1_500)
     worker.ledger.open_window("w", at=1_500)
+    return worker, window
+
+
+def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
+    cluster = new_cluster()
+    worker, window = restarted_inside(cluster)
     accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
     assert held(accounts, worker) == {"thread-cpu": 400, "unmeasured": 100, "idle": 500}
     assert accounts.not_measured == {"name-a": "its meter was restarted"}
@@ -350,13 +356,7 @@ def test_a_meter_that_restarts_inside_counts_with_both_its_ledgers():
 
 def test_the_last_words_of_a_meter_that_restarted_inside_are_not_of_the_whole_window():
     cluster = new_cluster()
-    worker = SimulatedWorker(cluster, "a", 1, joined=0)
-    worker.open(OPENED)
-    window = ClusterWindow(cluster, at=OPENED)
-    worker.work(1_000, 1_400)
-    worker.heartbeat(1_400)
-    worker.restart(1_500)
-    worker.ledger.open_window("w", at=1_500)
+    worker, window = restarted_inside(cluster)
     worker.heartbeat(1_800, final=True)
     words = worker.ledger.close_window("w", at=1_800)
     assert words is not None
