@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.adapters.dask_engine.settings import check_settings
+from dask_efficiency.adapters.dask_engine.settings import simulated_settings
 from dask_efficiency.replay.changes import changes
 from dask_efficiency.report import simulation_data
 from dask_efficiency.report.sections import simulation as sections
@@ -340,7 +340,7 @@ def _check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
         raise TypeError(
             f"cluster is {cluster!r:.80}; expected a ClusterSpec, such as ClusterSpec.from_trace(trace).with_workers(8)"
         )
-    check_settings(cluster.config)
+    simulated_settings(trace.config, cluster.config)
     check_cluster(trace, cluster)
 
 

@@ -39,7 +39,7 @@ class ClusterSpec:
     speeds
         By name of a worker: how many times as fast as the middle of the recorded workers it computes.
     config
-        Dask configuration that differs from the recorded one.
+        Dask configuration that differs from the recorded one: settings that change a schedule.
     cores
         By host, as many as workers may use there: event loops and threads that wake up wait for each other, which short
         tasks of many workers on one host feel, and tasks that compute share what these leave. Hosts that are not named

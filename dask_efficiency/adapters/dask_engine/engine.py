@@ -23,6 +23,7 @@ from dask_efficiency.adapters.dask_engine.memory import WorkerMemory
 from dask_efficiency.adapters.dask_engine.messages import Loop
 from dask_efficiency.adapters.dask_engine.recording import RunRecorder
 from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
+from dask_efficiency.adapters.dask_engine.settings import simulated_settings
 from dask_efficiency.adapters.dask_engine.shuffles import Shuffles
 from dask_efficiency.adapters.dask_engine.tasks import TaskCosts
 from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
@@ -42,6 +43,7 @@ from dask_efficiency.simulation.network import Instant
 from dask_efficiency.simulation.requirements import SIMULATED
 from dask_efficiency.trace.run_trace import WorkerSpec
 from dask_efficiency.trace.schema import WorkerChange
+from dask_efficiency.trace.settings import SETTINGS
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
 STILL = 10_000_000_000
@@ -80,16 +82,12 @@ class Engine:
         replace_hashes(self.seed)
         replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
-        trace = self._workload.trace
-        config = {**{name: value for name, value in trace.config.items() if "." in name}, **self._job.cluster.config}
-        bandwidth = (
-            {"distributed.scheduler.bandwidth": trace.config["bandwidth"]} if "bandwidth" in trace.config else {}
-        )
+        settings = simulated_settings(self._workload.trace.config, self._job.cluster.config)
         # Without logs of events: what they hold on to would never have to be read back from disk.
-        with dask.config.set({**config, **bandwidth, "distributed.admin.low-level-log-length": 0}):
+        with dask.config.set({**settings, "distributed.admin.low-level-log-length": 0}):
             asyncio.run(self._simulate())
         # The loop is closed: nothing holds on to the scheduler any more.
-        return self._result({**trace.config, **self._job.cluster.config})
+        return self._result({name: value for name, value in settings.items() if name in SETTINGS})
 
     async def _simulate(self) -> None:
         await self._build()

@@ -1,24 +1,60 @@
-"""Settings of Dask: whether there is one of a name, and whether a value can be one of it."""
+"""Settings of Dask for a simulated run: the few that change a schedule, checked, and none that names code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any
 
-import dask
-import distributed  # noqa: F401  # whose settings are Dask's once it is imported
 from dask.utils import parse_bytes, parse_timedelta
 
-_MISSING = object()
+from dask_efficiency.trace.settings import SETTINGS, Kind
+
+#: What would run or import what it names, as a scheduler of Dask's has it. They are set, not left empty as arguments of
+#: the scheduler: it reads an empty argument as "as configured".
+_NAMES_CODE: Mapping[str, Any] = MappingProxyType(
+    {
+        "distributed.scheduler.preload": [],
+        "distributed.scheduler.preload-argv": [],
+        "distributed.scheduler.http.routes": [],
+        "distributed.scheduler.active-memory-manager.policies": [
+            {"class": "distributed.active_memory_manager.ReduceReplicas"}
+        ],
+    }
+)
 
 
 class SettingError(ValueError):
-    """Dask has no such setting, or it cannot have such a value."""
+    """A simulation takes no such setting of Dask, or it cannot have such a value."""
+
+
+def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Dask's configuration of a simulated run.
+
+    Parameters
+    ----------
+    recorded
+        The configuration in a trace, which may come from anybody: what does not change a schedule is left out, and
+        ``bandwidth`` is what the scheduler had measured at the start.
+    changed
+        Settings that are to differ from it.
+
+    Raises
+    ------
+    SettingError
+        With the setting, the value, and what was expected.
+    """
+    taken = {name: value for name, value in recorded.items() if name in SETTINGS}
+    if "bandwidth" in recorded:
+        taken["distributed.scheduler.bandwidth"] = recorded["bandwidth"]
+    taken.update(changed)
+    check_settings(taken)
+    return {**taken, **_NAMES_CODE}
 
 
 def check_settings(config: Mapping[str, Any]) -> None:
-    """Refuse settings that Dask does not have, and values of another kind than it has itself.
+    """Refuse settings that change no schedule, and values that Dask cannot use.
 
     Raises
     ------
@@ -26,62 +62,45 @@ def check_settings(config: Mapping[str, Any]) -> None:
         With the setting, the value, and what was expected.
     """
     for name, value in config.items():
-        known = dask.config.get(name, _MISSING) if isinstance(name, str) else _MISSING
-        if known is _MISSING:
-            near = get_close_matches(str(name), _names(dask.config.config), n=1)
-            raise SettingError(f"Dask has no setting {name!r:.80}" + (f"; did you mean {near[0]}?" if near else ""))
-        if (expected := _expected(known)) and not _fits(value, known):
-            raise SettingError(f"{name} is {value!r:.80}; expected {expected}")
-
-
-def _names(config: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    for name, value in config.items():
-        yield f"{above}{name}"
-        if isinstance(value, dict):
-            yield from _names(value, f"{above}{name}.")
-
-
-def _expected(known: Any) -> str:
-    """What a value should be like, by the one that Dask has; empty where nothing can be said."""
-    if isinstance(known, bool):
-        # What is off may also be on in several ways, such as a limit.
-        return "True or False" if known else ""
-    if isinstance(known, int | float):
-        return f"a number such as {known!r}"
-    if _is_time(known):
-        return f"a time such as {known}"
-    return ""
-
-
-def _fits(value: Any, known: Any) -> bool:
-    if isinstance(known, bool):
-        return isinstance(value, bool)
-    if isinstance(known, int | float):
-        # Many of them are switched off by False or None, and sizes are numbers, too.
-        return value is False or value is None or _is_number(value) or _is_size(value)
-    return value is None or _is_number(value) or _is_time(value)
+        kind = SETTINGS.get(name)
+        if kind is None:
+            near = get_close_matches(str(name), SETTINGS, n=1)
+            said = f"did you mean {near[0]}?" if near else f"it takes {', '.join(SETTINGS)}"
+            raise SettingError(f"a simulation takes no setting {name!r:.80}; {said}")
+        if not _FITS[kind](value):
+            raise SettingError(f"{name} is {value!r:.80}; expected {kind.value}")
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    try:
-        return float(value) >= 0
-    except (TypeError, ValueError):
-        return False
+    return value is False or (not isinstance(value, bool) and _reads(float, value) and float(value) >= 0)
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, str) and _reads(parse_bytes, value)
+    return _is_number(value) or (isinstance(value, str) and _reads(parse_bytes, value))
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, str) and _reads(parse_timedelta, value)
+    # Dask reads "s" as one second, and so any word whose end is a unit.
+    is_text = isinstance(value, str) and any(character.isdigit() for character in value)
+    return value is None or _is_number(value) or (is_text and _reads(parse_timedelta, value))
 
 
-def _reads(parse: Any, text: str) -> bool:
+def _are_times(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
+
+
+_FITS: Mapping[Kind, Callable[[Any], bool]] = {
+    Kind.SWITCH: lambda value: isinstance(value, bool),
+    Kind.NUMBER: _is_number,
+    Kind.SIZE: _is_size,
+    Kind.TIME: _is_time,
+    Kind.TIMES: _are_times,
+}
+
+
+def _reads(parse: Callable[[Any], Any], value: Any) -> bool:
     try:
-        parse(text)
-    except (KeyError, ValueError):
+        parse(value)
+    except (KeyError, TypeError, ValueError, OverflowError):
         return False
-    return any(character.isdigit() for character in text)
+    return True

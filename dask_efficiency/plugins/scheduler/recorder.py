@@ -29,6 +29,7 @@ from dask_efficiency.slots import RECOMPUTED
 from dask_efficiency.trace.batch import decode
 from dask_efficiency.trace.recorder import KEPT, MAX_KEPT, SERIES, Recorder
 from dask_efficiency.trace.schema import WorkerChange
+from dask_efficiency.trace.settings import SETTINGS
 from dask_efficiency.trace.tables import MISSING
 
 if TYPE_CHECKING:
@@ -36,25 +37,6 @@ if TYPE_CHECKING:
     from distributed.scheduler import TaskState, WorkerState
 
 logger = logging.getLogger("dask_efficiency")
-
-#: Dask configuration that a simulation of the scheduler must know.
-CONFIG = (
-    "distributed.scheduler.allowed-failures",
-    "distributed.scheduler.bandwidth",
-    "distributed.scheduler.default-data-size",
-    "distributed.scheduler.default-task-durations",
-    "distributed.scheduler.rootish-taskgroup",
-    "distributed.scheduler.rootish-taskgroup-dependencies",
-    "distributed.scheduler.unknown-task-duration",
-    "distributed.scheduler.work-stealing",
-    "distributed.scheduler.work-stealing-interval",
-    "distributed.scheduler.worker-saturation",
-    "distributed.scheduler.worker-ttl",
-    "distributed.scheduler.active-memory-manager.start",
-    "distributed.worker.connections",
-    "distributed.worker.memory",
-    "distributed.worker.transfer",
-)
 
 #: The status of a worker, by the change that leads to it.
 _CHANGES = {
@@ -422,7 +404,7 @@ class ClusterRecorder:
             stopped=stopped,
             workers=[{**worker, "cores": shared.get(worker["host"], 0.0)} for worker in self._workers],
             config={
-                **{name: dask.config.get(name) for name in CONFIG if dask.config.get(name, None) is not None},
+                **{name: dask.config.get(name) for name in SETTINGS if dask.config.get(name, None) is not None},
                 "bandwidth": self._bandwidth,
             },
             versions={

@@ -1,24 +1,79 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import dask
+import distributed
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dask_efficiency.adapters.dask_engine.settings import SettingError, check_settings
+from dask_efficiency import load_trace
+from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
+from dask_efficiency.adapters.dask_engine.settings import SettingError, check_settings, simulated_settings
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.trace.settings import SETTINGS
+
+TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
+
+#: What is always set, as these name code.
+NAMING_CODE = {
+    "distributed.scheduler.preload": [],
+    "distributed.scheduler.preload-argv": [],
+    "distributed.scheduler.http.routes": [],
+    "distributed.scheduler.active-memory-manager.policies": [
+        {"class": "distributed.active_memory_manager.ReduceReplicas"}
+    ],
+}
+
+
+def names(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Every key of a schema, those with keys of their own included."""
+    for name, described in schema.get("properties", {}).items():
+        yield f"{above}{name}"
+        yield from names(described, f"{above}{name}.")
+
+
+def keys() -> list[str]:
+    """Every key of the schemas of Dask's and distributed's configuration."""
+    files = [Path(package.__path__[0], f"{package.__name__}-schema.yaml") for package in (dask, distributed)]
+    found = [name for file in files for name in names(yaml.safe_load(file.read_text()))]
+    assert len(found) > 200
+    assert set(NAMING_CODE) <= {*found}
+    return found
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("distributed.scheduler.work-staeling", False, "did you mean distributed.scheduler.work-stealing?"),
-        (7, 1, "Dask has no setting 7"),
-        ("distributed.scheduler.worker-saturation", "abc", "is 'abc'; expected a number such as 1.1"),
-        ("distributed.scheduler.worker-saturation", -1, "is -1; expected a number such as 1.1"),
+        (7, 1, "a simulation takes no setting 7; it takes distributed.scheduler.allowed-failures, "),
+        (
+            "distributed.scheduler.preload",
+            ["import os"],
+            "a simulation takes no setting 'distributed.scheduler.preload'",
+        ),
+        ("distributed.worker.memory", {"target": 0.5}, "takes no setting 'distributed.worker.memory'"),
+        ("distributed.scheduler.worker-saturation", "abc", "is 'abc'; expected a number of 0 or more, or False"),
+        ("distributed.scheduler.worker-saturation", -1, "is -1; expected a number"),
+        ("distributed.scheduler.worker-saturation", True, "is True; expected a number"),
+        ("distributed.scheduler.worker-saturation", [1], "is [1]; expected a number"),
         ("distributed.scheduler.work-stealing", "abc", "is 'abc'; expected True or False"),
-        ("distributed.scheduler.unknown-task-duration", "soon", "is 'soon'; expected a time such as 500ms"),
+        ("distributed.scheduler.unknown-task-duration", "soon", "is 'soon'; expected a time such as '500ms'"),
+        ("distributed.worker.memory.max-spill", "much", "is 'much'; expected a size such as '10MB', or False"),
+        ("distributed.scheduler.default-task-durations", {"sum": "soon"}, "expected a time by prefix"),
+        ("distributed.scheduler.default-task-durations", ["1s"], "expected a time by prefix"),
     ],
 )
-def test_a_setting_or_a_value_that_dask_cannot_have_is_refused(name: Any, value: Any, said: str) -> None:
+def test_a_setting_that_changes_no_schedule_or_a_value_that_dask_cannot_use_is_refused(
+    name: Any, value: Any, said: str
+) -> None:
     with pytest.raises(SettingError) as refused:
         check_settings({name: value})
     assert said in str(refused.value)
@@ -34,7 +89,60 @@ def test_a_setting_or_a_value_that_dask_cannot_have_is_refused(name: Any, value:
         ("distributed.scheduler.unknown-task-duration", 2),
         ("distributed.scheduler.work-stealing-interval", "100ms"),
         ("distributed.worker.memory.max-spill", "10GB"),
+        ("distributed.scheduler.default-task-durations", {"sum": "1us", "mean": 2}),
     ],
 )
 def test_what_dask_takes_is_taken(name: str, value: Any) -> None:
     check_settings({name: value})
+
+
+def test_what_dask_is_configured_to_where_nobody_sets_anything_is_taken() -> None:
+    defaults = dask.config.merge(*dask.config.defaults)
+    check_settings({name: dask.config.get(name, config=defaults) for name in SETTINGS})
+
+
+def test_what_differs_wins_over_what_was_measured_and_that_over_what_was_configured() -> None:
+    name = "distributed.scheduler.bandwidth"
+    assert simulated_settings({name: 1}, {})[name] == 1
+    assert simulated_settings({name: 1, "bandwidth": 2.0}, {})[name] == 2.0
+    assert simulated_settings({name: 1, "bandwidth": 2.0}, {name: 3})[name] == 3
+
+
+CODE = st.sampled_from(["import os", "/tmp/preload.py", "https://host/preload.py", "os.system", "canary"])
+VALUES = st.recursive(
+    CODE | st.none() | st.booleans() | st.floats(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["class", "preload"]), inner),
+    max_leaves=4,
+)
+CONFIGURATIONS = st.dictionaries(st.sampled_from(keys()) | st.text(max_size=5), VALUES, max_size=8)
+
+
+@given(CONFIGURATIONS, CONFIGURATIONS)
+def test_no_configuration_sets_more_than_what_changes_a_schedule_and_none_names_code(
+    recorded: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    with suppress(SettingError):
+        found = simulated_settings(recorded, changed)
+        assert {name: found.pop(name) for name in NAMING_CODE} == NAMING_CODE
+        assert found.keys() <= SETTINGS.keys() & (
+            recorded.keys() | changed.keys() | {"distributed.scheduler.bandwidth"}
+        )
+
+
+@pytest.mark.parametrize("form", ["module", "text", "file", "class"])
+def test_no_key_of_a_traces_configuration_runs_code(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w')\nclass Policy:\n    pass\n"
+    (tmp_path / "canary.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    canary = {
+        "module": ["canary"],
+        "text": [code],
+        "file": [str(tmp_path / "canary.py")],
+        "class": [{"class": "canary.Policy"}],
+    }[form]
+    config = dict.fromkeys(set(keys()) - SETTINGS.keys(), canary)
+    trace = replace(load_trace(TRACE), config=config)
+    (found,) = simulate_seeds(trace, Job(ClusterSpec.from_trace(trace)), [0])
+    assert found.makespan_seconds > 0
+    assert not ran.exists()
