@@ -30,6 +30,7 @@ from tests.plugins.watch import (
     Attendance,
     addresses,
     after_the_scheduler,
+    ahead_of_the_clock,
     between,
     eventually,
     kill,
@@ -37,6 +38,7 @@ from tests.plugins.watch import (
     off_cpu,
     payloads,
     shrunk,
+    silence,
     timed_report,
 )
 
@@ -91,8 +93,6 @@ def test_each_snapshot_of_a_worker_adds_up_to_the_nanosecond(client, diary):
 
 
 def test_what_two_snapshots_differ_by_is_nthreads_times_an_independent_clock(client, diary):
-    # A worker's total may be ahead of the clock by as long as the quickest of its snapshots was on its way.
-    ahead = min(after - before for before, _, after in (timed(snapshot, client) for _ in range(10)))
     a, then, b = timed(snapshot, client)
     wait(mixture(client, diary))
     time.sleep(0.2)
@@ -100,7 +100,7 @@ def test_what_two_snapshots_differ_by_is_nthreads_times_an_independent_clock(cli
     assert len(now.by_worker) == 2
     for name, row in now.by_worker.items():
         gained = (row.total_ns - then.by_worker[name].total_ns) / 1e9 / 2
-        assert_between(gained, c - b - ahead, d - a, name)
+        assert_between(gained, c - b - ahead_of_the_clock(then, name), d - a, name)
 
 
 def test_a_report_is_nthreads_times_the_time_inside_it(client, diary):
@@ -171,6 +171,7 @@ def test_a_report_across_a_kill_counts_the_worker_until_it_was_removed(mortal_cl
     with timed_report(client) as (report, window):
         future = client.submit(wait_for_word, diary, workers=[first], allow_other_workers=True, pure=False)
         eventually(lambda: diary.read("start"))
+        silence(client, first)
         kill(client, first)
         diary.write(event="go")
         eventually(lambda: first in attendance.left)

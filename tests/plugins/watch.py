@@ -20,7 +20,7 @@ from distributed import Client
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_efficiency import efficiency_report
+from dask_efficiency import EfficiencyReport, efficiency_report, snapshot
 from dask_efficiency.buckets import FINALIZED, Breakdown
 from dask_efficiency.heartbeats import decode
 from dask_efficiency.plugins.names import FINAL_SNAPSHOT
@@ -134,14 +134,21 @@ def kill(client: Client, address: str) -> float:
     return before
 
 
-def silence(client: Client, address: str) -> None:
-    """Have a worker send no heartbeats any more, and let a second pass of which nobody hears.
+def ahead_of_the_clock(report: EfficiencyReport, name: str) -> float:
+    """The seconds by which a worker's accounts may be ahead of the scheduler's clock, at most.
 
-    The scheduler's clock of a worker is late by what its first heartbeat took, so that its last one may seem to cover
-    the time until it is killed.
+    The scheduler learns when a worker's meter began from its first snapshot, whose way it takes for unmeasured time. A
+    later one that was quicker shows that, and as much is taken off the idle time that follows.
     """
+    row = report.by_worker[name]
+    return row["unmeasured"] / report.nthreads[name]
+
+
+def silence(client: Client, address: str) -> None:
+    """Have a worker send no heartbeats any more, and wait until some time has passed that none can have told of."""
+    ahead = ahead_of_the_clock(snapshot(client), name_of(client, address))
     client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].stop(), workers=[address])
-    time.sleep(1)
+    time.sleep(ahead + 0.1)
 
 
 def after_the_scheduler(client: Client) -> float:
