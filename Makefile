@@ -16,8 +16,13 @@ ORACLE_STAMP := $(if $(filter-out 0 no,$(ORACLE)),$(VENV)/.stamp-oracle)
 BENCH ?= overhead
 # What an installation compiles, and how; so a change of it installs again.
 COMPILED := hatch_build.py $(addprefix dask_efficiency/adapters/cupti/,callbacks.c build.py)
+# Which tests `make pytest` runs, as of pytest's -m.
+WHICH ?= not slow
 MATRIX_PYTHONS ?= 3.11 3.12 3.13
 MATRIX_DISTRIBUTED ?= 2026.1.0 newest
+
+# Where it is set, each of hundreds of processes would compile the package for itself.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show this list
@@ -28,7 +33,16 @@ demo: $(VENV)/.stamp-demo $(TORCH_STAMP) ## A workload of 10 to 20 seconds and i
 	@$(BIN)/dask-efficiency demo
 
 .PHONY: test
-test: lint pytest ## Linters and tests
+test: setup ## Linters, all pure tests and some 60 on clusters: what a change of any part needs
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint pytest
+
+.PHONY: test-all
+test-all: test ## And what is beyond it: all tests on clusters, in a browser, with Prometheus, MPI and torch
+	@$(MAKE) --no-print-directory pytest WHICH=slow
+
+.PHONY: nightly
+nightly: test-all test-matrix ## And other versions, and property tests with 500 new examples: hours
+	@$(MAKE) --no-print-directory pytest WHICH='not cluster and not slow' PYTEST_ARGS=--hypothesis-profile=nightly
 
 .PHONY: setup
 setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) ## Only install what the tests need
@@ -41,8 +55,8 @@ lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: pytest
-pytest: lint setup
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+pytest: setup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m '$(WHICH)' $(PYTEST_ARGS)
 
 .PHONY: test-matrix
 test-matrix: ## Tests on other versions of Python and distributed, in .venv-matrix

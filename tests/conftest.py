@@ -1,30 +1,33 @@
-"""What all tests share: a browser, their order, and how property tests run.
-
-Property tests have no deadline, and under ``CI`` the same examples each time.
-"""
+"""What all tests share: which are slow, what they need, their order, a browser, and how property tests run."""
 
 from __future__ import annotations
 
-import os
 import shutil
+import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 import dask
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.cluster_tests import is_listed
+
 settings.register_profile(
-    "local",
+    "test",
     deadline=None,
     database=None,
+    # The same examples each time, and as few as find what a change of a part breaks: `make nightly` looks for more.
+    derandomize=True,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
-#: Fewer examples than by hand, so that all tests take ten minutes on two cores.
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("nightly", settings.get_profile("test"), derandomize=False, max_examples=500)
+settings.load_profile("test")
 
 # A local cluster gives a worker up for good that is not back from a restart by then, which are 15 s if not told.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
@@ -34,16 +37,59 @@ dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 
 
+#: Debian's packages of Python are not in the virtual environment.
+IMPORTS_SIMGRID = ["/usr/bin/python3", "-c", "import simgrid"]
+
+#: What tests need that a newcomer may lack: how it is found, and how it is installed.
+NEEDED: dict[str, tuple[Callable[[], object], str]] = {
+    **{
+        program: (partial(shutil.which, program), f"apt-get install {package}")
+        for program, package in {
+            "chromium": "chromium",
+            "prometheus": "prometheus",
+            "promtool": "prometheus",
+            "mpicc": "mpich libmpich-dev",
+            "smpirun": "libsimgrid-dev",
+        }.items()
+    },
+    "simgrid": (
+        lambda: not subprocess.call(IMPORTS_SIMGRID, stderr=subprocess.DEVNULL),
+        "apt-get install python3-simgrid",
+    ),
+    "torch": (partial(find_spec, "torch"), "make setup TORCH=1"),
+    "hta": (partial(find_spec, "hta"), "make setup ORACLE=1"),
+    "networkx": (partial(find_spec, "networkx"), "make setup ORACLE=1"),
+}
+found = cache(lambda name: NEEDED[name][0]())
+
+#: Fixtures that need them.
+NEEDED_BY = {
+    "chromium": "chromium",
+    "mpicc": "mpicc",
+    "simgrid": "smpirun",
+    "hta": "hta",
+    "trained": "torch",
+    "minder": "torch",
+    "profiler": "torch",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files go to processes whole, so that each fixture of a file is made once; the longest go first."""
+    """Mark as slow what is beyond `make test`: the clusters that are not listed, and what a newcomer may lack.
+
+    Files go to processes whole, so that each fixture of a file is made once; the longest go first.
+    """
+    for item in items:
+        needed = {name for mark in item.iter_markers("needs") for name in mark.args}
+        needed |= {NEEDED_BY[fixture] for fixture in getattr(item, "fixturenames", ()) if fixture in NEEDED_BY}
+        for name in sorted(needed):
+            item.add_marker(pytest.mark.skipif(not found(name), reason=f"{name} is not installed: {NEEDED[name][1]}"))
+        if needed or ("cluster" in item.keywords and not is_listed(item.nodeid)):
+            item.add_marker("slow")
     if hasattr(config, "workerinput"):
-        costly = Counter(item.path for item in items if _is_costly(item))
+        costly = Counter(item.path for item in items if "cluster" in item.keywords or "slow" in item.keywords)
         items.sort(key=lambda item: -costly[item.path])
-
-
-def _is_costly(item: pytest.Item) -> bool:
-    """Most of the time is spent on these: a hundredth of a second for any other test, and seconds for each of them."""
-    return "cluster" in item.keywords or "chromium" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +102,6 @@ def patience(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -69,11 +114,10 @@ ARGUMENTS = [
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A real browser, as Playwright drives it."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright cannot be imported")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here; on Debian: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         # Playwright's own patience ends after 30 s, which one page may take on a busy machine.
         new_context = browser.new_context
 

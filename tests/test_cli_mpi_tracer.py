@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
 
 PROGRAM = Path(__file__).parent / "adapters" / "mpi" / "programs" / "alone.c"
 
-needs_mpi = pytest.mark.skipif(shutil.which("mpicc") is None, reason="mpicc is not installed (Debian: libmpich-dev)")
+needs_mpi = pytest.mark.needs("mpicc")
 
 
 def run(*arguments: object) -> Result:

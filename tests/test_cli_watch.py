@@ -189,8 +189,8 @@ def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> N
     assert f"m.npz was trained on 'cold', which {metrics} does not have; there is: 'heat'" in err
 
 
+@pytest.mark.needs("torch")
 def test_a_detector_is_trained_on_a_fleets_past_and_watches(metrics: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed: nothing is trained")
     model = tmp_path / "minder.npz"
     with answering(machines) as server:
         asked = ("--prometheus", server.url, "--metrics", metrics)
@@ -204,8 +204,8 @@ def test_a_detector_is_trained_on_a_fleets_past_and_watches(metrics: Path, tmp_p
     assert load_minder(model).metrics == ("heat",)
 
 
+@pytest.mark.needs("torch")
 def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed: nothing is trained")
     at = np.repeat(np.arange(0.0, 600.0, 10.0), 4)
     heat = np.random.default_rng(0).normal(60, 1, len(at))
     table = pd.DataFrame({"at": at, "worker": np.tile(list("abcd"), 60), "heat": heat})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 import urllib.error
@@ -21,12 +20,8 @@ from dashboards.monitor.prometheus import running
 #: Where the tests' server keeps its scrapes apart, in seconds.
 SCRAPE_INTERVAL = 0.5
 
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus"
-)
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="prometheus is not installed: apt-get install prometheus"
-)
+needs_promtool = pytest.mark.needs("promtool")
+needs_prometheus = pytest.mark.needs("prometheus")
 
 
 def lint(text: str) -> str:

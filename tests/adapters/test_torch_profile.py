@@ -17,6 +17,7 @@ from dask_efficiency.adapters import torch_profile
 from dask_efficiency.adapters.torch_profile import PROFILERS, NotProfiled, TorchProfile
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.needs("torch")
 
 FUNCTIONS = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
 

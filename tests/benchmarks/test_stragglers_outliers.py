@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="Minder is trained with torch")
-
 from benchmarks import stragglers_outliers as table
 from benchmarks.stragglers_generator import SEVEN, generate
 from benchmarks.stragglers_methods import CONTINUITIES, OUTLIERS, Judged, by_size, outliers
 from benchmarks.stragglers_windows import FIRST, SECOND, SEEDS, windows
+
+pytestmark = pytest.mark.needs("torch")
 
 
 def _case(machines: int, faulty: tuple[int, ...], **said: tuple[int, ...]) -> Judged:

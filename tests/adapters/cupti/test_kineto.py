@@ -9,6 +9,7 @@ from dask_efficiency.adapters.cupti import kineto
 from dask_efficiency.adapters.cupti.kineto import KinetoWatch
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.needs("torch")
 
 
 class Calls:

@@ -24,7 +24,6 @@ from tests.critical_paths.torch.recorded import record_training, with_a_kernel
 
 TESTS = Path(__file__).parents[2]
 DATA = TESTS / "data" / "kineto"
-NEEDED = ("hta", "networkx", "pandas", "psutil", "yaml")
 
 FILES = {
     "simple_add": TESTS / "gpu" / "data" / "simple_add.json.gz",
@@ -77,7 +76,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> dict[str, Question]:
     """Questions about steps of training that were recorded just now."""
-    pytest.importorskip("torch", reason="torch is not installed; make setup TORCH=1 installs it")
     alone, path = folder / "trained.json", folder / "trained_and_kernel.json"
     record_training(alone)
     with_a_kernel(alone, path)
@@ -111,9 +109,6 @@ def random_question(seed: int, path: Path) -> Question:
 @pytest.fixture(scope="module")
 def hta(request: pytest.FixtureRequest) -> Callable[[Question], Answer]:
     """HTA's answers, all from one process."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        pytest.skip(f"HTA cannot be run, without {', '.join(missing)}; make setup ORACLE=1 installs it")
     questions = [*SAME.values(), *OTHER.values(), *request.getfixturevalue("made_up").values()]
     questions += [Question(SAME["alexnet, one"].path, ALEX, 1, zero_weight_launches=False)]
     if find_spec("torch") is not None:

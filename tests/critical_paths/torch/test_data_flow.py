@@ -23,7 +23,7 @@ SHORT, LONG = 3, 6
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two branches of matrix products, one after the other, and then their sum; as PyTorch recorded them."""
-    torch = pytest.importorskip("torch")
+    import torch
     from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, record_function
 
     folder = tmp_path_factory.mktemp("recorded")
@@ -61,6 +61,7 @@ def names(flow: DataFlow) -> list[str]:
     return [flow.execution.names[name] for name in flow.operators.name]
 
 
+@pytest.mark.needs("torch")
 def test_of_two_branches_in_sequence_the_longer_one_is_the_floor(
     trace: RankTrace, products: list[tuple[int, int]]
 ) -> None:
@@ -72,6 +73,7 @@ def test_of_two_branches_in_sequence_the_longer_one_is_the_floor(
     assert flow.longest.tolist() == list(expected)
 
 
+@pytest.mark.needs("torch")
 def test_the_second_branch_could_begin_with_the_first(trace: RankTrace, products: list[tuple[int, int]]) -> None:
     flow = data_flow(trace, find_region(trace, "branches"))
     earliest = [
@@ -87,6 +89,7 @@ def test_the_second_branch_could_begin_with_the_first(trace: RankTrace, products
     assert flow.operators.ready[SHORT + 1] == flow.operators.stop[SHORT]
 
 
+@pytest.mark.needs("torch")
 def test_what_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -> None:
     flow = data_flow(trace)
     operators = flow.operators
@@ -97,12 +100,14 @@ def test_what_needs_both_branches_comes_after_the_longer_one(trace: RankTrace) -
     assert flow.floor_seconds <= (operators.stop.max() - operators.start.min()) / 1e9
 
 
+@pytest.mark.needs("torch")
 def test_nothing_begins_before_its_data_as_it_was(trace: RankTrace) -> None:
     operators = data_flow(trace).operators
     assert (operators.earliest <= operators.ready).all()
     assert (operators.ready <= operators.start).all()
 
 
+@pytest.mark.needs("torch")
 def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace) -> None:
     flow = data_flow(trace, find_region(trace, "together"))
     assert names(flow) == ["aten::add", "aten::mul_"]
@@ -110,6 +115,7 @@ def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace
     assert flow.longest.tolist() == [0, 1]
 
 
+@pytest.mark.needs("torch")
 def test_without_an_execution_trace_there_is_no_data_flow(recorded: tuple[Path, Path]) -> None:
     with pytest.raises(ValueError, match="no execution trace was read beside it; give load_kineto an execution_trace"):
         data_flow(load_kineto(recorded[0]).ranks[0])

@@ -17,7 +17,10 @@ from dask_efficiency.kineto.load import load_kineto
 from dask_efficiency.kineto.trace import KinetoTrace
 from tests.critical_paths.torch import late_ranks
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="torch is imported once, and its processes are forked")
+pytestmark = [
+    pytest.mark.needs("torch"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="torch is imported once, and its processes are forked"),
+]
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +28,6 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
     """The job's ranks."""
-    pytest.importorskip("torch.distributed", reason="torch is not installed")
     folder = tmp_path_factory.mktemp("job")
     program = [sys.executable, "-m", "tests.critical_paths.torch.gloo_job", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -101,12 +101,14 @@ def test_tables_name_what_they_are_about() -> None:
     assert len(kernels)
 
 
+@pytest.mark.needs("networkx")
 def test_the_graph_for_networkx_has_the_same_longest_path() -> None:
-    networkx = pytest.importorskip("networkx")
+    import networkx as nx
+
     path = recorded("simple_add")
     graph = path.to_networkx()
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (len(path.graph.nodes), len(path.graph.edges))
-    length = networkx.dag_longest_path_length(graph, weight="weight")
+    length = nx.dag_longest_path_length(graph, weight="weight")
     assert length / 1e9 == pytest.approx(path.longest_path_seconds)
     first = graph.nodes[int(path.longest[0])]
     assert first["critical"] is True

@@ -291,8 +291,10 @@ def test_a_refusal_on_the_way_keeps_what_was_counted(
     assert not stub.cupti.stub_enabled(stub.KERNEL)
 
 
+@pytest.mark.needs("torch")
 def test_a_refusal_on_the_way_puts_torchs_functions_back(stub: ModuleType, watching: Callable[..., GpuWatch]):
-    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    import torch.autograd.profiler as profiler
+
     originals = profiler._prepare_profiler, profiler._disable_profiler
     watch = watching()
     eventually(lambda: watch.armed)
@@ -402,10 +404,12 @@ def test_readings_go_on_where_nothing_else_can_be_metered(
     assert watch._thread.is_alive()
 
 
+@pytest.mark.needs("torch")
 def test_a_profiler_of_the_users_leaves_a_gap(
     stub: ModuleType, stub_directory: Path, threads: Threads, watching: Callable[..., GpuWatch], monkeypatch: Any
 ):
-    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    import torch.autograd.profiler as profiler
+
     monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
     monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
     watch = watching()
@@ -426,10 +430,12 @@ def test_a_profiler_of_the_users_leaves_a_gap(
     assert {k.prefix: k.ns for k in watch.totals().kernels} == {"after": 10_000_000}
 
 
+@pytest.mark.needs("torch")
 def test_work_whose_records_a_profiler_cost_is_not_waited_for(
     stub: ModuleType, threads: Threads, watching: Callable[..., GpuWatch], monkeypatch: pytest.MonkeyPatch
 ):
-    profiler = pytest.importorskip("torch.autograd.profiler", reason="torch is not installed")
+    import torch.autograd.profiler as profiler
+
     monkeypatch.setattr(profiler, "_prepare_profiler", lambda *_: stub.cupti.stub_other_begin())
     monkeypatch.setattr(profiler, "_disable_profiler", lambda *_: stub.cupti.stub_other_end())
     watch = watching()

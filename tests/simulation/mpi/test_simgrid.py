@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from random import Random
 
@@ -17,9 +16,7 @@ from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
 from tests.simulation.mpi.simgrid_selectors import SELECTORS, options
 from tests.simulation.topologies import random_topology
 
-needs_smpi = pytest.mark.skipif(
-    shutil.which("smpirun") is None, reason="SimGrid's smpirun is not installed (Debian: libsimgrid-dev)"
-)
+needs_smpi = pytest.mark.needs("smpirun")
 
 EAGER = 16_384
 

@@ -10,7 +10,6 @@ from tests.straggler.clusters import METRICS, healthy
 @pytest.fixture(scope="session")
 def minder() -> Minder:
     """Trained on healthy workers for a few seconds."""
-    pytest.importorskip("torch", reason="torch is not installed: nothing to train with")
     from dask_efficiency.straggler.minder.train import train_minder
 
     return train_minder([MetricSeries.of(healthy(8, seed=9, seconds=300), metrics=METRICS)], steps=300)

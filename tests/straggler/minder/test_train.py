@@ -8,6 +8,7 @@ from dask_efficiency.straggler.minder.windows import normalised, windowed
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to train with")
+pytestmark = pytest.mark.needs("torch")
 
 from dask_efficiency.straggler.minder.train import fit, train_minder  # noqa: E402
 

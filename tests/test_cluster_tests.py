@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_tests import PROVES
+
+#: So many fit beside all other tests in the five minutes of `make test`.
+MOST = 60
+
+HERE = Path(__file__).parent
+
+
+def test_every_listed_test_is_there_and_runs_a_cluster() -> None:
+    for name in PROVES:
+        file, _, function = name.partition("::")
+        source = (HERE / file).read_text()
+        functions = [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        assert function.partition("[")[0] in functions, name
+        assert "mark.cluster" in source, name
+
+
+def test_no_more_clusters_are_started_than_a_newcomer_waits_for(request: pytest.FixtureRequest) -> None:
+    items = request.session.items
+    listed = [item.nodeid for item in items if "cluster" in item.keywords and "slow" not in item.keywords]
+    assert len(listed) <= MOST, listed
