@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, Any, cast
 
 #: Bytes on their way to another machine that are kept in memory; more of them wait on disk.
@@ -83,7 +85,7 @@ def _in_place(target: str) -> Iterator[IO[bytes]]:
         return
     beside = os.path.join(os.path.dirname(target), f".{uuid.uuid4().hex}.tmp")
     try:
-        with open(beside, "xb") as file:
+        with open(beside, "xb", opener=partial(_beside, target)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -95,6 +97,22 @@ def _in_place(target: str) -> Iterator[IO[bytes]]:
     finally:
         if os.path.exists(beside):
             os.remove(beside)
+
+
+def _beside(target: str, path: str, flags: int) -> int:
+    """Open a new file that those may read who may read the one in whose place it comes, and nobody else."""
+    if not hasattr(os, "fchmod") or not os.path.exists(target):
+        return os.open(path, flags, 0o666)
+    before = os.stat(target)
+    mode = stat.S_IMODE(before.st_mode)
+    file = os.open(path, flags, 0o600)
+    try:
+        os.chown(file, before.st_uid, before.st_gid)
+    except PermissionError:
+        # It is another's. The group that it is of now was among the others.
+        mode = mode & ~0o070 | (mode & 0o007) << 3
+    os.fchmod(file, mode)
+    return file
 
 
 @contextmanager

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import stat
 from pathlib import Path
 
 import fsspec
@@ -59,3 +60,49 @@ def test_a_path_that_cannot_be_written_is_known_before(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "access", lambda _place, _mode: False)
     with pytest.raises(PermissionError, match="may not be written to"):
         check_target(tmp_path / "new")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_a_file_that_is_replaced_keeps_its_mode_also_while_it_is_written(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "a").chmod(mode)
+    with writing(tmp_path / "a") as file:
+        file.write(b"new")
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {mode}
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_a_new_file_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with writing(tmp_path / "a") as file:
+            file.write(b"new")
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_that_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    os.chown(tmp_path / "a", 12, 34)
+    with writing(tmp_path / "a") as file:
+        file.write(b"new")
+    assert ((tmp_path / "a").stat().st_uid, (tmp_path / "a").stat().st_gid) == (12, 34)
+
+
+@pytest.mark.parametrize(("mode", "after"), [(0o660, 0o600), (0o664, 0o644), (0o640, 0o600)])
+def test_where_it_cannot_be_given_to_its_owner_nobody_may_read_it_who_might_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, after: int
+) -> None:
+    def chown(_file: int, _user: int, _group: int) -> None:
+        raise PermissionError
+
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "a").chmod(mode)
+    monkeypatch.setattr(os, "chown", chown)
+    with writing(tmp_path / "a") as file:
+        file.write(b"new")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == after

@@ -12,6 +12,7 @@ from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta, tls_options
 from dask_efficiency.cli.said import say
 from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.straggler.fleet.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
     from dask_efficiency.results import PreflightResult
@@ -29,7 +30,14 @@ class _NotTestedError(click.ClickException):
 @click.option(
     "--fail", is_flag=True, help="End with exit code 1 if a worker or a path is slow, 2 if nothing was tested."
 )
-@click.option("--retire", is_flag=True, help="Retire the slow workers.")
+@click.option("--retire", is_flag=True, help="Retire the slow workers, the most certain first; two are always left.")
+@click.option(
+    "--retire-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=RETIRE_SHARE,
+    show_default=True,
+    help="Never more of the workers, or one.",
+)
 @click.option("--force", is_flag=True, help="Test a busy cluster, too.")
 @click.option("--device", default="auto", show_default=True, type=click.Choice(("auto", "cpu", "gpu")))
 @click.option("--workload", metavar="SCRIPT", help="A script in Python that is timed on each worker as well.")
@@ -49,6 +57,7 @@ def command(
     as_json: bool,
     fail: bool,
     retire: bool,
+    retire_share: float,
     force: bool,
     device: str,
     workload: str | None,
@@ -84,6 +93,7 @@ def command(
                     collective=collective,
                     force=force,
                     retire=retire,
+                    retire_share=retire_share,
                 )
             )
         except RuntimeError as error:  # NotRegisteredError, or raised over there

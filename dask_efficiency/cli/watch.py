@@ -14,6 +14,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta, tls_options
 from dask_efficiency.cli.watch_options import WatchOptions, instant, prometheus_options
+from dask_efficiency.straggler.fleet.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
     from dask_efficiency.fleet_watch import FleetWatch
@@ -58,9 +59,9 @@ class _NotJudgedError(click.ClickException):
 @click.option(
     "--retire-share",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.1,
+    default=RETIRE_SHARE,
     show_default=True,
-    help="Never more of the workers within a day.",
+    help="Never more of the workers within a day, or one.",
 )
 @click.option(
     "--retire-every",

@@ -22,6 +22,7 @@ from dask_efficiency.plugins.client.questions import ask, register
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugins.scheduler.preflight import Plan
 from dask_efficiency.results import PreflightResult
+from dask_efficiency.straggler.fleet.retirements import RETIRE_SHARE, most_retired
 from dask_efficiency.straggler.preflight.wire import decode
 
 #: Where it is measured.
@@ -47,6 +48,7 @@ def preflight(
     collective: str | None = None,
     force: bool = False,
     retire: bool = False,
+    retire_share: float = RETIRE_SHARE,
 ) -> Any:
     """Find the slow workers before a job starts: ``dask_efficiency.preflight(client)``.
 
@@ -72,13 +74,16 @@ def preflight(
     force
         Whether a busy cluster is tested; its figures then say what was free beside its tasks.
     retire
-        Whether slow workers are retired, as by ``client.retire_workers``, all of them unless nobody would be left.
+        Whether slow workers are retired, as by ``client.retire_workers``, the most certain first.
+    retire_share
+        At most so much of the workers is retired, in (0, 1), or one of them; two are always left.
 
     Returns
     -------
     PreflightResult
         ``findings``, a :class:`~dask_efficiency.Finding` for each slow worker or host, and ``paths``, the slow paths
-        between groups of hosts. An awaitable if the client is asynchronous.
+        between groups of hosts; ``retired`` and ``kept``, names of slow workers. An awaitable if the client is
+        asynchronous.
 
     Raises
     ------
@@ -89,8 +94,9 @@ def preflight(
     """
     plan = _plan(device=device, timeout=timeout, soak=soak, collective=collective, force=force, retire=retire)
     plan = replace(plan, **_workload(workload))
+    most_retired(0, retire_share)
     client = client if client is not None else get_client()
-    return client.sync(_preflight, client, plan, retire)
+    return client.sync(_preflight, client, plan, retire_share if retire else None)
 
 
 def _plan(*, device: Any, timeout: Any, soak: Any, collective: Any, force: Any, retire: Any) -> Plan:
@@ -129,7 +135,7 @@ def _workload(workload: Any) -> dict[str, Any]:
     return {"workload": kind, "payload": payload}
 
 
-async def _preflight(client: Client, plan: Plan, retire: bool) -> PreflightResult:
+async def _preflight(client: Client, plan: Plan, retire_share: float | None) -> PreflightResult:
     await register(client, EfficiencyPlugin.leased_to(client.id))
     try:
         content = {**asdict(plan), "payload": to_serialize(plan.payload) if plan.payload else b""}
@@ -143,7 +149,7 @@ async def _preflight(client: Client, plan: Plan, retire: bool) -> PreflightResul
             await _step(client, names.STOP_TEST, test=plan.test)
             raise
         found = await asyncio.to_thread(lambda: PreflightResult.of(decode(reply["done"])))
-        return await _retire(client, found) if retire else found
+        return found if retire_share is None else await _retire(client, found, retire_share)
     finally:
         await ask(client, names.RELEASE, client=client.id)
 
@@ -152,13 +158,13 @@ async def _step(caller: Client, step: str, /, **asked: Any) -> dict[str, Any]:
     return await ask(caller, names.PREFLIGHT, preflight={"step": step, **asked})
 
 
-async def _retire(client: Client, found: PreflightResult) -> PreflightResult:
-    """Retire the slow workers, unless nobody would be left."""
-    slow = [one for one in found.subjects if one.name in found.slow]
+async def _retire(client: Client, found: PreflightResult, share: float) -> PreflightResult:
+    """Retire the slow workers, as many as may be."""
+    most = most_retired(len(found.subjects), share)
+    found = replace(found, kept=found.slow[most:])
+    slow = [one for one in found.subjects if one.name in found.slow[:most]]
     if not slow:
         return found
-    if len(slow) == len(found.subjects):
-        return replace(found, notes=(*found.notes, "nobody was retired, for nobody would be left"))
     scheduler: Any = client.scheduler
     addresses = [one.address for one in slow]
     try:

@@ -187,6 +187,11 @@ def _notes(found: PreflightValues) -> Section:
         )
     if found.retired:
         lines.append(f"Retired: {named(found.retired)}.")
+    if found.kept:
+        lines.append(
+            f"Kept, though slow: {named(found.kept)}. Of {len(found.subjects)} workers "
+            f"{len(found.slow) - len(found.kept)} may be retired: --retire-share allows more, and two are always left."
+        )
     return section("Notes", *lines, caveat=True)
 
 

@@ -1,4 +1,4 @@
-"""How many machines may be retired: never more than a part of the fleet, and never many at a time."""
+"""How many machines may be retired: one, or a part of the fleet, and always two are left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,22 @@ FORGET_SECONDS = 86_400.0
 #: What is left of a fleet at least; fewer cannot be compared with each other.
 MIN_LEFT = 2
 
+#: The part of a fleet that is retired at most, if nothing else is asked for.
+RETIRE_SHARE = 0.25
+
+
+def most_retired(size: int, share: float = RETIRE_SHARE) -> int:
+    """How many machines of a fleet may be retired: the share of it, or one if that is less, and two are left.
+
+    Raises
+    ------
+    ValueError
+        If the share is not in (0, 1).
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"retire_share is {share!r:.80}; expected more than 0 and less than 1")
+    return max(0, min(max(1, math.floor(share * size + 1e-9)), size - MIN_LEFT))
+
 
 class Retirements:
     """Decides which machines are retired, and remembers which were.
@@ -18,7 +34,7 @@ class Retirements:
     Parameters
     ----------
     share
-        At most so much of the fleet within a day, in (0, 1).
+        At most so much of the fleet within a day, in (0, 1), or one machine.
     every_seconds
         One machine in so much time, at most.
 
@@ -29,8 +45,9 @@ class Retirements:
     """
 
     def __init__(self, *, share: float, every_seconds: float) -> None:
-        if not (0 < share < 1 and every_seconds >= 0):
-            raise ValueError(f"share {share!r}, every_seconds {every_seconds!r}; expected (0, 1), and 0 or more")
+        most_retired(0, share)
+        if not every_seconds >= 0:
+            raise ValueError(f"retire_every is {every_seconds!r:.80}; expected 0 or more seconds")
         self._share = share
         self._every_seconds = every_seconds
         self._at: dict[str, float] = {}
@@ -53,7 +70,7 @@ class Retirements:
             return None, ""
         gone = [name for name in self._at if name not in fleet]
         size = len(fleet) + len(gone)
-        most = math.floor(self._share * size + 1e-9)
+        most = most_retired(size, self._share)
         if len(self._at) + 1 > most or len(fleet) - 1 < MIN_LEFT:
             return None, f"{len(self._at)} of {size} were retired within a day; the most is {most}"
         if self._at and at - max(self._at.values()) < self._every_seconds:

@@ -34,8 +34,8 @@ class PreflightValues:
         Why nothing was tested, such as a busy cluster; empty if something was.
     notes
         What else bears on how far this can be trusted.
-    retired
-        Names of the slow workers that were retired for it.
+    retired, kept
+        Names of the slow workers that were retired for it, and of those that were not, for too few would be left.
     """
 
     subjects: tuple[Subject, ...] = ()
@@ -45,6 +45,7 @@ class PreflightValues:
     reason: str = ""
     notes: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def tested(self) -> bool:
@@ -89,10 +90,14 @@ class PreflightValues:
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """Names of the slow workers, each worker of a slow host one by one."""
-        hosts = {finding.host for finding in self.findings if not finding.worker}
-        workers = {finding.worker for finding in self.findings}
-        return tuple(one.name for one in self.subjects if one.name in workers or one.host in hosts)
+        """Names of the slow workers, each worker of a slow host one by one, the most certain first."""
+        slow = (
+            one.name
+            for finding in self.findings
+            for one in self.subjects
+            if (one.name == finding.worker if finding.worker else one.host == finding.host)
+        )
+        return tuple(dict.fromkeys(slow))
 
     @cached_property
     def ratios(self) -> dict[str, dict[Component, float]]:
@@ -166,6 +171,7 @@ class PreflightValues:
             "workers": workers,
             "notes": list(self.notes),
             "retired": list(self.retired),
+            "kept": list(self.kept),
         }
 
 

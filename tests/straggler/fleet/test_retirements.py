@@ -26,10 +26,16 @@ def test_the_next_one_waits() -> None:
     assert limit.chosen(["w1"], fleet(10)[1:], at=100) == ("w1", "")
 
 
-def test_a_share_that_is_less_than_one_worker_retires_nobody() -> None:
-    name, why = Retirements(share=0.1, every_seconds=0).chosen(["w0"], fleet(9), at=0)
-    assert name is None
-    assert why == "0 of 9 were retired within a day; the most is 0"
+def test_a_share_that_is_less_than_one_worker_retires_one() -> None:
+    limit = Retirements(share=0.1, every_seconds=0)
+    assert limit.chosen(["w0"], fleet(9), at=0) == ("w0", "")
+    limit.retired("w0", at=0)
+    assert limit.chosen(["w1"], fleet(9)[1:], at=1) == (None, "1 of 9 were retired within a day; the most is 1")
+
+
+def test_of_two_nobody_is_retired() -> None:
+    limit = Retirements(share=0.9, every_seconds=0)
+    assert limit.chosen(["w0"], fleet(2), at=0) == (None, "0 of 2 were retired within a day; the most is 0")
 
 
 def test_retirements_are_forgotten_after_a_day() -> None:
@@ -54,5 +60,5 @@ def test_never_more_than_the_share_and_never_the_last_two(size: int, share: floa
         if name is not None:
             there.remove(name)
             limit.retired(name, at=at)
-    assert size - len(there) <= share * size + 1e-6
+    assert size - len(there) <= max(1, share * size + 1e-6)
     assert len(there) >= 2
