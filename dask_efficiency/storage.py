@@ -1,19 +1,172 @@
-"""Files that are written as a whole or not at all, at local paths and fsspec URLs."""
+"""Files at local paths and fsspec URLs: written as a whole or not at all, and read with their sizes counted."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import os
 import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import IO, Any, cast
 
 #: Bytes on their way to another machine that are kept in memory; more of them wait on disk.
 _IN_MEMORY = 1 << 26
+
+
+#: What a file may hold once it is decompressed: so many bytes, or so many times its own size. Real ones hold 2 to 40
+#: times their size; what deflate makes of zeros, 1,000 times.
+MAX_BYTES, MAX_RATIO = 64_000_000, 100
+
+#: How files begin that are decompressed as they are read.
+_COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+}
+
+ZIP = b"PK\x03\x04"
+
+_any_size: ContextVar[bool] = ContextVar("any_size", default=False)
+
+
+class FileTooLargeError(ValueError):
+    """A file holds far more than its own size."""
+
+
+class DamagedFileError(ValueError):
+    """A compressed file is damaged, or ends early."""
+
+
+@contextmanager
+def any_size() -> Iterator[None]:
+    """In this block files are read however much they hold."""
+    token = _any_size.set(True)
+    try:
+        yield
+    finally:
+        _any_size.reset(token)
+
+
+class _Counted(io.RawIOBase):
+    """What is read of a file, counted.
+
+    Parameters
+    ----------
+    read
+        Gives so many bytes, or fewer.
+    name
+        Of the file, for messages.
+    size
+        Gives the bytes of the file as it is stored; without it, any number may be read.
+    held
+        The bytes that were read of it already.
+    """
+
+    def __init__(
+        self, read: Callable[[int], bytes], name: str = "", size: Callable[[], int] | None = None, held: int = 0
+    ) -> None:
+        self._read, self._name, self._size = read, name, size
+        self.held = held
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._data(len(buffer))
+        buffer[: len(data)] = data
+        self.held += len(data)
+        size = self._size() if self._size is not None else self.held
+        if self.held > max(MAX_BYTES, MAX_RATIO * size) and not _any_size.get():
+            raise FileTooLargeError(
+                f"{self._name}: its first {size} bytes hold more than {self.held} once decompressed; expected at most "
+                f"{MAX_RATIO} times as many, or {MAX_BYTES}. If you trust it: `dask-efficiency --any-size`, or `with "
+                "dask_efficiency.storage.any_size():`"
+            )
+        return len(data)
+
+    def _data(self, nbytes: int) -> bytes:
+        try:
+            return self._read(nbytes)
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if self._size is None or getattr(error, "errno", None) is not None:
+                raise  # a file that cannot be read
+            read = f"{self._size()} bytes; they hold the first {self.held} of its content"
+            early = isinstance(error, EOFError)
+            said = f"ends early, after {read}" if early else f"is damaged within its first {read}: {error}"
+            raise DamagedFileError(f"{self._name}: the compressed file {said}") from error
+
+
+def decompressed(file: IO[bytes], name: str) -> IO[bytes]:
+    """A file's content from here on, decompressed if it begins as gzip, bz2 or xz.
+
+    Reading it raises :class:`FileTooLargeError` as soon as more came out than is expected of a file of its size, and
+    :class:`DamagedFileError` where it cannot be decompressed.
+    """
+    stored = _Counted(file.read)
+    buffered = io.BufferedReader(stored)
+    head = buffered.peek(8)
+    for magic, opened in _COMPRESSED.items():
+        if head.startswith(magic):
+            return io.BufferedReader(_Counted(opened(buffered).read1, name, lambda: stored.held))
+    return buffered
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], **storage_options: Any) -> Iterator[IO[bytes]]:
+    """The content of a local file or any fsspec URL, see :func:`decompressed`."""
+    import fsspec
+
+    with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
+        yield decompressed(file, os.fspath(path))
+
+
+class Members:
+    """The members of a zip archive, which together hold no more than a file may.
+
+    Raises
+    ------
+    zipfile.BadZipFile
+        If it is no archive, or has members that are neither stored nor deflated.
+    FileTooLargeError
+        As soon as more was read of all members than is expected of a file of its size.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._archive = zipfile.ZipFile(io.BytesIO(content))
+        self._name, self._size = name, len(content)
+        self._held = 0
+        for member in self._archive.infolist():
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise zipfile.BadZipFile(f"{member.filename!r:.80} is neither stored nor deflated")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the members."""
+        return self._archive.namelist()
+
+    def sizes(self, member: str) -> tuple[int, int]:
+        """The bytes that a member says it holds, and in how many; KeyError if there is none of this name."""
+        found = self._archive.getinfo(member)
+        return found.file_size, found.compress_size
+
+    def read(self, member: str) -> bytes:
+        """A member; KeyError if there is none of this name."""
+        with self._archive.open(member) as file:
+            counted = _Counted(file.read, self._name, lambda: self._size, self._held)
+            try:
+                return io.BufferedReader(counted, 1 << 18).read()
+            finally:
+                self._held = counted.held
 
 
 @contextmanager

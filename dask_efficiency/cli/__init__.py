@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dask_efficiency import __version__
+from dask_efficiency import __version__, storage
 from dask_efficiency.cli import (
     compare,
     critical_path,
@@ -27,8 +27,12 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 @click.group(name="efficiency", context_settings=CONTEXT_SETTINGS)
 @click.version_option(__version__, prog_name="dask-efficiency")
-def main() -> None:
+@click.option("--any-size", is_flag=True, help="Read files however much they hold once decompressed.")
+@click.pass_context
+def main(context: click.Context, any_size: bool) -> None:
     """Where the threads of a Dask cluster spend their time."""
+    if any_size:
+        context.with_resource(storage.any_size())
 
 
 for _module in (

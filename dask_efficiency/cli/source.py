@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import bz2
 import json
-import lzma
 import os
 import re
 import shlex
 import zipfile
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import IO, Any
+from typing import Any
 
 import click
+
+from dask_efficiency.storage import ZIP, DamagedFileError, reading
 
 _SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
 
@@ -24,12 +22,6 @@ _HEAD = 4096
 
 #: Columns that a table of tasks has at least.
 _COLUMNS = {"worker", "prefix"}
-
-_DECOMPRESSORS: dict[bytes, Callable[[], Any]] = {
-    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
-    b"BZh": bz2.BZ2Decompressor,
-    b"\xfd7zXZ": lzma.LZMADecompressor,
-}
 
 
 class Kind(Enum):
@@ -73,19 +65,21 @@ def look_at(given: str) -> Source:
     """
     if is_address(given):
         return Source(given, Kind.SCHEDULER, given)
-    import fsspec
-
-    with fsspec.open(given, "rb", compression=None) as file:
-        head = file.read(_HEAD)
-        if head.startswith(b"PK\x03\x04"):
-            return Source(given, _by_members(file), given)
-        if head.startswith(b"PAR1"):
-            return Source(given, Kind.PARQUET, given)
-        if not _text(head).startswith("{"):
-            return Source(given, _by_first_line(_text(head)), given)
-        if _is_kineto(_text(head)):  # they can be large
-            return Source(given, Kind.KINETO, given)
-        content = _object(head + file.read())
+    try:
+        with reading(given) as file:
+            head = file.read(_HEAD)
+            text = _text(head)
+            if head.startswith(ZIP):
+                return Source(given, _by_members(given), given)
+            if head.startswith(b"PAR1"):
+                return Source(given, Kind.PARQUET, given)
+            if not text.startswith("{"):
+                return Source(given, _by_first_line(text), given)
+            if _is_kineto(text):  # they can be large
+                return Source(given, Kind.KINETO, given)
+            content = _object(head + file.read())
+    except DamagedFileError:
+        return Source(given, Kind.OTHER, given)
     if content.get("type") == "Scheduler" and isinstance(content.get("address"), str):
         return Source(given, Kind.SCHEDULER, content["address"])
     return Source(given, _by_fields(content), given)
@@ -115,10 +109,12 @@ def _is_kineto(text: str) -> bool:
     )
 
 
-def _by_members(file: IO[bytes]) -> Kind:
+def _by_members(given: str) -> Kind:
     """An archive is a recorded run, or a report that is compressed."""
+    import fsspec
+
     try:
-        with zipfile.ZipFile(file) as archive:
+        with fsspec.open(given, "rb", compression=None) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             if "path.json" in names:
                 return Kind.TORCH_PATH
@@ -142,26 +138,14 @@ def _by_fields(content: dict[str, Any]) -> Kind:
     return Kind.CHROME if "traceEvents" in content else Kind.OTHER
 
 
-def _plain(content: bytes) -> bytes:
-    """As it was before it was compressed, as far as it goes."""
-    for magic, decompressor in _DECOMPRESSORS.items():
-        if content.startswith(magic):
-            try:
-                plain: bytes = decompressor().decompress(content)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError):
-                return b""
-            return plain
-    return content
-
-
 def _text(content: bytes) -> str:
-    return _plain(content).decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
+    return content.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
 
 
 def _object(content: bytes) -> dict[str, Any]:
     """The object that is in a file of JSON; an empty one for any other content."""
     try:
-        found = json.loads(_plain(content))
+        found = json.loads(content)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -12,6 +12,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import scheduler_options
 from dask_efficiency.cli.source import Kind, Source, look_at
+from dask_efficiency.storage import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,5 +105,8 @@ def _run(source: Source) -> RunTrace | pd.DataFrame:
         return load_trace(source.where)
     import pandas as pd
 
-    frame: pd.DataFrame = pd.read_csv(source.where) if is_table else pd.read_parquet(source.where)
+    if not is_table:
+        return pd.read_parquet(source.where)
+    with reading(source.where) as file:
+        frame: pd.DataFrame = pd.read_csv(file)
     return frame

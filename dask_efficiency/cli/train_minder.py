@@ -10,7 +10,7 @@ import click
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta
 from dask_efficiency.cli.watch_options import PrometheusOptions, instant, prometheus_options
-from dask_efficiency.storage import check_target
+from dask_efficiency.storage import check_target, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +103,10 @@ def _run(path: str) -> TraceTables | pd.DataFrame:
     if path.lower().endswith((".csv", ".csv.gz", ".parquet")):
         import pandas as pd
 
-        frame: pd.DataFrame = pd.read_parquet(path) if path.lower().endswith(".parquet") else pd.read_csv(path)
+        if path.lower().endswith(".parquet"):
+            return pd.read_parquet(path)
+        with reading(path) as file:
+            frame: pd.DataFrame = pd.read_csv(file)
         return frame
     from dask_efficiency.results import load_trace
 

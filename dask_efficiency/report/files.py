@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-import lzma
 import math
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
@@ -25,7 +22,7 @@ from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.verdict import verdict
-from dask_efficiency.storage import writing
+from dask_efficiency.storage import ZIP, DamagedFileError, FileTooLargeError, Members, reading, writing
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import MAX_BINS, Timeline
 
@@ -34,9 +31,6 @@ VERSION = 1
 
 #: It is not of JSON, and has a file of its own.
 _ELSEWHERE = "trace"
-
-#: First bytes of compressed files.
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
 
 
 class ReportFileError(ValueError):
@@ -124,9 +118,7 @@ def from_dict(data: Any) -> ReportValues:
     report = data.get("report")
     if not isinstance(report, dict):
         raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
-    if "wall_seconds" in report:  # as it was called before there was a wall clock of the whole window
-        report = {"cluster_seconds": report["wall_seconds"]} | report
-    return ReportValues(**_read(report, "report", ReportValues, optional=_LATER))
+    return ReportValues(**_read(report, "report", ReportValues))
 
 
 def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
@@ -153,37 +145,26 @@ def read_report(path: str | os.PathLike[str], **storage_options: Any) -> ReportV
     ReportFileError
         If the file is foreign, truncated, damaged or of a newer version.
     """
-    import fsspec
-
     target = os.fspath(path)
-    with fsspec.open(target, "rb", compression=None, **storage_options) as file:
-        content = file.read()
     try:
-        text = _decompressed(content, target).decode("utf-8")
-        data = json.loads(text, parse_constant=_no_constant)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        with reading(target, **storage_options) as file:
+            content = file.read()
+        if content.startswith(ZIP):
+            members = Members(content, target)
+            content = members.read(members.names[0])
+        data = json.loads(content.decode("utf-8"), parse_constant=_no_constant)
+    except (DamagedFileError, zipfile.BadZipFile) as error:
         raise ReportFileError(
             f"{target}: damaged or truncated ({error}); expected a compressed {FORMAT!r} file"
         ) from error
+    except FileTooLargeError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ReportFileError(f"{target}: found no valid JSON ({error}); expected a whole {FORMAT!r} file") from error
     try:
         return from_dict(data)
     except ReportFileError as error:
         raise ReportFileError(f"{target}: {error}") from None
-
-
-def _decompressed(content: bytes, name: str) -> bytes:
-    import fsspec
-
-    compression = fsspec.utils.infer_compression(name)
-    # by content, so that a file may be given another name
-    compression = next((known for magic, known in _MAGIC.items() if content.startswith(magic)), compression)
-    if compression is None:
-        return content
-    with fsspec.compression.compr[compression](io.BytesIO(content), mode="rb") as file:
-        plain: bytes = file.read()
-    return plain
 
 
 def _no_constant(name: str) -> Any:
@@ -252,7 +233,7 @@ def _gpu(value: Any, where: str) -> GpuTotals:
 
 
 def _timeline(value: Any, where: str) -> Timeline:
-    timeline: Timeline = _of_fields(Timeline, optional=_LATER)(value, where)
+    timeline: Timeline = _of_fields(Timeline)(value, where)
     if not timeline.bin_ns or timeline.bins > MAX_BINS:
         raise _wrong(timeline.bin_ns, f"{where}.bin_ns", f"a whole number that makes {MAX_BINS} bins at most")
     for kind, rows, known in (("activity", timeline.activity, ACTIVITIES), ("causes", timeline.causes, NAMES)):
@@ -282,26 +263,14 @@ _READERS: dict[Any, Reader] = {
 #: What a list of values of a type is called.
 _LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole numbers", Finding: "a list of findings"}
 
-#: Fields that files of before they were thought of do not have.
-_LATER = frozenset(
-    {
-        *("timeline", "code", "stragglers", "gpu", "no_workers_seconds", "cores"),
-        *("path", "arrivals", "attendance", "repeats", "long_tail", "skew"),
-        *("causes_by_worker", "causes_by_prefix", "causes_by_span", "profile", "gil_holders", "gil_holds"),
-        *("loop_blocks", "waited_for", "not_sampled", "causes", "without_largest_seconds"),
-    }
-)
 
-
-def _read(
-    value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "", optional: frozenset[str] = frozenset()
-) -> dict[str, Any]:
-    """The fields of a dataclass, each as its type says; one that is optional may be missing."""
+def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "") -> dict[str, Any]:
+    """The fields of a dataclass, each as its type says."""
     readers = _readers(kind)
-    missing = [name for name in readers if name not in value and name not in optional]
+    missing = [name for name in readers if name not in value]
     if missing:
         raise ReportFileError(f"{where!r} lacks {', '.join(map(repr, missing))}; expected all of its fields")
-    return {name: read(value[name], prefix + name) for name, read in readers.items() if name in value}
+    return {name: read(value[name], prefix + name) for name, read in readers.items()}
 
 
 @cache
@@ -326,11 +295,11 @@ def _maybe(read: Reader) -> Reader:
     return lambda value, where: None if value is None else read(value, where)
 
 
-def _of_fields(kind: type, *, optional: frozenset[str] = frozenset()) -> Reader:
+def _of_fields(kind: type) -> Reader:
     def read_fields(value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise _wrong(value, where, "an object")
-        return kind(**_read(value, where, kind, prefix=f"{where}.", optional=optional))
+        return kind(**_read(value, where, kind, prefix=f"{where}."))
 
     return read_fields
 

@@ -43,7 +43,7 @@ def moved(trace: TraceTables, workers: Sequence[int]) -> Moves:
         Their numbers; runs of others have moved nothing.
     """
     found = {name: np.zeros(len(trace.runs), np.int64) for name in Moves.__slots__}
-    share = (trace.config.get("distributed.worker.memory") or {}).get("target", TARGET)
+    share = trace.config.get("distributed.worker.memory.target", TARGET)
     for worker in workers:
         limit = trace.workers[worker].memory_limit * share if share else 0
         if limit:

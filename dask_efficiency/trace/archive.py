@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.storage import writing
+from dask_efficiency.storage import DamagedFileError, Members, reading, writing
 from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
 from dask_efficiency.trace.tables import Int64, Texts
 
@@ -27,8 +24,6 @@ _LEVEL = 3
 #: What deflate can make of a byte, at most; a file that claims more is forged.
 _MAX_OUT_OF_ONE = 1032
 
-
-_NOTHING_ADDED: Mapping[str, float] = MappingProxyType({})
 
 #: Floats are kept as the whole numbers of the same bits.
 _BITS: dict[type[np.generic], type[np.integer[Any]]] = {np.float64: np.int64, np.float32: np.int32}
@@ -44,8 +39,6 @@ class Format:
     description: str
     #: What a file that is foreign, damaged or newer raises.
     error: type[ValueError]
-    #: Older versions that can be read, too.
-    older: tuple[int, ...] = ()
 
 
 def write_archive(
@@ -105,19 +98,16 @@ def read_archive(
     Raises
     ------
     ValueError
-        The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of a newer version.
+        The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of another version.
     """
-    import fsspec
-
     target = os.fspath(path)
-    with fsspec.open(target, "rb", compression=None, **storage_options) as file:
+    with reading(target, **storage_options) as file:
         content = file.read()
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return build(Archive.of(archive, form))
+        return build(Archive.of(Members(content, target), form))
     except form.error as error:
         raise form.error(f"{target}: {error}") from error.__cause__
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, DamagedFileError, NotImplementedError, RuntimeError, OSError) as error:
         raise form.error(f"{target}: foreign, damaged or truncated ({error}); expected a {form.name!r} file") from error
 
 
@@ -125,27 +115,28 @@ def read_archive(
 class Archive:
     """An archive that is open, and its description; what does not fit raises the format's error."""
 
-    file: zipfile.ZipFile
+    file: Members
     form: Format
     described: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, file: zipfile.ZipFile, form: Format) -> Archive:
+    def of(cls, file: Members, form: Format) -> Archive:
         """Read the description."""
         try:
-            described = json.loads(file.read(form.description))
+            content = file.read(form.description)
         except KeyError:
             raise form.error(f"is an archive without {form.description!r}; expected a {form.name!r} file") from None
+        try:
+            described = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise form.error(f"{form.description!r} is no valid JSON ({error})") from error
         if not isinstance(described, dict) or described.get("format") != form.name:
             found = described.get("format") if isinstance(described, dict) else described
             raise form.error(f"found format {found!r:.80}; expected {form.name!r}")
-        if described.get("version") not in (form.version, *form.older):
-            expected = f"at most {form.version}" if form.older else str(form.version)
+        if described.get("version") != form.version:
             raise form.error(
-                f"found version {described.get('version')!r:.80} of {form.name!r}; expected {expected}: "
-                "a newer dask-efficiency may have written it"
+                f"found version {described.get('version')!r:.80} of {form.name!r}; expected {form.version}: "
+                "another dask-efficiency has written it"
             )
         opened = cls(file, form, described)
         opened.field("columns", dict)
@@ -173,22 +164,16 @@ class Archive:
                 raise self.form.error(f"{name!r} holds {value!r:.80}; expected {kind.__name__}")
         return values
 
-    def columns(
-        self, group: str, dtypes: Mapping[str, type[np.generic]], added_later: Mapping[str, float] = _NOTHING_ADDED
-    ) -> dict[str, NDArray[Any]]:
-        """The columns of a group; one that older files lack has the value that is given for it in every row."""
+    def columns(self, group: str, dtypes: Mapping[str, type[np.generic]]) -> dict[str, NDArray[Any]]:
+        """The columns of a group."""
         described = self.part(self.field("columns", dict), group, dict, "columns")
         rows = self.part(described, "rows", int, group)
         packings = self.part(described, "columns", dict, group)
-        older = set(added_later) - set(packings)
-        if rows < 0 or set(packings) | older != set(dtypes):
+        if rows < 0 or set(packings) != set(dtypes):
             raise self.form.error(f"{group!r} has {rows} rows of {sorted(packings)!r:.200}; expected {sorted(dtypes)}")
         columns = {}
         others: dict[str, Int64] = {}
         for name, dtype in dtypes.items():
-            if name in older:
-                columns[name] = np.full(rows, added_later[name], dtype)
-                continue
             where = f"{group}/{name}"
             packing = self._packing(packings[name], where, others)
             column, filled = unpack(packing, self._member(where, packing.nbytes(rows)), rows, others)
@@ -201,7 +186,7 @@ class Archive:
     def content(self, name: str, max_bytes: int) -> bytes:
         """Another member, of so many bytes at most."""
         try:
-            size = self.file.getinfo(name).file_size
+            size, _ = self.file.sizes(name)
         except KeyError:
             raise self.form.error(f"lacks {name!r}, which it describes") from None
         if size > max_bytes:
@@ -219,12 +204,12 @@ class Archive:
 
     def _member(self, name: str, nbytes: int) -> bytes:
         try:
-            member = self.file.getinfo(name)
+            size, compressed = self.file.sizes(name)
         except KeyError:
             raise self.form.error(f"lacks the column {name!r}; expected all of a {self.form.name!r} file") from None
-        if member.file_size != nbytes or nbytes > _MAX_OUT_OF_ONE * member.compress_size + _MAX_OUT_OF_ONE:
-            raise self.form.error(f"{name!r} has {member.file_size} bytes in {member.compress_size}; expected {nbytes}")
-        return self.file.read(member)
+        if size != nbytes or nbytes > _MAX_OUT_OF_ONE * compressed + _MAX_OUT_OF_ONE:
+            raise self.form.error(f"{name!r} has {size} bytes in {compressed}; expected {nbytes}")
+        return self.file.read(name)
 
     def texts(self, block: NDArray[np.uint8], offsets: Int64, named: str) -> Texts:
         """Strings, if the offsets fit the block; ``named`` is what the offsets are called."""

@@ -19,12 +19,6 @@ from dask_efficiency.trace.run_trace import TABLES, TraceTables, WorkerSpec
 FORMAT = "dask-efficiency-trace"
 VERSION = 3
 
-#: Columns that older files lack, by table, and what stands in each row of such a file.
-_ADDED = {
-    table: {name: kind.missing()[name] for name, column in kind.schema().items() if column.added_later}
-    for table, kind in TABLES.items()
-}
-
 #: What else is kept as columns.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "keys": {"block": np.uint8},
@@ -50,8 +44,7 @@ class TraceFileError(ValueError):
     """What was read is not a trace that this version understands."""
 
 
-#: Version 1 has no profiles, and 2 no sensors.
-_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError, older=(1, 2))
+_FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
 
 
 def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_options: Any) -> None:
@@ -125,9 +118,7 @@ def read_trace(path: str | os.PathLike[str], **storage_options: Any) -> TraceTab
 def _trace(archive: Archive) -> TraceTables:
     # of any type: mypy cannot follow that each has the type of its name
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
-    tables: dict[str, Any] = {
-        name: table(**archive.columns(name, table.dtypes(), _ADDED[name])) for name, table in TABLES.items()
-    }
+    tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:
         trace = TraceTables(
@@ -162,8 +153,6 @@ def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, A
 
 
 def _profiles(archive: Archive) -> Iterator[Profile]:
-    if archive.described["version"] == 1:
-        return
     room = MAX_ALL_PROFILES_BYTES
     for i, profile in enumerate(archive.listed("profiles", dict)):
         name = _PROFILE.format(i)
@@ -182,11 +171,7 @@ def _profiles(archive: Archive) -> Iterator[Profile]:
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
     kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
-    given = {**_UNKNOWN, **described}
-    return WorkerSpec(**{name: archive.part(given, name, kinds.get(name, int), "workers") for name in _SPEC})
+    return WorkerSpec(**{name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC})
 
 
 _SPEC = tuple(field.name for field in fields(WorkerSpec))
-
-#: What older files do not say of a worker.
-_UNKNOWN = {"cores": 0.0}

@@ -52,11 +52,9 @@ def _duration(*, from_worker: bool = False) -> Column:
     return Column(unit="ns", missing=0, from_worker=from_worker)
 
 
-def _position(
-    target: str | tuple[str, ...] | type[Enum], *, from_worker: bool = False, added_later: bool = False
-) -> Column:
+def _position(target: str | tuple[str, ...] | type[Enum], *, from_worker: bool = False) -> Column:
     """A position in a field of the trace, or a member of an enumeration."""
-    return Column(points_into=target, from_worker=from_worker, added_later=added_later)
+    return Column(points_into=target, from_worker=from_worker)
 
 
 _SIZE = Column(unit="bytes")
@@ -66,7 +64,7 @@ _THREAD_SECONDS = Column(unit="s")
 
 def _sensor(unit: str) -> Column:
     """A sensor of a worker's host or GPUs; :mod:`dask_efficiency.sensors.names` says what it tells."""
-    return Column(unit=unit, added_later=True)
+    return Column(unit=unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ class Blocked(Table):
     #: How much of it reading, writing and (de)serialising messages took; when in it is not known.
     moving_ns: Annotated[Int64, _duration(from_worker=True)]
     #: MISSING where it is not known. Such rows may overlap with those of no cause.
-    cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True, added_later=True)]
+    cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True)]
 
 
 @dataclass(frozen=True, slots=True)

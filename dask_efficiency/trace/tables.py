@@ -53,8 +53,6 @@ class Column:
     missing: float | None = None
     #: Whether workers report it in their batches, where every column is a whole number.
     from_worker: bool = False
-    #: Whether files from before it was recorded lack it.
-    added_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)

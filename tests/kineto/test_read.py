@@ -191,16 +191,16 @@ def test_of_gzip_that_ends_early_it_is_said_how_far_it_goes(block: int) -> None:
     text = events_of(*(event(ts=number) for number in range(1000))).encode()
     data = gzip.compress(text)
     for kept in (2, 18, len(data) // 2, len(data) - 1):
-        with pytest.raises(KinetoFileError, match=f"rank.json: the gzip file ends early, after {kept} bytes"):
+        with pytest.raises(KinetoFileError, match=f"rank.json: the compressed file ends early, after {kept} bytes"):
             read(data[:kept], block=block)
-    with pytest.raises(KinetoFileError, match=f"they hold the first {len(text)} of its text"):
+    with pytest.raises(KinetoFileError, match=f"they hold the first {len(text)} of its content"):
         read(data[:-4], block=block)
 
 
 def test_damaged_gzip_is_refused() -> None:
     data = bytearray(gzip.compress(events_of(*(event(ts=number) for number in range(1000))).encode()))
     data[len(data) // 2] ^= 0xFF
-    with pytest.raises(KinetoFileError, match=r"rank.json: (damaged gzip within its first|.* at character)"):
+    with pytest.raises(KinetoFileError, match=r"rank.json: (the compressed file|.* at character)"):
         read(bytes(data))
 
 
@@ -307,7 +307,7 @@ def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> No
     file = Counted(b'{"traceEvents": [{"ph" "X"},' + b" " * (1 << 20))
     with pytest.raises(KinetoFileError, match="at character 23"):
         read_rank(file, "rank.json", block=1024)
-    assert file.asked <= 4 * 1024
+    assert file.asked <= 1 << 14
 
 
 def test_a_file_is_never_in_memory_as_a_whole() -> None:

@@ -178,12 +178,24 @@ def test_another_version_is_refused(version: Any) -> None:
         ("gpu", {"a": {}}, r"gpu\.a\.meter is None"),
         ("timeline", [], "'timeline'"),
         ("timeline", {"bin_ns": 10}, r"'timeline' lacks 'elapsed_ns', 'activity'"),
-        ("timeline", {"bin_ns": 0, "elapsed_ns": 5, "activity": {}}, r"'timeline\.bin_ns'"),
-        ("timeline", {"bin_ns": 1, "elapsed_ns": 10**18, "activity": {}}, r"'timeline\.bin_ns'"),
-        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"lunch": [1, 2]}}, r"'timeline\.activity'.*'lunch'"),
-        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": [1]}}, "has 1 bins; expected 2"),
-        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": [1, -1]}}, r"'timeline\.activity\.idle'"),
-        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": 1}}, r"'timeline\.activity\.idle'"),
+        ("timeline", {"bin_ns": 0, "elapsed_ns": 5, "activity": {}, "causes": {}}, r"'timeline\.bin_ns'"),
+        ("timeline", {"bin_ns": 1, "elapsed_ns": 10**18, "activity": {}, "causes": {}}, r"'timeline\.bin_ns'"),
+        (
+            "timeline",
+            {"bin_ns": 5, "elapsed_ns": 9, "activity": {"lunch": [1, 2]}, "causes": {}},
+            r"'timeline\.activity'.*'lunch'",
+        ),
+        ("timeline", {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": [1]}, "causes": {}}, "has 1 bins; expected 2"),
+        (
+            "timeline",
+            {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": [1, -1]}, "causes": {}},
+            r"'timeline\.activity\.idle'",
+        ),
+        (
+            "timeline",
+            {"bin_ns": 5, "elapsed_ns": 9, "activity": {"idle": 1}, "causes": {}},
+            r"'timeline\.activity\.idle'",
+        ),
     ],
 )
 def test_a_field_of_a_wrong_type_is_refused_by_name(field: str, value: Any, where: str) -> None:
@@ -200,19 +212,6 @@ def test_a_missing_field_is_refused_by_name() -> None:
         from_dict(data)
     with pytest.raises(ReportFileError, match="'report' is a null"):
         from_dict(data | {"report": None})
-
-
-def test_a_file_of_before_there_were_timelines_and_gpus_is_read() -> None:
-    data = to_dict(replace(by_hand(), timeline=Timeline(10, 15, {"idle": (7, 3)}), code=("x = 1",)))
-    del data["report"]["timeline"], data["report"]["code"], data["report"]["gpu"], data["report"]["attendance"]
-    assert EfficiencyReport.of(from_dict(data)) == by_hand()
-
-
-def test_a_file_of_before_repeats_were_counted_is_read() -> None:
-    data = to_dict(by_hand(repeats={"sum": Repeat(3, 4)}))
-    assert data["report"]["repeats"] == {"sum": {"tasks": 3, "times": 4}}
-    del data["report"]["repeats"]
-    assert EfficiencyReport.of(from_dict(data)) == by_hand()
 
 
 @pytest.mark.parametrize(
@@ -262,12 +261,3 @@ def test_a_folder_that_is_not_there_is_named_as_the_user_gave_it(tmp_path: Path)
     with pytest.raises(FileNotFoundError) as caught:
         save(by_hand(), path)
     assert caught.value.filename == str(path)
-
-
-def test_a_file_of_before_the_wall_clock_had_parts_is_read() -> None:
-    data = to_dict(by_hand())
-    report = data["report"]
-    report["wall_seconds"] = report.pop("cluster_seconds")
-    for later in ("no_workers_seconds", "cores", "path", "arrivals", "attendance", "repeats", "long_tail", "skew"):
-        del report[later]
-    assert EfficiencyReport.of(from_dict(data)) == by_hand()

@@ -8,7 +8,3 @@ from dask_efficiency.trace.schema import Series
 def test_each_sensor_is_a_column_of_a_trace_and_a_metric_of_the_detectors():
     assert tuple(Series.dtypes())[-len(SENSORS) :] == SENSORS
     assert set(SENSORS) <= set(METRICS)
-
-
-def test_older_traces_lack_the_sensors_and_nothing_else_of_the_series():
-    assert tuple(name for name, column in Series.schema().items() if column.added_later) == SENSORS

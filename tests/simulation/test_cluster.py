@@ -19,7 +19,7 @@ from dask_efficiency.trace.files import read_trace
 from dask_efficiency.trace.run_trace import WorkerSpec
 from tests.simulation.topologies import MBIT, topologies
 
-RECORDED = Path(__file__).parents[1] / "data" / "traces" / "version-1.trace"
+RECORDED = Path(__file__).parents[1] / "data" / "traces" / "everything.trace"
 
 THREE = tuple(WorkerSpec(str(i), f"tcp://10.0.0.{i}:4000{i}", f"10.0.0.{i}", 2, 10**9) for i in range(3))
 

@@ -27,7 +27,7 @@ from tests.trace.equal import assert_same
 from tests.trace.test_files import everything
 
 PROFILE = Profile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
-OLD_FILE = Path(__file__).parent.parent / "data" / "traces" / "version-1.trace"
+OLD_FILE = Path(__file__).parent.parent / "data" / "traces" / "everything.trace"
 
 
 def message(**kwargs: Any) -> dict[str, Any]:
@@ -160,16 +160,6 @@ def test_profiles_are_loaded_as_they_were_saved(tmp_path: Path) -> None:
     trace = replace(everything(), profiles=profiles)
     trace.save(tmp_path / "a.trace")
     assert_same(load_trace(tmp_path / "a.trace"), trace)
-
-
-def test_a_file_of_version_1_is_read() -> None:
-    with zipfile.ZipFile(OLD_FILE) as archive:
-        assert json.loads(archive.read("trace.json"))["version"] == 1
-    # Of that time is also that it does not know how many cores there were, and has no sensors.
-    trace = everything()
-    workers = tuple(replace(worker, cores=0.0) for worker in trace.workers)
-    series = replace(trace.series, steal=np.full_like(trace.series.steal, np.nan))
-    assert_same(load_trace(OLD_FILE), replace(trace, workers=workers, series=series))
 
 
 def damaged(source: Path, target: Path, *, without: str = "", **described: Any) -> Path:

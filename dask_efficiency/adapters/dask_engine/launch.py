@@ -13,6 +13,7 @@ from pathlib import Path
 from dask.system import CPU_COUNT
 
 from dask_efficiency.simulation.job import Job, Simulated
+from dask_efficiency.storage import any_size
 from dask_efficiency.trace.files import read_trace, save_trace
 from dask_efficiency.trace.run_trace import TraceTables
 
@@ -91,5 +92,6 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) 
 
 def _read(folder: Path, seed: int, *, traced: bool) -> Simulated:
     figures = json.loads((folder / f"{seed}.json").read_text())
-    trace = read_trace(folder / f"{seed}.trace") if traced else None
+    with any_size():
+        trace = read_trace(folder / f"{seed}.trace") if traced else None
     return Simulated(seed, figures["makespan_seconds"], figures["kinds"], trace)

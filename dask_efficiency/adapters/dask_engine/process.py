@@ -13,6 +13,7 @@ from dask_efficiency.adapters.dask_engine.engine import Engine
 from dask_efficiency.adapters.dask_engine.workload import Workload
 from dask_efficiency.simulation.calibration import calibrate
 from dask_efficiency.simulation.job import Job
+from dask_efficiency.storage import any_size
 from dask_efficiency.trace.files import read_trace, save_trace
 
 
@@ -23,7 +24,8 @@ def simulate(folder: Path, seeds: list[int]) -> None:
     dask.config.refresh(paths=[], env={})
     job_file = json.loads((folder / "job.json").read_text())
     job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
-    trace = read_trace(folder / "run.trace")
+    with any_size():  # it was read before
+        trace = read_trace(folder / "run.trace")
     calibration, workload = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores), Workload(trace)
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO
 
 from dask_efficiency.simulation.mpi.agreement import Agreement
 from dask_efficiency.simulation.mpi.errors import MpiTraceError
 from dask_efficiency.simulation.mpi.lines import Known, LineReader
 from dask_efficiency.simulation.mpi.program import Program
+from dask_efficiency.storage import DamagedFileError, reading
 
 #: ``0 send 1 0 100``: old traces have ``p0``.
 _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
@@ -188,16 +188,10 @@ def _action(file: Path, number: int, line: str) -> tuple[int, str]:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """The lines that say something, with their numbers."""
-    with _open(file) as lines:
+    with reading(file) as content:
         try:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(TextIOWrapper(content, encoding="utf-8"), 1):
                 if text := line.strip():
                     yield number, text
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except (UnicodeDecodeError, DamagedFileError) as error:
             raise MpiTraceError(str(file), f"expected text, also compressed by gzip: {error}") from error
-
-
-def _open(file: Path) -> IO[str]:
-    with file.open("rb") as binary:
-        compressed = binary.read(2) == b"\x1f\x8b"
-    return gzip.open(file, "rt", encoding="utf-8") if compressed else file.open(encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.storage import writing
+from dask_efficiency.storage import FileTooLargeError, Members, reading, writing
 from dask_efficiency.straggler.minder.network import Autoencoder
 
 FORMAT = "dask-efficiency-minder"
@@ -22,9 +21,6 @@ VERSION = 1
 #: The numbers of a detector, in the order of the file.
 SETTINGS = ("threshold", "continuity_seconds", "share")
 _WEIGHTS = tuple(field.name for field in fields(Autoencoder))
-
-#: A detector takes a few kilobytes a metric; a larger file is refused.
-MAX_BYTES = 1 << 26
 
 Detector = TypeVar("Detector")
 
@@ -62,29 +58,25 @@ def read(path: str | os.PathLike[str], build: Callable[..., Detector], **storage
     FileNotFoundError
         If there is no such file.
     """
-    import fsspec
-
     target = os.fspath(path)
-    with fsspec.open(target, "rb", compression=None, **storage_options) as file:
-        content = file.read(MAX_BYTES + 1)
     try:
-        models, settings = _parts(_arrays(content))
+        with reading(target, **storage_options) as file:
+            members = Members(file.read(), target)
+        models, settings = _parts({name.removesuffix(".npy"): _array(members.read(name)) for name in members.names})
         return build(models, **settings)
+    except FileTooLargeError:
+        raise
     except MinderFileError as error:
         raise MinderFileError(f"{target}: {error}") from error.__cause__
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, NotImplementedError, OSError) as error:
+    except (zipfile.BadZipFile, ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError) as error:
         raise MinderFileError(
             f"{target}: foreign, damaged or forged ({str(error)[:200]}); expected a {FORMAT!r} file"
         ) from error
 
 
-def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        nbytes = sum(member.file_size for member in archive.infolist())
-    if nbytes > MAX_BYTES or len(content) > MAX_BYTES:
-        raise MinderFileError(f"holds {max(nbytes, len(content))} bytes; expected at most {MAX_BYTES}")
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+def _array(content: bytes) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+    return array
 
 
 def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:

@@ -1,0 +1,178 @@
+"""Small files that hold far more than their size are refused, in bounded memory, by every reader."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dask_efficiency import (
+    from_mpi_trace,
+    load_kineto,
+    load_minder,
+    load_path,
+    load_report,
+    load_trace,
+    storage,
+)
+from dask_efficiency.cli import main
+from dask_efficiency.storage import DamagedFileError, FileTooLargeError, Members, any_size, reading
+
+#: What each bomb holds: enough to tell by the memory whether it was unpacked.
+HELD = 1 << 28
+
+TRACE = Path(__file__).parent / "data" / "diagnoses" / "chain.trace"
+
+
+def deflated(member: str, content: bytes, times: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open(member, "w") as to:
+        for _ in range(times):
+            to.write(content)
+    return file.getvalue()
+
+
+def zipped(content: bytes, times: int) -> bytes:
+    file = io.BytesIO()
+    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=1) as into:
+        for _ in range(times):
+            into.write(content)
+    return file.getvalue()
+
+
+def xz(content: bytes, times: int) -> bytes:
+    compressor = lzma.LZMACompressor(preset=0)
+    return b"".join([*(compressor.compress(content) for _ in range(times)), compressor.flush()])
+
+
+BLANK = b" " * (1 << 24)
+TIMES = HELD // len(BLANK)
+
+BOMBS: dict[str, tuple[Callable[[str], object], Callable[[], bytes]]] = {
+    "run.trace": (load_trace, lambda: deflated("trace.json", BLANK, TIMES)),
+    "torch.path": (load_path, lambda: deflated("path.json", BLANK, TIMES)),
+    "report.json.xz": (load_report, lambda: xz(BLANK, TIMES)),
+    "report.json.zip": (load_report, lambda: deflated("report.json", BLANK, TIMES)),
+    "rank.json.gz": (load_kineto, lambda: zipped(b'{"traceEvents": [' + BLANK, TIMES)),
+    "ranks.txt.gz": (from_mpi_trace, lambda: zipped(BLANK, TIMES)),
+    "minder.npz": (load_minder, lambda: deflated("format.npy", BLANK, TIMES)),
+}
+
+#: Reads each file with a reader, and says what became of it and what the process took at most.
+READ = """
+import resource, sys
+from tests.test_bombs import BOMBS
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in sys.argv[1:]:
+    try:
+        BOMBS[path.rpartition("/")[2]][0](path)
+    except ValueError as error:
+        print(path, type(error).__name__)
+print("grown by", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory is in other units")
+def test_no_reader_unpacks_a_bomb(tmp_path: Path) -> None:
+    for name, (_, made) in BOMBS.items():
+        (tmp_path / name).write_bytes(made())
+    paths = [str(tmp_path / name) for name in BOMBS]
+    done = subprocess.run(
+        [sys.executable, "-c", READ, *paths], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    *said, grown = done.stdout.splitlines()
+    assert said == [f"{path} FileTooLargeError" for path in paths], done.stderr
+    # What a file may hold, in pieces and as a whole, and some room; any bomb alone is more.
+    assert int(grown.removeprefix("grown by ")) < 3 * storage.MAX_BYTES < HELD
+
+
+def test_a_member_in_bzip2_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.trace"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("trace.json", b"{}")
+    with pytest.raises(ValueError, match=r"run.trace: .*'trace.json' is neither stored nor deflated"):
+        load_trace(path)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "MAX_BYTES", 10_000)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_file_is_read_as_far_as_it_may_hold(compress: Callable[[bytes], bytes], small: None, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(compress(bytes(10_000)))
+    with reading(path) as file:
+        assert file.read() == bytes(10_000)
+    path.write_bytes(compress(bytes(1_000_000)))
+    with reading(path) as file, pytest.raises(FileTooLargeError, match=r"file: its first \d+ bytes hold more than"):
+        file.read()
+    with reading(path) as file, any_size():
+        assert len(file.read()) == 1_000_000
+
+
+def test_a_file_that_is_large_itself_may_hold_more(small: None, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(bytes(100_000), 0))
+    with reading(path) as file:
+        assert file.read() == bytes(100_000)
+    path.write_bytes(bytes(100_000))
+    with reading(path) as file:
+        assert file.read() == bytes(100_000)
+
+
+def test_all_members_together_hold_no_more_than_a_file_may(small: None) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in "abc":
+            archive.writestr(name, bytes(20_000))
+    members = Members(file.getvalue(), "file")
+    assert members.read("a") == bytes(20_000)
+    with pytest.raises(FileTooLargeError):
+        [members.read(name) for name in ("b", "c", "a")]
+
+
+def test_a_forged_size_is_not_believed(small: None) -> None:
+    content = bytearray(deflated("a", bytes(1_000_000), 1))
+    # The size in the directory at the end is the one that readers of archives look at.
+    at = content.index((1_000_000).to_bytes(4, "little"), content.index(b"PK\x01\x02"))
+    content[at : at + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(zipfile.BadZipFile):
+        Members(bytes(content), "file").read("a")
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_file_that_ends_early_or_is_damaged_says_so(compress: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path, content = tmp_path / "file", compress(bytes(range(256)) * 100)
+    path.write_bytes(content[:-5])
+    with reading(path) as file, pytest.raises(DamagedFileError, match=f"ends early, after {len(content) - 5} bytes"):
+        file.read()
+    path.write_bytes(bytes([*content[:20], content[20] ^ 1, *content[21:]]))
+    with reading(path) as file, pytest.raises(DamagedFileError):
+        file.read()
+
+
+def test_the_command_line_refuses_in_one_line_and_reads_any_size_when_told(
+    small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = {"format": "dask-efficiency-report", "version": 1, "blank": " " * 100_000, "report": {}}
+    Path("report.json.gz").write_bytes(gzip.compress(json.dumps(report).encode()))
+    refused = CliRunner().invoke(main, ["report", "report.json.gz"])
+    assert refused.exit_code == 1
+    assert refused.output.startswith("Error: report.json.gz: its first ")
+    assert "If you trust it: `dask-efficiency --any-size`" in refused.output
+    assert len(refused.output.splitlines()) == 1
+    told = CliRunner().invoke(main, ["--any-size", "report", "report.json.gz"])
+    assert "'report' lacks" in told.output
