@@ -85,7 +85,7 @@ def test_the_cluster_is_watched(tls: tuple[str, list[str]]) -> None:
     assert len(json.loads(line)["workers"]) == 1
 
 
-@pytest.mark.parametrize("command", [["report"], ["critical-path"], ["stragglers"], ["top", "--once"]])
+@pytest.mark.parametrize("command", [["report"], ["top", "--once"]])
 def test_without_certificates_the_options_are_named(tls: tuple[str, list[str]], command: list[str]) -> None:
     address, _ = tls
     result = run(*command, address)

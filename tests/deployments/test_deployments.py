@@ -19,9 +19,5 @@ def test_a_cluster_under_tls_by_the_command_line_is_metered_by_a_preload(tmp_pat
     assert different(tls.run(tmp_path, preload=True)) == {}
 
 
-def test_no_task_is_lost_when_adaptive_scaling_ends_all_workers_twice():
-    assert different(adaptive.come_and_go(eagerly=False)) == {}
-
-
 def test_tasks_that_wait_for_the_first_workers_are_all_counted():
     assert different(adaptive.from_zero(waiting_seconds=0)) == {}

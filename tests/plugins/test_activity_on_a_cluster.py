@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import dask
 import pytest
 from distributed import Client, wait
 
@@ -127,23 +123,6 @@ def assert_gains(seen: list[Scrape], bucket: str, *, cpu: bool) -> None:
             assert gained == between(max(0.0, least - most_cpu), most - least_cpu)
 
 
-@contextmanager
-def a_process_pool(client: Client) -> Iterator[None]:
-    """The workers get an executor named "processes"."""
-
-    def add(dask_worker: Any) -> None:
-        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-        pool.submit(int).result()
-        dask_worker.executors["processes"] = pool
-
-    client.run(add)
-    try:
-        with dask.annotate(executor="processes"):
-            yield
-    finally:
-        client.run(lambda dask_worker: dask_worker.executors.pop("processes").shutdown())
-
-
 def assert_nothing_shrank(then: Mapping[str, int], after: Mapping[str, int]) -> None:
     assert {name: (ns, after.get(name, 0)) for name, ns in then.items() if after.get(name, 0) < ns} == {}
 
@@ -223,13 +202,6 @@ def test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape(client, dia
 def test_a_long_coroutine_shows_as_thread_noncpu_at_every_scrape(client, diary):
     client.submit(wait_for_word_in_a_coroutine, diary, key="coroutine")
     assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
-
-
-def test_a_long_task_of_a_process_pool_shows_as_thread_noncpu_at_every_scrape(client, diary):
-    with a_process_pool(client):
-        future = client.submit(spin_until_word, diary, pure=False)
-        assert_gains(watched(client, diary), "thread-noncpu", cpu=False)
-        wait(future)
 
 
 def test_a_seceded_tasks_slot_shows_what_it_did_before_and_is_free_after(client, diary):

@@ -39,12 +39,12 @@ def test_every_task_of_an_adaptive_run_counts_once(cluster: LocalCluster, client
     cluster.adapt(minimum=0, maximum=3, interval="100ms", wait_count=2, target_duration="1s")
     before = time.monotonic()
     with efficiency_report(client) as found:
-        for _ in range(3):
+        for _ in range(2):
             client.gather(client.map(nap, [0.1] * 20, pure=False))
             eventually(lambda: not cluster.scheduler.workers, seconds=60)
     after = time.monotonic()
     report = found.report
-    assert report.tasks == {"succeeded": 60}, report.notes
+    assert report.tasks == {"succeeded": 40}, report.notes
     assert report.breakdown["lost-worker"] == 0
     held = sum(row.total_ns for row in report.by_prefix.values())
     assert sum(row.total_ns for row in report.by_span.values()) == held
@@ -54,7 +54,7 @@ def test_every_task_of_an_adaptive_run_counts_once(cluster: LocalCluster, client
         least, _ = attendance.thread_seconds(name, before, after)
         assert row.total >= least - 0.1 * len(attendance.joined)
     there = report.attendance
-    assert there["workers"] == len(attendance.joined) >= 3
+    assert there["workers"] == len(attendance.joined) >= 2
     assert there["most_workers"] == there["most_threads"] <= 3
     assert f"{there['workers']} workers came and went, at most {there['most_workers']} at a time" in repr(report)
     # In retrospect the same workers are counted, though none is there.

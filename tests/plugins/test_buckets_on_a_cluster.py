@@ -83,14 +83,6 @@ def test_spinning_is_thread_cpu_and_waiting_for_the_gil_is_not(client):
     assert report.tasks == {"succeeded": 4}
 
 
-def test_sleeping_is_thread_noncpu(client):
-    with timed_report(client) as (report, window):
-        told = client.gather(client.map(nap, [0.4] * 4, pure=False))
-    row = report.by_prefix["nap"]
-    assert row["thread-noncpu"] == between(off_cpu(told), THREADS * window.most)
-    assert row["thread-cpu"] == near(cpu(told))
-
-
 def test_half_and_half_is_half_cpu(client):
     with timed_report(client) as (report, window):
         told = client.gather(client.map(half_and_half, [0.4] * 2, pure=False))
@@ -478,25 +470,6 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
     assert lost >= 2 * (attendance.left[first] - killed)
     assert lost >= late.read("start")[0]["wall"]
     assert report.by_worker[attendance.names[first]]["recomputed"] in (0, report.breakdown["recomputed"])
-
-
-def test_recomputing_a_whole_chain_books_every_link(mortal_client, tmp_path):
-    client = mortal_client
-    first, _ = addresses(client)
-    where = {"workers": [first], "allow_other_workers": True, "pure": False}
-    diaries = [Diary(tmp_path / str(i)) for i in range(3)]
-    links = []
-    for i, diary in enumerate(diaries):
-        links.append(client.submit(write_and_nap, diary, 0.1, *links[-1:], key=f"link{i}-1", **where))
-    last = links[-1]
-    wait(last)
-    with timed_report(client) as (report, window):
-        kill(client, first)
-        eventually(lambda: len(diaries[-1].read("stop")) == 2)
-        wait(last)
-    again = [diary.read("stop")[1]["wall"] for diary in diaries]
-    assert report.breakdown["recomputed"] == between(sum(again), window.most)
-    assert report.tasks == {"recomputed": 3}
 
 
 def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mortal_client, attendance, diary):

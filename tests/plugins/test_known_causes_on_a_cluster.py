@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, wait
+from distributed import Client
 
 from benchmarks import waiting_work as work
 from benchmarks.diagnoses_work import keep_to
-from benchmarks.stragglers_work import burn
 from benchmarks.waiting import MAX_UNKNOWN, MIN_RIGHT, NONCPU, culprits_of
 from benchmarks.waiting_judge import Mark, Marking
 from dask_efficiency import EfficiencyPlugin, efficiency_report
@@ -198,49 +197,3 @@ def test_what_a_librarys_threads_compute_is_useful_and_no_waiting(client):
     assert 0.6 * min(computed, waited) <= found <= 1.1 * computed + ABSOLUTE
     finalized = sum(report.breakdown[b] for b in report.breakdown if b not in ("no-work", "running"))
     assert report.efficiency >= found / finalized
-
-
-# -- idle slots ------------------------------------------------------------------------------------
-
-
-def idle_is(report: Any, cause: str) -> None:
-    """Most of the idle seconds are down to this; messages to and from a busy scheduler take the rest."""
-    idle = report.breakdown["idle"]
-    found = dict(report.idle_causes)
-    assert sum(found.values()) == pytest.approx(idle, rel=0, abs=1e-6)
-    assert found.get(cause, 0.0) >= 0.5 * idle
-    assert found.get("unknown", 0.0) <= 0.3 * idle
-
-
-def test_a_chain_leaves_the_other_slots_without_parallelism(client):
-    with efficiency_report(client) as report:
-        last = None
-        for _ in range(8):
-            last = client.submit(work.link, 0.3, last, pure=False)
-        wait(last)
-    idle_is(report, "parallelism")
-
-
-def test_one_long_task_leaves_the_other_slots_without_parallelism(client):
-    with efficiency_report(client) as report:
-        wait(client.submit(burn, 1.5, pure=False))
-    idle_is(report, "parallelism")
-
-
-def test_tasks_that_may_run_on_one_worker_only_leave_the_other_restricted(new_cluster):
-    with new_cluster(n_workers=2, threads_per_worker=1) as cluster, Client(cluster) as client:
-        client.register_plugin(EfficiencyPlugin())
-        wait(client.map(burn, [0.01] * 4, pure=False))
-        first = min(client.scheduler_info(n_workers=-1)["workers"])
-        with efficiency_report(client) as report:
-            wait(client.map(burn, [0.2] * 12, workers=[first], pure=False))
-    idle_is(report, "restricted")
-
-
-def test_a_thinking_client_is_no_cause_of_idle_slots(client):
-    with efficiency_report(client) as report:
-        for _ in range(3):
-            time.sleep(0.5)
-            work.marks_of(client, work.nap, [0.1] * THREADS)
-    assert sum(dict(report.idle_causes).values()) == pytest.approx(report.breakdown["idle"], rel=0, abs=1e-6)
-    assert report.breakdown["no-work"] >= 3 * 0.5 * THREADS
