@@ -30,6 +30,9 @@ _TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "d
 #: In the qualified name of a function within another, as the wrappers of decorators are.
 _LOCAL = "locals>."
 
+#: In the names of the files that import modules, and what they do.
+_IMPORTS, IMPORT = "frozen importlib", "import"
+
 #: In place of a line where no sample was taken.
 NOWHERE = Frame("", "", 0)
 
@@ -63,8 +66,11 @@ def blamed(stack: Stack) -> Frame:
     Frame
         File and line of the innermost frame of the user's own code, or of the innermost frame of all where none is the
         user's; its function is the one that the line was calling, or the line's own where it called none. A decorator's
-        wrapper is not what anybody called: what it wraps stands for it.
+        wrapper is not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
     """
+    imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
+    if imports < len(stack) and not any(is_the_users(frame.file) for frame in stack[imports:]):
+        return blamed(stack[:imports])._replace(function=IMPORT)
     if not stack:
         return NOWHERE
     last = len(stack) - 1

@@ -81,6 +81,17 @@ def test_a_stack_without_the_users_code_is_put_down_to_its_innermost_line() -> N
     assert blamed(()) == NOWHERE
 
 
+def test_what_runs_as_a_module_is_imported_is_an_import() -> None:
+    machinery = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
+    assert blamed((CLEAN, machinery, module)) == Frame("import", ETL, CLEAN.line)
+    assert blamed((*LOOP, machinery, module)) == LOOP[-1]._replace(function="import")
+    assert blamed((machinery, module)) == NOWHERE._replace(function="import")
+    # a module of the user's own is where the user's line is
+    own = Frame("<module>", ETL, 3)
+    assert blamed((CLEAN, machinery, own)) == own
+
+
 def test_a_line_is_said_as_people_say_it() -> None:
     assert place_of(CLEAN) == "etl.py:88"
     assert place_of(Frame("f", r"C:\me\etl.py", 3)) == "etl.py:3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -31,6 +32,13 @@ LONG_HOLD_NS = 100_000_000
 
 #: Of such a hold, who used so much of it as CPU is to blame.
 _MIN_HELD = 0.6
+
+#: An event loop that waits for the GIL, and used less than this share of the time since the last look, is kept waiting.
+_MIN_WORK = 0.5
+
+#: Of the cores: where libraries' threads had this share or waited for it, or half of it and mostly waited, what waits
+#: for them waits for a core.
+_ALL_CORES, _HALF_OF_THEM = 0.8, 0.4
 
 #: Nanoseconds between two looks at what the CPU limit did.
 THROTTLING_NS = 500_000_000
@@ -89,6 +97,8 @@ class Look:
         Ident of each thread that runs a task, when that began, and its span and prefix, if it holds a slot.
     loop_ident
         The event loop's thread.
+    cores
+        That the process may use.
     add, row, hold
         Called with what was found: for the sums, for the profile, and who held the GIL for long.
     """
@@ -103,6 +113,7 @@ class Look:
         *,
         running: Callable[[], Sequence[tuple[int, int, Key | None]]],
         loop_ident: int,
+        cores: float,
         add: Callable[[tuple[Key, str, int]], object],
         row: Callable[[tuple[Place | Holder, int]], object],
         hold: Callable[[Hold], object],
@@ -114,6 +125,7 @@ class Look:
         self._stacks = stacks
         self._running = running
         self._loop_ident = loop_ident
+        self._cores = cores
         self._add = add
         self._row = row
         self._hold = hold
@@ -122,8 +134,8 @@ class Look:
         self.wants_libraries = False
         self._frames: dict[int, FrameType] = {}
         self._python_locks = PythonLocks()
-        #: When the look before was.
-        self._last = 0
+        #: When the look before was, and how long before this one.
+        self._last, self._elapsed = 0, 1
         #: By span and prefix: CPU and rest without a witness, of tasks that ended.
         self._orphans: dict[Key, list[int]] = {}
         #: Those of them that were there already when :meth:`give_up` was called last.
@@ -147,9 +159,15 @@ class Look:
         self._threads.read_cpu()
         self._last = at
 
-    def loop_stack(self) -> Stack:
-        """What the event loop is at."""
-        return self._other_stack(self._loop_ident)
+    def loop_stack(self) -> Stack | None:
+        """What the event loop is at; None where it has nothing to do, or waits for a GIL that others kept from it."""
+        stack = self._other_stack(self._loop_ident)
+        if _has_nothing_to_do(stack):
+            return None
+        files = self._threads.other(self._loop_ident)
+        if files is None or self._states.state(files.syscall(), files) != GIL:
+            return stack
+        return stack if self._threads.cpu_of(self._loop_ident) >= _MIN_WORK * self._elapsed else None
 
     # -- a look ------------------------------------------------------------------------------
 
@@ -186,7 +204,7 @@ class Look:
             For how long the caller waited for the GIL, in nanoseconds.
         """
         before, self._last = self._last, at
-        elapsed = max(1, at - before)
+        elapsed = self._elapsed = max(1, at - before)
         self._threads.look()
         computed = self._threads.read_cpu()
         try:
@@ -366,7 +384,10 @@ class Look:
     def _shares_of_libraries(
         self, seen: Sequence[_Seen], at_python_locks: set[int], computed: int, elapsed: int
     ) -> tuple[float, float]:
-        """Shares of the waiting for libraries since the last look in which their threads computed, or could not."""
+        """Shares of the waiting for libraries since the last look in which their threads computed, or could not.
+
+        Where they have all cores there are, tasks beyond those that they work for wait for these cores, too.
+        """
         waited = sum(
             elapsed if thread.fresh else max(0, thread.watched.recent)
             for thread in seen
@@ -379,6 +400,9 @@ class Look:
         if computed and library < 1:
             self.wants_libraries = True
             core = self._libraries.core_wait(self._last)
+            busy = (computed + core) / (self._cores * elapsed)
+            if busy >= (_HALF_OF_THEM if core > computed else _ALL_CORES):
+                return library, 1.0 - library
         return library, min(1.0 - library, core / waited)
 
     # -- the GIL -----------------------------------------------------------------------------
@@ -406,7 +430,10 @@ class Look:
         return any(thread.state == RUNNING for thread in seen)
 
     def _may_have_held(self, seen: Sequence[_Seen], waiting_for_gil: set[int], handed_over: bool) -> list[_Holder]:
-        """Who may have held the GIL, and used CPU since the look before."""
+        """Who may have held the GIL, and used CPU since the look before.
+
+        What has just woken up in its event loop wants the GIL, and did not hold it.
+        """
         if not waiting_for_gil or not self._frames:
             return []
         tasks = {thread.ident: thread for thread in seen}
@@ -414,7 +441,8 @@ class Look:
         used = {ident: self._threads.cpu_of(ident) for ident in self._threads.python}
         if len(may) < 2 and not handed_over:  # the only one that waits did not wait for itself
             may = set(used)
-        return [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
+        holders = [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
+        return [holder for holder in holders if not _has_nothing_to_do(holder.stack)]
 
     def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
         """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
@@ -430,7 +458,8 @@ class Look:
         ident = max(used, key=lambda ident: used[ident])
         if used[ident] > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, {thread.ident: thread for thread in seen})
-            self._hold(Hold(gil_wait, who, stack))
+            # What it is at by now may not be what it held the GIL for.
+            self._hold(Hold(gil_wait, who, () if _has_nothing_to_do(stack) else stack))
 
     def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:
         task = tasks.get(ident)
@@ -445,3 +474,8 @@ class Look:
             return ()
         frames = self._frames or sys._current_frames()
         return self._stacks.loop(frames.get(ident))
+
+
+def _has_nothing_to_do(stack: Stack) -> bool:
+    """Whether a thread is where an event loop waits for something to do."""
+    return bool(stack) and stack[-1].file == selectors.__file__

@@ -24,12 +24,12 @@ class LoopBlocks:
     worker
         Its loop.
     stack
-        What the loop is at.
+        What the loop is at; None where it is at no work of its own.
     blocked
         Called with each block that is over.
     """
 
-    def __init__(self, worker: Any, stack: Callable[[], Stack], blocked: Callable[[Hold], object]) -> None:
+    def __init__(self, worker: Any, stack: Callable[[], Stack | None], blocked: Callable[[Hold], object]) -> None:
         self._worker = worker
         self._stack = stack
         self._blocked = blocked
@@ -45,11 +45,13 @@ class LoopBlocks:
             return
         if self._since is not None and last != self._since:
             seconds = last - self._since - self._interval
-            stack, _ = self._seen.most_common(1)[0]
+            stack = next((stack for stack, _ in self._seen.most_common(1)), ())
             self._since = None
             self._seen.clear()
             if seconds > MIN_SECONDS:
                 self._blocked(Hold(round(seconds * 1e9), EVENT_LOOP, stack))
         if time() - last - self._interval > MIN_SECONDS / 2:
             self._since = last
-            self._seen[self._stack()] += 1
+            stack_now = self._stack()
+            if stack_now is not None:
+                self._seen[stack_now] += 1

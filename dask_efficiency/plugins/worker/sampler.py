@@ -18,12 +18,14 @@ from dask_efficiency.plugins.worker.gil import find_gil, has_gil
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.look import Look
 from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
+from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.sample_windows import SampleWindows
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.thread_clocks import HeldReader, ThreadFiles
 from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import CALLS, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import WatchedThreads
+from dask_efficiency.processors import cores
 from dask_efficiency.profile import Hold, Holder, Place
 from dask_efficiency.waiting import Key, WaitingSums
 
@@ -213,6 +215,7 @@ class WaitingSampler:
                 Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
                 running=self._running,
                 loop_ident=self._loop_ident,
+                cores=cores([own_processors()]),
                 add=self._added.append,
                 row=self._rows.append,
                 hold=self._holds.append,

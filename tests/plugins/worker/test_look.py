@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import selectors
 from collections import Counter
 from types import SimpleNamespace
 
@@ -10,16 +11,22 @@ from hypothesis import strategies as st
 from dask_efficiency.plugins.worker.look import Look
 from dask_efficiency.plugins.worker.thread_clocks import Clocks
 from dask_efficiency.plugins.worker.watched_threads import Watched
+from dask_efficiency.profile import EVENT_LOOP, Frame
 
 MS = 1_000_000
 INC, SUM = ("", "inc"), ("", "sum")
 LOOP = 99
 
+#: Lines that threads are at, and stacks of nothing else.
+A, B, C = (Frame(name, "x.py", 1) for name in "abc")
+SELECT = Frame("EpollSelector.select", selectors.__file__, 469)
+STACKS = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: (frame,))
+
 
 class Process:
     """A process whose threads are at what a test says; their idents are small numbers."""
 
-    def __init__(self, *, throttled=None, library_core=0):
+    def __init__(self, *, throttled=None, library_core=0, cores=2.0):
         self.at = 0
         self.python = {LOOP: SimpleNamespace(name="MainThread")}
         self.runs = {}
@@ -41,6 +48,7 @@ class Process:
             None,
             running=lambda: [(ident, start, key) for ident, (start, key) in self.runs.items()],
             loop_ident=LOOP,
+            cores=cores,
             add=lambda sample: self.added.update({sample[:2]: sample[2]}),
             row=lambda row: self.rows.update({row[0]: row[1]}),
             hold=self.holds.append,
@@ -251,6 +259,25 @@ def test_waiting_at_a_lock_while_libraries_wait_for_a_core_is_waiting_for_a_core
     assert process.sampled() == {"library": 20, "core": 50, "lock": 30}
 
 
+@pytest.mark.parametrize(("computed", "waited"), [(190, 0), (120, 50), (30, 60)])
+def test_where_libraries_have_all_cores_whoever_waits_for_them_waits_for_a_core(computed, waited):
+    process = Process(library_core=waited * MS)
+    process.computed = computed
+    for ident in range(1, 5):
+        process.begins(ident, INC, "lock")
+    process.passes(100)
+    assert process.sampled() == {"library": computed, "core": 400 - computed}
+
+
+def test_where_one_thread_of_a_library_computes_the_others_wait_at_its_lock():
+    process = Process(library_core=5 * MS)
+    process.computed = 100
+    for ident in range(1, 5):
+        process.begins(ident, INC, "lock")
+    process.passes(100)
+    assert process.sampled() == {"library": 100, "core": 5, "lock": 295}
+
+
 def test_what_the_cpu_limit_made_threads_wait_is_told_apart():
     process = Process(throttled=0)
     process.begins(1, INC)
@@ -301,9 +328,8 @@ def test_whatever_threads_do_no_more_is_counted_than_has_passed(looks):
 
 def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
     process = Process()
-    stacks = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: ("loop", frame))
-    process.look_._stacks = stacks
-    monkeypatch.setattr("sys._current_frames", lambda: {1: "a", 2: "b", LOOP: "c"})
+    process.look_._stacks = STACKS
+    monkeypatch.setattr("sys._current_frames", lambda: {1: A, 2: B, LOOP: C})
     process.begins(1, INC, "gil")
     process.begins(2, SUM, "gil")
     process.used.update({2: 30, LOOP: 90})
@@ -316,15 +342,15 @@ def test_stacks_and_who_held_the_gil_are_kept_only_if_wanted(monkeypatch):
     process.said[LOOP] = "gil"
     process.passes(99, gil_wait=5)
     held = {(row.prefix, row.holder, row.stack): ns / MS for row, ns in process.rows.items() if len(row) == 3}
-    assert held[("inc", "sum", ("b",))] == pytest.approx(66 * 30 / 120, abs=0.01)
-    assert held[("inc", "(event loop)", ("loop", "c"))] == pytest.approx(66 * 90 / 120, abs=0.01)
+    assert held[("inc", "sum", (B,))] == pytest.approx(66 * 30 / 120, abs=0.01)
+    assert held[("inc", "(event loop)", (C,))] == pytest.approx(66 * 90 / 120, abs=0.01)
     assert not process.look_._frames
 
 
 def test_a_stack_of_former_days_is_not_taken_for_the_present_one(monkeypatch):
     process = Process()
-    process.look_._stacks = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: (frame,))
-    frames = {1: "former"}
+    process.look_._stacks = STACKS
+    frames = {1: A}
     monkeypatch.setattr("sys._current_frames", lambda: frames)
     process.look_.stacks_wanted = True
     process.begins(1, INC, "sleep")
@@ -334,16 +360,16 @@ def test_a_stack_of_former_days_is_not_taken_for_the_present_one(monkeypatch):
     process.passes(100)
     process.rows.clear()
     process.look_.stacks_wanted = True
-    frames[1] = "present"
+    frames[1] = B
     process.passes(100)
-    assert {row.stack for row in process.rows} == {("present",)}
+    assert {row.stack for row in process.rows} == {(B,)}
 
 
 def test_who_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
     process = Process()
-    process.look_._stacks = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: ("loop", frame))
+    process.look_._stacks = STACKS
     process.look_.stacks_wanted = True
-    monkeypatch.setattr("sys._current_frames", lambda: {1: "a", LOOP: "c"})
+    monkeypatch.setattr("sys._current_frames", lambda: {1: A, LOOP: C})
     process.begins(1, INC, "gil")
     process.used.update({1: 10})
     process.passes(200, gil_wait=150)
@@ -351,4 +377,42 @@ def test_who_held_the_gil_for_long_is_named_if_it_computed(monkeypatch):
     process.goes(1, "gil", cpu=150)
     process.used.update({1: 140})
     process.passes(200, gil_wait=150)
-    assert process.holds == [(150 * MS, "inc", ("a",))]
+    assert process.holds == [(150 * MS, "inc", (A,))]
+
+
+def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
+    process = Process()
+    process.look_._stacks = STACKS
+    process.look_.stacks_wanted = True
+    frames = {1: A, LOOP: SELECT}
+    monkeypatch.setattr("sys._current_frames", lambda: frames)
+    process.begins(1, INC, "gil")
+    process.said[LOOP] = "gil"
+    process.used.update({LOOP: 40})
+    process.passes(100, gil_wait=5)
+    process.passes(200, gil_wait=120)
+    assert [row.holder for row in process.rows if len(row) == 3] == []
+    assert process.holds == []
+    process.used.update({LOOP: 60})
+    process.passes(200, gil_wait=120)  # it computed for most of that, whatever it is at now
+    assert process.holds == [(120 * MS, EVENT_LOOP, ())]
+    frames[LOOP] = C
+    process.passes(100, gil_wait=5)
+    assert [row.holder for row in process.rows if len(row) == 3] == [EVENT_LOOP]
+
+
+def test_a_loop_is_at_work_unless_others_keep_the_gil_from_it(monkeypatch):
+    process = Process()
+    process.look_._stacks = STACKS
+    frames = {LOOP: C}
+    monkeypatch.setattr("sys._current_frames", lambda: frames)
+    process.passes(100)
+    process.said[LOOP] = "file"
+    assert process.look_.loop_stack() == (C,)
+    process.said[LOOP] = "gil"
+    process.used.update({LOOP: 40})
+    assert process.look_.loop_stack() is None
+    process.used.update({LOOP: 20})
+    assert process.look_.loop_stack() == (C,)
+    frames[LOOP] = SELECT
+    assert process.look_.loop_stack() is None

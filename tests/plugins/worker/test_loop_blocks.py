@@ -47,3 +47,14 @@ def test_a_tick_that_is_a_little_late_is_no_block(clock):
 def test_nothing_breaks_where_upstream_has_no_such_tick(clock):
     clock.at = 200.0
     LoopBlocks(SimpleNamespace(), tuple, print).look(wanted=True)
+
+
+def test_a_loop_that_was_seen_at_no_work_of_its_own_was_blocked_by_nothing_that_is_known(clock):
+    server, found = worker(), []
+    blocks = LoopBlocks(server, lambda: None, found.append)
+    for at in (100.1, 100.2):
+        clock.at = at
+        blocks.look(wanted=True)
+    clock.at = server._last_tick = 100.3
+    blocks.look(wanted=True)
+    assert [hold.stack for hold in found] == [()]
