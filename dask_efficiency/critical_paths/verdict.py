@@ -63,6 +63,14 @@ WORTH_SAYING = 0.1
 #: Begins what a path cannot know, and a report may.
 SEE_WHAT = ": see what "
 
+#: Begins a verdict.
+_LENGTH = "The makespan is"
+
+
+def without_length(verdict: str) -> str:
+    """A verdict beside another that says how long the run took."""
+    return verdict.partition(" s: ")[2] if verdict.startswith(_LENGTH) else verdict
+
 
 def verdict(
     *,
@@ -99,20 +107,20 @@ def verdict(
     running = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
     unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
     cause, seconds = max(named.items(), key=lambda item: item[1])
-    took = f"The makespan is {makespan:.3g} s"
+    took = f"{_LENGTH} {makespan:.3g} s: "
     if unknown >= max(seconds, running):
-        return f"{took}, {_share(unknown, makespan)} of it cannot be explained from what was recorded"
+        return f"{took}{_share(unknown, makespan)} of the critical path cannot be explained from what was recorded"
     if seconds > running:
         reason, advice = "", CAUSES[cause][1]
         busy, most = next(iter((loops or {}).items()), ("", 0.0))
         if cause == EVENT_LOOPS and busy in LOOPS and most > seconds / 2:
             reason, advice = LOOPS[busy]
-        return f"{took}, {_share(seconds, makespan)} of it for {cause}{reason}: what helps most is {advice}"
+        return f"{took}{_share(seconds, makespan)} of the critical path is {cause}{reason}: what helps most is {advice}"
     waiting = kinds.get(Kind.COMPUTE_NONCPU, 0.0)
-    where = f"{took}, {_share(running, makespan)} of it in tasks"
+    where = f"{took}{_share(running, makespan)} of the critical path is tasks"
     prefix, most = next(iter(compute.items()), ("-", 0.0))
     name = prefix if len(prefix) <= 60 else prefix[:57] + "..."
-    longest = f"{name!r}, {_share(most, makespan)} of the path"
+    longest = f"{name!r}, {_share(most, makespan)} of it"
     with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
     bound = _bound(with_workers, floor, slot_bound, longest_task)
     order = _ORDERS[bound].format(longest=longest_task, share=_share(longest_task, with_workers))

@@ -29,7 +29,7 @@ def decoration(words: str, notes: list[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        logger.exception("dask_efficiency makes a report without its %s", words)
+        logger.exception("dask_efficiency: there is no %s in this report", words)
         notes.append(f"there is no {words}: {type(error).__name__}: {error}"[:MAX_NOTE])
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from dask_efficiency.buckets import GOOD, HELD, Bucket
 from dask_efficiency.causes import UNKNOWN
 from dask_efficiency.causes import name_of as cause_name
+from dask_efficiency.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.figures import format_seconds, format_share, name_of
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.profile import GilHolder
 
 #: Losses below this share get no advice: little is to be gained there.
 WORTH_ADVICE = 0.05
@@ -43,6 +45,14 @@ class Facts:
     held_threads: float
     #: NaN where it is not known.
     cores: float
+    #: Share of the CPU time that is of libraries' own threads.
+    libraries: float
+    #: Shares of the waiting for the GIL in which event loops had it, and in which pandas worked on text; NaN where
+    #: nobody was seen.
+    gil_of_loops: float
+    gil_of_text: float
+    #: Whether no worker has several threads.
+    one_thread_each: bool
     #: Share of ``thread-noncpu`` that is waiting for GPUs.
     gpu_waiting: float
     #: Share of the finalized time that was spilling.
@@ -107,8 +117,32 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("gil",),
+        lambda facts: facts.gil_of_loops > MOST,
+        "fewer and longer tasks with smaller results (event loops held it)",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("gil",),
+        lambda facts: facts.one_thread_each,
+        "see which threads beside the tasks run Python code, each worker has one thread for tasks",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("gil",),
+        lambda facts: facts.gil_of_text <= MOST,
+        "processes (more workers with fewer threads each)",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("gil",),
         _always,
         "use string[pyarrow] for text, or processes (more workers with fewer threads each)",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("core",),
+        lambda facts: facts.libraries > MOST,
+        "less for libraries' threads to do, such as fewer columns or row groups to read, or more cores",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
@@ -350,6 +384,7 @@ def facts_of(report: ReportValues) -> Facts:
     tasks = sum(report.tasks.values())
     wall, noncpu = report.cluster_seconds, whole[Bucket.THREAD_NONCPU]
     in_threads = whole.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
+    cpu = whole.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS)
     path = report.path
     known = path is not None and path.makespan_seconds > 0
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
@@ -359,6 +394,10 @@ def facts_of(report: ReportValues) -> Facts:
         threads=report.threads,
         held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
         cores=math.nan if report.cores is None else report.cores,
+        libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else 0.0,
+        gil_of_loops=_share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
+        gil_of_text=_share_of_holders(report, lambda holder: any(map(_works_on_text, holder.stack))),
+        one_thread_each=bool(report.nthreads) and max(report.nthreads.values()) == 1,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
         spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
         # One task that is most of the chain is no chain.
@@ -367,6 +406,16 @@ def facts_of(report: ReportValues) -> Facts:
         waited_for=_waited_for(report),
         joining=not report.not_measured,
     )
+
+
+def _share_of_holders(report: ReportValues, meant: Callable[[GilHolder], bool]) -> float:
+    whole = sum(holder.ns for holder in report.gil_holders)
+    return sum(holder.ns for holder in report.gil_holders if meant(holder)) / whole if whole else math.nan
+
+
+def _works_on_text(frame: Frame) -> bool:
+    """Whether a line is one of the methods of pandas on columns of text."""
+    return "pandas" in frame.file and "str" in (frame.file + frame.function).lower().rpartition("pandas")[2]
 
 
 def _waited_for(report: ReportValues) -> str:
@@ -384,6 +433,10 @@ _NOTHING_KNOWN = Facts(
     threads=_UNKNOWN,
     held_threads=_UNKNOWN,
     cores=_UNKNOWN,
+    libraries=0.0,
+    gil_of_loops=_UNKNOWN,
+    gil_of_text=_UNKNOWN,
+    one_thread_each=False,
     gpu_waiting=0.0,
     spilling=0.0,
     chain=_UNKNOWN,

@@ -35,6 +35,14 @@ PHRASES: dict[tuple[str, str], str] = {
     (Bucket.IDLE, "parallelism"): "idle threads for lack of parallelism",
 }
 
+#: The cure that is simulated of a loss, as it stands before how long the run takes with it.
+CURED: dict[tuple[str, str], str] = {
+    (Bucket.THREAD_NONCPU, "gil"): "in processes of one thread each",
+    (Bucket.THREAD_NONCPU, "sleep"): "with twice the threads",
+    (Bucket.THREAD_NONCPU, "network"): "with twice the threads",
+    (Bucket.SPILL, ""): "with memory enough not to spill",
+}
+
 
 def loss_name(bucket: str, cause: str) -> str:
     """A loss as one names it in a sentence; of a whole bucket its own name."""

@@ -13,13 +13,14 @@ from dask_efficiency.report.clauses import loss_name
 from dask_efficiency.report.compare import ComparisonValues, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
 from dask_efficiency.report.figures import Scale, format_seconds, format_share, name_of, sentence
-from dask_efficiency.report.largest import STANDS_OUT
 from dask_efficiency.report.wall_clock import WORTH_SAYING
 
 #: Below this change, two runtimes are the same to a reader.
 SAME_RUNTIME = 0.005
 #: A smaller change is not put into per cent.
 SMALLEST_RISE = 0.001
+#: A cause that changed by less than this part of the largest change says less than the bucket's name does.
+STANDS_OUT = 0.5
 #: From this part of the largest change on, the largest in the other direction is named too.
 WORTH_NAMING = 0.5
 

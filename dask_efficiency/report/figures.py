@@ -38,13 +38,20 @@ class Scale:
         return self.text(self.steps(value))
 
 
-def time_scale(largest_seconds: float) -> Scale:
-    """The scale that shows the largest of a column of times with three figures or four."""
-    if not largest_seconds >= 1.0:
+def time_scale(largest_seconds: float, whole_seconds: float | None = None) -> Scale:
+    """The scale that shows the largest of a column of times with three figures or four.
+
+    Parameters
+    ----------
+    whole_seconds
+        What the times are parts of, whose unit they have.
+    """
+    whole = largest_seconds if whole_seconds is None else whole_seconds
+    if not whole >= 1.0:
         unit, word, size = "ms", "milliseconds", 1e-3
-    elif largest_seconds < 120.0:
+    elif whole < 120.0:
         unit, word, size = "s", "seconds", 1.0
-    elif largest_seconds < 7200.0:
+    elif whole < 7200.0:
         unit, word, size = "min", "minutes", 60.0
     else:
         unit, word, size = "h", "hours", 3600.0

@@ -1,4 +1,4 @@
-"""The largest loss: one cause of one bucket, or a whole bucket where no cause of it stands out."""
+"""The largest losses: causes of buckets, or a whole bucket where why it was lost is not known."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from dask_efficiency.causes import UNKNOWN
 from dask_efficiency.report.lost_time import worth_a_row
 from dask_efficiency.report.model import ReportValues
 
-#: A cause of less than this part of the largest bucket says less than the bucket's name does.
-STANDS_OUT = 0.5
+#: A bucket of which more than this part is of no known cause is named as a whole.
+MOSTLY = 0.5
+
+#: From this part of the largest loss on, another is as good as large.
+CLOSE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +26,19 @@ class Largest:
     ns: int
 
 
-def largest_loss(report: ReportValues) -> Largest | None:
-    """The largest cause of any bucket, if it is at least half as large as the largest bucket; else that bucket.
+def largest_losses(report: ReportValues) -> list[Largest]:
+    """The largest cause of any bucket, and the next one where it is nearly as large; empty where nothing is lost.
 
-    A bucket that has no causes counts as one; time of an unknown cause is no cause. None where nothing is lost.
+    A bucket that has no causes, or of which most is of no known cause, counts as one.
     """
-    losses = report.losses
-    if not losses:
-        return None
-    whole = report.breakdown
-    buckets = [Largest(loss.bucket, "", whole.ns(loss.bucket)) for loss in losses]
-    parts = [part for bucket in buckets for part in _parts(report, bucket)]
-    largest = max(parts, key=lambda part: part.ns, default=buckets[0])
-    return largest if largest.ns >= STANDS_OUT * buckets[0].ns else buckets[0]
+    parts = [part for loss in report.losses for part in _parts(report, loss.bucket)]
+    parts.sort(key=lambda part: -part.ns)
+    return [part for part in parts[:2] if part.ns >= CLOSE * parts[0].ns]
 
 
-def _parts(report: ReportValues, bucket: Largest) -> list[Largest]:
-    known = report.causes_ns(bucket.bucket)
-    if not known:
-        return [bucket]
-    shown = worth_a_row(report, bucket.bucket)
-    return [Largest(bucket.bucket, cause, ns) for cause, ns in shown.items() if cause in known and cause != UNKNOWN]
+def _parts(report: ReportValues, bucket: Bucket) -> list[Largest]:
+    whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
+    shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}
+    if not shown or known.get(UNKNOWN, 0) > MOSTLY * whole:
+        return [Largest(bucket, "", whole)]
+    return [Largest(bucket, cause, ns) for cause, ns in shown.items()]

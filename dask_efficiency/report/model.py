@@ -166,7 +166,7 @@ class ReportValues:
     not_sampled
         Worker name to the reason why nobody looked what its threads waited for.
     without_largest_seconds
-        What the recorded run would have taken without its largest loss, as
+        What the cluster would have taken for the recorded run with the cure of its largest loss, as
         :func:`~dask_efficiency.report.saving.saving` has it; None where that is not known.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what

@@ -1,83 +1,114 @@
-"""Saving: how long the recorded run would have taken without its largest loss, by replays."""
+"""Saving: how long the recorded run takes once its largest loss is cured as the advice says, by simulation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from dask_efficiency.buckets import GOOD, Breakdown, Bucket
+from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.causes import name_of
-from dask_efficiency.critical_paths.path import PathValues
-from dask_efficiency.critical_paths.scope import Question
-from dask_efficiency.critical_paths.speedups import replays, speedups
-from dask_efficiency.replay.changes import Changes
-from dask_efficiency.report.largest import Largest, largest_loss
+from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.wall_clock import largest_is_elsewhere
+from dask_efficiency.simulation.accuracy import MAX_ERROR, SimulationRefusedError, own_job
+from dask_efficiency.simulation.cluster import ClusterSpec
+from dask_efficiency.simulation.ensemble import Engine, ensemble
+from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.makespan import makespan_seconds
+from dask_efficiency.simulation.requirements import UnplaceableError, check_cluster, check_trace
 from dask_efficiency.trace.errors import EmptyTraceError
+from dask_efficiency.trace.run_trace import TraceTables
 
-#: The replays of more runs are not worth waiting for as a report is made: these take some 2 s.
-MAX_RUNS = 20_000
+#: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s.
+MAX_TASKS = 6_000
 
-#: Losses that are the time of one part of a replay.
-PARTS: dict[tuple[str, str], str] = {
-    (Bucket.SPILL, ""): "spill",
-    (Bucket.WAITING_ON_DATA, ""): "transfer",
-    (Bucket.IDLE, "scheduler"): "scheduler",
-}
+#: Simulated runs of each cluster, at most.
+SEEDS = 3
 
-#: What goes away with more cores only, so that those that are there set no bound.
-NEEDS_CORES = ("core", "throttled")
+#: Below this share of their time in threads, the waiting of a prefix's tasks for the GIL says that they share it.
+SHARES_GIL = 0.05
 
 
-def saving(report: ReportValues) -> float | None:
-    """How long the recorded run would have taken without its largest loss.
+def saving(report: ReportValues, engine: Engine) -> float | None:
+    """How long the cluster takes for the recorded run once its largest loss is cured.
 
-    Tasks take as much less time as the cause has of the time that those of their prefix were in their threads; what is
-    no task's takes no time.
+    The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is
+    taken from the recorded time, in proportion.
 
     Parameters
     ----------
     report
         With its trace.
+    engine
+        What simulates.
 
     Returns
     -------
     float or None
-        Seconds, as ``report.path.makespan_seconds``, and no less than the useful work takes on the cores that are
-        there. None where there is no trace or it is too long, where nothing says by how much less time tasks would have
-        taken, and where what is saved is not above what replays differ by.
+        Seconds, between ``report.ideal_seconds`` and ``report.cluster_seconds``. None where most of the time was not
+        the cluster's, where there is no trace or it is too long, where the cure is nothing that can be simulated, where
+        the run's own simulation is off by more than 15 %, and where nothing is saved.
     """
-    largest = largest_loss(report)
-    if report.trace is None or len(report.trace.runs) > MAX_RUNS or largest is None:
-        return None
-    changed = _without(report, largest)
-    if changed is None:
+    losses, trace = largest_losses(report), report.trace
+    if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or not losses or largest_is_elsewhere(report):
         return None
     try:
-        path = PathValues.of(report.trace, Question())
-    except EmptyTraceError:
+        check_trace(trace, "", force=False)
+        cured = _cured(report, trace, losses[0])
+        if cured is None:
+            return None
+        check_cluster(trace, cured.cluster)
+        recorded = makespan_seconds(trace)
+    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):
         return None
-    (found,) = speedups(path.makespan_with, {"": changed}, replays(len(report.trace.runs)))
-    if not found.saved_seconds > 0 or found.saved_seconds < 2 * found.error_seconds:  # NaN after a single replay
+    seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
+    simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
+    with ThreadPoolExecutor(2) as pool:
+        before, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
+    if not abs(before / recorded - 1.0) <= MAX_ERROR or not after < before:
         return None
-    least = 0.0 if largest.cause in NEEDS_CORES else report.ideal_bounds.get("cores", 0.0)
-    return max(path.makespan_seconds - found.saved_seconds, min(least, path.makespan_seconds))
+    return max(report.cluster_seconds - recorded * (1.0 - after / before), report.ideal_seconds)
 
 
-def _without(report: ReportValues, largest: Largest) -> Changes | None:
-    """What a replay is to change; None where it cannot."""
-    if part := PARTS.get((largest.bucket, largest.cause)):
-        return Changes(parts={part: 0.0})
-    if largest.bucket is not Bucket.THREAD_NONCPU or not largest.cause:
+def _one_thread_each(own: ClusterSpec) -> ClusterSpec:
+    threads = sum(worker.nthreads for worker in own.workers)
+    memory = sum(worker.memory_limit for worker in own.workers) // threads
+    return own.with_workers(threads, nthreads=1, memory_limit=memory)
+
+
+def _twice_the_threads(own: ClusterSpec) -> ClusterSpec:
+    return own.with_workers(len(own.workers), nthreads=2 * max(worker.nthreads for worker in own.workers))
+
+
+#: By loss: what its cure makes of the cluster. Others are cured by what no trace can tell of: by larger partitions, by
+#: locks that are held for less, or by less that goes on beside Dask.
+CURES: Mapping[tuple[str, str], Callable[[ClusterSpec], ClusterSpec]] = {
+    (Bucket.THREAD_NONCPU, "gil"): _one_thread_each,
+    (Bucket.THREAD_NONCPU, "sleep"): _twice_the_threads,
+    (Bucket.THREAD_NONCPU, "network"): _twice_the_threads,
+    (Bucket.SPILL, ""): lambda own: own,
+}
+
+
+def _cured(report: ReportValues, trace: TraceTables, largest: Largest) -> Job | None:
+    """The run with its cure; None where nobody can simulate that."""
+    if (largest.bucket, largest.cause) not in CURES:
         return None
-    waited = name_of(largest.bucket, largest.cause)
-    shares = {
-        prefix: _share(report.by_prefix, prefix, row.get(waited, 0)) for prefix, row in report.causes_by_prefix.items()
+    change = CURES[largest.bucket, largest.cause]
+    without = frozenset({"spill"} if largest.bucket is Bucket.SPILL else ())
+    return Job(change(ClusterSpec.from_trace(trace)), without, gil=_without_gil(report, trace))
+
+
+def _without_gil(report: ReportValues, trace: TraceTables) -> dict[str, float]:
+    """The prefixes whose tasks were seen not to wait for the GIL, where several could have: they do not hold it."""
+    if report.not_sampled or all(worker.nthreads == 1 for worker in trace.workers):
+        return {}
+    waited = name_of(Bucket.THREAD_NONCPU, "gil")
+    in_threads = {prefix: row.ns(*GOOD, Bucket.THREAD_NONCPU) for prefix, row in report.by_prefix.items()}
+    rows = report.causes_by_prefix
+    return {
+        prefix: 0.0
+        for prefix in trace.prefixes
+        if in_threads.get(prefix) and rows.get(prefix, {}).get(waited, 0) < SHARES_GIL * in_threads[prefix]
     }
-    factors = {prefix: 1.0 - share for prefix, share in shares.items() if share}
-    return Changes(prefixes=factors) if factors else None
-
-
-def _share(by_prefix: Mapping[str, Breakdown], prefix: str, ns: int) -> float:
-    """The part of the time in their threads that tasks of a prefix lost to a cause, in [0, 1]."""
-    in_threads = by_prefix.get(prefix, Breakdown()).ns(*GOOD, Bucket.THREAD_NONCPU)
-    return min(ns / in_threads, 1.0) if in_threads else 0.0

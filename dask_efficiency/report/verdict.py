@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.causes import UNKNOWN
-from dask_efficiency.critical_paths.verdict import SEE_WHAT
+from dask_efficiency.critical_paths.verdict import SEE_WHAT, without_length
 from dask_efficiency.report.advice import advice, facts_of
-from dask_efficiency.report.clauses import long_task, loss_name, skewed, slow_worker, where
+from dask_efficiency.report.clauses import CURED, long_task, loss_name, skewed, slow_worker, where
 from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.figures import (
+    Scale,
     format_seconds,
     format_share,
     format_thread_time,
@@ -17,7 +18,7 @@ from dask_efficiency.report.figures import (
     shorten,
 )
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.largest import Largest, largest_loss
+from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.skew import held_up
@@ -26,7 +27,7 @@ from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere
 #: From this share of the tasks on, it is said that they were computed again.
 MANY_REPEATS = 0.25
 
-#: A smaller part of the makespan is within what replays are wrong by.
+#: A smaller part of the time is within what simulations are wrong by.
 MIN_SAVING = 0.02
 
 DESCRIPTIONS: dict[Bucket, str] = {
@@ -87,7 +88,7 @@ def _path(report: ReportValues) -> list[str]:
     """The best witness first: what the run waited for, without the question that the report itself answers."""
     if report.path is None or not report.path.verdict:
         return []
-    said = sentence(report.path.verdict)
+    said = sentence(without_length(report.path.verdict))
     return [said if _mostly_unknown(report) else said.partition(SEE_WHAT)[0]]
 
 
@@ -118,23 +119,28 @@ def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
 
 
 def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]:
-    largest = largest_loss(report)
-    if largest is None:
+    losses = largest_losses(report)
+    if not losses:
         return []
+    first, *close = losses
+    clauses = [_loss(report, table, first, unit, "the largest loss is"), *_cured(report, first)]
+    clauses += [_loss(report, table, second, unit, "next is") for second in close]
+    unmeasured = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.UNMEASURED, 0.0)
+    if unmeasured >= WORTH_SAYING and Bucket.UNMEASURED not in {largest.bucket for largest in losses}:
+        clauses.append(f"{format_share(unmeasured)} was not measured")
+    return clauses
+
+
+def _loss(report: ReportValues, table: LostTime, largest: Largest, unit: str, said: str) -> str:
     row = table.row_of(largest.bucket, largest.cause)
     size = f"{row.thread_time} {unit}" + (f", worth {row.money}" if row.money else "")
     if largest.cause:
-        clauses = [f"the largest loss is {loss_name(largest.bucket, largest.cause)}, {size}{_to_do(report, largest)}"]
-    elif largest.bucket is Bucket.THREAD_NONCPU and _mostly_unknown(report):
+        todo = _to_do(report, largest, table.thread_scale)
+        return f"{said} {loss_name(largest.bucket, largest.cause)}, {size}{todo}"
+    if largest.bucket is Bucket.THREAD_NONCPU and _mostly_unknown(report):
         # Where nobody looked, it may hold what libraries' own threads computed, which is no loss.
-        clauses = [f"{row.label} is {size}, and why threads waited is not known"]
-    else:
-        clauses = [f"the largest loss is {row.label}, {size}"]
-    clauses += _without_it(report)
-    unmeasured = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.UNMEASURED, 0.0)
-    if unmeasured >= WORTH_SAYING and largest.bucket is not Bucket.UNMEASURED:
-        clauses.append(f"{format_share(unmeasured)} was not measured")
-    return clauses
+        return f"{row.label} is {size}, and why threads waited is not known"
+    return f"{said} {row.label}, {size}"
 
 
 def _mostly_unknown(report: ReportValues) -> bool:
@@ -142,27 +148,27 @@ def _mostly_unknown(report: ReportValues) -> bool:
     return not waiting or waiting.get(UNKNOWN, 0.0) > sum(waiting.values()) / 2
 
 
-def _to_do(report: ReportValues, largest: Largest) -> str:
+def _to_do(report: ReportValues, largest: Largest, scale: Scale) -> str:
     """The line to blame, and what to do about the largest loss."""
     same = (one for one in find_culprits(report) if (one.bucket, one.cause) == (largest.bucket, largest.cause))
     culprit = next(same, None)
     # What tasks waited for while threads were idle stands in the advice.
     line = where(culprit) if culprit is not None and largest.bucket is not Bucket.IDLE else ""
     if line and culprit is not None and culprit.seconds < largest.ns / 2e9:
-        line = f"of which most, {format_seconds(culprit.seconds)}, {line}"
+        line = f"{scale.figure(culprit.seconds)} of them {line}"
     todo = advice(largest.bucket, facts_of(report), largest.cause)
     return (f", {line}" if line else "") + (f": {todo}" if todo else "")
 
 
-def _without_it(report: ReportValues) -> list[str]:
-    """How long the recorded run would have taken without its largest loss."""
-    without = report.without_largest_seconds
-    if without is None or report.path is None:
+def _cured(report: ReportValues, largest: Largest) -> list[str]:
+    """How long the recorded run takes with the cure of its largest loss: one promise, where no straggler makes one."""
+    found, took = report.without_largest_seconds, report.cluster_seconds
+    cure = CURED.get((largest.bucket, largest.cause))
+    if not cure or found is None or not 0 <= found <= took * (1 - MIN_SAVING):
         return []
-    took = report.path.makespan_seconds
-    if not 0 <= without <= took * (1 - MIN_SAVING):
+    if report.stragglers and report.stragglers[0].seconds_lost:
         return []
-    return [f"without it this run takes {format_seconds(without)} instead of {format_seconds(took)}"]
+    return [f"{cure} it takes {format_seconds(found)} instead of {format_seconds(took)}"]
 
 
 def _repeats(report: ReportValues) -> list[str]:

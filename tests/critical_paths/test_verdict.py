@@ -39,13 +39,14 @@ def test_a_run_of_one_task_after_the_other_is_not_helped_by_more_workers() -> No
 
 
 def test_a_run_on_busy_slots_is_helped_by_more_threads() -> None:
-    assert "more threads, or a faster 'load', 60 % of the path" in of({"compute-cpu": 9.0}, slot_bound=8.0)
+    assert "more threads, or a faster 'load', 60 % of it" in of({"compute-cpu": 9.0}, slot_bound=8.0)
 
 
 def test_otherwise_the_prefix_that_is_longest_on_the_path_is_what_helps() -> None:
     sentence = of({"compute-cpu": 7.0, "report": 3.0})
     assert sentence == (
-        "The makespan is 10 s, 70 % of it in tasks that compute: what helps most is a faster 'load', 60 % of the path"
+        "The makespan is 10 s: 70 % of the critical path is tasks that compute: "
+        "what helps most is a faster 'load', 60 % of it"
     )
 
 
@@ -59,7 +60,7 @@ def test_how_much_the_tasks_wait_is_said() -> None:
 def test_tasks_that_wait_need_less_waiting_and_nothing_is_said_of_more_workers(bound: dict[str, float]) -> None:
     sentence = of({"compute-cpu": 1.0, "compute-noncpu": 8.0}, **bound)
     assert sentence.endswith(
-        "see what 'load', 60 % of the path, waits for: I/O, a lock, the GIL, a core, or threads of a library"
+        "see what 'load', 60 % of it, waits for: I/O, a lock, the GIL, a core, or threads of a library"
     )
     assert "more" not in sentence
 

@@ -12,8 +12,10 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.causes import CAUSES, name_of
 from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import RULES, Facts, advice, advised, cause_advice, facts_of, page_of, read_on
-from tests.report.samples import causes, report_of, reports, seconds
+from dask_efficiency.report.profile import GilHolder
+from tests.report.samples import causes, report_of, reports, seconds, waiting_for_the_gil
 
 #: A run of which nothing stands out.
 PLAIN = Facts(
@@ -21,6 +23,10 @@ PLAIN = Facts(
     threads=2.0,
     held_threads=1.5,
     cores=2.0,
+    libraries=0.0,
+    gil_of_loops=math.nan,
+    gil_of_text=math.nan,
+    one_thread_each=False,
     gpu_waiting=0.0,
     spilling=0.0,
     chain=math.nan,
@@ -34,6 +40,10 @@ CASES = {
     ("thread-noncpu", "", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu", "lock", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu", "unknown", "mostly waiting for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu", "gil", "fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
+    ("thread-noncpu", "gil", "see which threads beside the tasks"): {"one_thread_each": True},
+    ("thread-noncpu", "gil", "processes"): {"gil_of_text": 0.2},
+    ("thread-noncpu", "core", "less for libraries' threads to do"): {"libraries": 0.9, "threads": 16.0},
     ("thread-noncpu", "core", "fewer threads, or more cores (16 threads share 2 cores)"): {"threads": 16.0},
     ("overhead", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
     ("overhead", "hand-over", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
@@ -77,7 +87,7 @@ PAIRS = [(bucket, cause) for bucket in LOSSES for cause in ("", *CAUSES.get(buck
 def test_every_cause_has_advice_that_claims_nothing_of_the_run(bucket: Bucket, cause: str) -> None:
     rules = [rule for rule in RULES if rule.bucket is bucket and cause in rule.causes]
     nan = math.nan
-    unknown = Facts(nan, nan, nan, nan, 0.0, 0.0, nan, nan, "", joining=False)
+    unknown = replace(PLAIN, task_seconds=nan, threads=nan, held_threads=nan, cores=nan)
     assert advice(bucket, unknown, cause) == rules[-1].words.format(**unknown.words())
     if cause:
         assert cause_advice(bucket, cause) == rules[-1].words
@@ -179,3 +189,24 @@ def test_any_report_has_advice_for_losses_only(report: EfficiencyReport) -> None
 def test_where_to_read_on_is_the_page_of_each_advice_in_one_line() -> None:
     assert read_on(report_of(seconds(thread_cpu=5, spill=3, idle=2))) == "Read on: docs/buckets.md#spill, #idle"
     assert read_on(report_of(seconds(thread_cpu=5))) == ""
+
+
+def holding(holder: str, file: str, function: str) -> GilHolder:
+    return GilHolder("clean", holder, (Frame(function, file, 1),), 10)
+
+
+def test_what_helps_against_the_gil_follows_who_held_it() -> None:
+    text = holding("clean", "/lib/site-packages/pandas/core/strings/object_array.py", "ObjectStringArrayMixin._str_map")
+    numbers = holding("clean", "/home/me/etl.py", "add_up")
+    loop = holding(EVENT_LOOP, "/lib/site-packages/distributed/comm/tcp.py", "read")
+
+    def said(*holders: GilHolder, threads: int = 4) -> str:
+        report = waiting_for_the_gil(gil_holders=holders, nthreads={"a": threads, "b": threads})
+        return advised(report)["thread-noncpu/gil"]
+
+    processes = "processes (more workers with fewer threads each)"
+    assert said(text) == f"use string[pyarrow] for text, or {processes}"
+    assert said() == said(text), "nobody was seen"
+    assert said(numbers) == said(numbers, numbers, text) == processes
+    assert said(loop, loop, text).startswith("fewer and longer tasks")
+    assert "one thread" in said(numbers, threads=1)

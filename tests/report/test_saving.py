@@ -1,16 +1,28 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from benchmarks.diagnoses import DIAGNOSES
+from benchmarks.diagnoses_work import Ran
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import EfficiencyReport, RunTrace
-from dask_efficiency.report.saving import saving
+from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
+from dask_efficiency.buckets import Bucket
+from dask_efficiency.report.clauses import CURED
+from dask_efficiency.report.saving import CURES, saving
+from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.trace.schema import Runs
 from tests.replay.test_replay import NO_DELAYS
 from tests.report.samples import causes, report_of, seconds
+
+RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
 SECOND_NS = 1000 * MS
 
@@ -21,6 +33,9 @@ def four_tasks(**settings: Any) -> RunTrace:
     return simulate(graph, **({"workers": 1, "nthreads": 2, "saturation": 2.0} | NO_DELAYS | settings))
 
 
+TRACE = four_tasks()
+
+
 def waiting(cause: str, waited: float = 3.0, **fields: Any) -> EfficiencyReport:
     """Of the four seconds of :func:`four_tasks`, the tasks waited for some."""
     whole, row = seconds(thread_cpu=4 - waited, thread_noncpu=waited), causes(**{f"thread-noncpu/{cause}": waited})
@@ -29,66 +44,109 @@ def waiting(cause: str, waited: float = 3.0, **fields: Any) -> EfficiencyReport:
         "causes_by_worker": {"w0": row},
         "causes_by_prefix": {"clean": row},
         "cluster_seconds": 2.0,
-        "trace": four_tasks(),
+        "window_seconds": 2.0,
+        "trace": TRACE,
     }
     return report_of(whole, **(given | fields))
 
 
-def test_tasks_that_waited_for_three_quarters_of_their_time_take_a_quarter_of_it() -> None:
-    # Two after the other on each slot: 0.5 s instead of 2 s. The rest is 11 ms of the client's, with 1 % of noise.
-    assert saving(waiting("gil")) == pytest.approx(0.5, abs=0.03)
+SPILLING = report_of(seconds(thread_cpu=2, spill=2), cluster_seconds=2.0, window_seconds=2.0, trace=TRACE)
 
 
-def test_no_run_is_promised_that_the_cores_do_not_allow() -> None:
-    # The useful second takes one second on one core, whatever lets go of the GIL; more cores take less.
-    assert saving(waiting("gil", cores=1.0)) == 1.0
-    assert saving(waiting("core", cores=1.0)) == pytest.approx(0.5, abs=0.03)
-    assert saving(waiting("throttled", cores=1.0)) == pytest.approx(0.5, abs=0.03)
+class Engine:
+    """Simulates nothing: every run takes as long as it is told, with the run's own cluster or another."""
+
+    def __init__(self, own: float, cured: float) -> None:
+        self._own, self._cured = own, cured
+        self.cured: list[Job] = []
+
+    def __call__(self, trace: Any, job: Job, seeds: Sequence[int], **options: Any) -> list[Simulated]:
+        assert options == {"traces": (), "processes": 1}
+        is_own = [worker.nthreads for worker in job.cluster.workers] == [2] and not job.without
+        if not is_own:
+            self.cured.append(job)
+        return [Simulated(seed, self._own if is_own else self._cured, {}) for seed in seeds]
 
 
-def test_a_cause_takes_from_each_prefix_what_it_had_there() -> None:
-    # Two prefixes on a slot each, of 2 s: one waited for all of its time, the other not at all.
-    graph = Graph(["clean", "load"], [[], []], [2 * SECOND_NS] * 2, [1, 1], {0, 1})
-    trace = simulate(graph, workers=1, nthreads=2, saturation=2.0, **NO_DELAYS)
-    rows = {"clean": causes(**{"thread-noncpu/sleep": 2.0}), "load": {}}
-    report = waiting(
-        "sleep",
-        2.0,
-        trace=trace,
-        by_prefix={"clean": seconds(thread_noncpu=2), "load": seconds(thread_cpu=2)},
-        causes_by_prefix=rows,
-    )
-    assert saving(report) is None, "the other task takes as long as before"
+def test_what_a_simulated_cure_saves_is_taken_from_the_recorded_time_in_proportion() -> None:
+    recorded = 2.011  # with what the client took
+    found = saving(waiting("gil"), Engine(own=1.9, cured=1.14))
+    assert found == pytest.approx(2.0 - recorded * 0.4, abs=0.01)
 
 
-def test_spilling_and_transfers_and_the_schedulers_own_time_are_parts_of_a_replay() -> None:
-    trace = four_tasks(spill=SECOND_NS)
-    without = saving(report_of(seconds(thread_cpu=4, spill=4), trace=trace, cluster_seconds=4.0))
-    assert without == pytest.approx(2.0, abs=0.05)
-    slow = four_tasks(scheduler_task=400 * MS)
-    by_cause = {"w0": causes(**{"idle/scheduler": 4})}
-    assert saving(report_of(seconds(thread_cpu=4, idle=4), causes_by_worker=by_cause, trace=slow)) is not None
+def test_each_cure_is_what_the_advice_names() -> None:
+    engine = Engine(2.0, 1.5)
+    for report in (waiting("gil"), waiting("sleep"), waiting("network"), SPILLING):
+        assert saving(report, engine) is not None
+    threads = [[worker.nthreads for worker in job.cluster.workers] for job in engine.cured]
+    assert threads == [[1, 1], [4], [4], [2]]
+    assert [set(job.without) for job in engine.cured] == [set(), set(), set(), {"spill"}]
 
 
-def test_of_a_long_trace_nobody_waits_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_efficiency.report.saving.MAX_RUNS", 3)
-    assert saving(waiting("gil")) is None
+def test_processes_of_one_thread_share_the_memory_that_there_was() -> None:
+    (worker,) = TRACE.workers
+    trace = replace(TRACE, workers=(replace(worker, memory_limit=2_000_000_000),))
+    saving(waiting("gil", trace=trace), engine := Engine(2.0, 1.5))
+    (job,) = engine.cured
+    assert [worker.memory_limit for worker in job.cluster.workers] == [1_000_000_000] * 2
+
+
+def test_tasks_that_were_seen_not_to_wait_for_the_gil_do_not_hold_it() -> None:
+    for report, known in ((waiting("sleep"), {"clean": 0.0}), (waiting("gil"), {})):
+        saving(report, engine := Engine(2.0, 1.5))
+        assert [dict(job.gil) for job in engine.cured] == [known]
+    saving(waiting("sleep", not_sampled={"w0": "nobody looked"}), engine := Engine(2.0, 1.5))
+    assert [dict(job.gil) for job in engine.cured] == [{}]
+
+
+@given(own=st.floats(0.1, 10.0), cured=st.floats(0.0, 10.0), cores=st.none() | st.floats(0.1, 8.0))
+def test_a_promise_is_between_the_ideal_and_what_it_took(own: float, cured: float, cores: float | None) -> None:
+    report = waiting("gil", cores=cores)
+    found = saving(report, Engine(own, cured))
+    assert found is None or report.ideal_seconds <= found <= report.cluster_seconds
+
+
+@pytest.mark.parametrize("own", [1.5, 2.5])
+def test_where_the_runs_own_simulation_is_off_nothing_is_promised(own: float) -> None:
+    assert saving(waiting("gil"), Engine(own, cured=0.5)) is None
+
+
+def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dask_efficiency.report.saving.MAX_TASKS", 3)
+    assert saving(waiting("gil"), Engine(2.0, 1.0)) is None
 
 
 @pytest.mark.parametrize(
     "report",
     [
         waiting("gil", trace=None),
-        waiting("gil", causes_by_prefix={}),
         waiting("gil", causes_by_worker={}),
-        waiting("gil", trace=replace(four_tasks(), runs=Runs.empty())),
-        report_of(seconds(thread_cpu=4, failed=4), trace=four_tasks()),
-        report_of(seconds(thread_cpu=4), trace=four_tasks()),
-        report_of(
-            seconds(thread_cpu=1, idle=4), causes_by_worker={"w0": causes(**{"idle/graph": 4})}, trace=four_tasks()
-        ),
+        waiting("lock"),
+        waiting("core"),
+        waiting("gil", trace=replace(TRACE, runs=Runs.empty())),
+        waiting("gil", trace=replace(TRACE, dropped={"runs": 1})),
+        waiting("gil", window_seconds=9.0),
+        report_of(seconds(thread_cpu=4, failed=4), trace=TRACE),
+        report_of(seconds(thread_cpu=4), trace=TRACE),
     ],
-    ids=["no trace", "no prefixes", "no causes", "empty trace", "failed", "no loss", "graph"],
+    ids=["no trace", "no causes", "lock", "core", "empty", "dropped", "client", "failed", "no loss"],
 )
-def test_what_a_replay_cannot_know_is_none(report: EfficiencyReport) -> None:
-    assert saving(report) is None
+def test_of_what_cannot_be_simulated_nothing_is_promised(report: EfficiencyReport) -> None:
+    assert saving(report, Engine(2.0, 1.0)) is None
+
+
+def test_every_cure_has_its_words() -> None:
+    assert CURES.keys() == CURED.keys()
+    assert {bucket for bucket, _ in CURES} <= set(Bucket)
+
+
+def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
+    found = saving(waiting("sleep", 3.9), simulate_seeds)
+    assert found == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
+def test_what_was_promised_of_recorded_runs_is_between_the_ideal_and_what_they_took(diagnosis: Any) -> None:
+    report = Ran.load(RECORDED, diagnosis.name).report
+    found = report.without_largest_seconds
+    assert found is None or report.ideal_seconds <= found <= report.cluster_seconds

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from dask_efficiency.report import verdict as verdicts
 from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
+from dask_efficiency.straggler.finding import Cause, Finding
 from tests.report.samples import (
     by_hand,
     causes,
@@ -29,7 +31,7 @@ def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost
     )
     assert verdict(report) == (
         "62 % efficient: 14.2 of 22.9 thread-seconds were useful; it took 5.7 s, ideally 3.5 s; "
-        "the largest loss is spill, 3.1 thread-seconds"
+        "the largest loss is spill, 3.1 thread-seconds; next is idle, 2.9 thread-seconds"
     )
 
 
@@ -105,7 +107,7 @@ def culprits(monkeypatch: pytest.MonkeyPatch, *found: Culprit) -> None:
 
 
 HELD = "`Series.str.upper` in etl.py:88 (prefix clean)"
-PATH = PathSummary("The run took 11.0 s", 11.0, {}, 3.0, 1.0, 3.0)
+PATH = PathSummary("The makespan is 11.0 s: 70 % of it is tasks", 11.0, {}, 3.0, 1.0, 3.0)
 
 
 def test_the_verdict_names_the_cause_the_line_the_size_what_to_do_and_what_it_saves(
@@ -117,16 +119,18 @@ def test_the_verdict_names_the_cause_the_line_the_size_what_to_do_and_what_it_sa
         Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 16.0, HELD, ""),
     )
     assert verdict(waiting_for_the_gil(path=PATH, without_largest_seconds=9.2)) == (
-        "The run took 11.0 s; 39 % efficient: 34.0 of 88.0 thread-seconds were useful; it took 11.0 s, ideally 8.5 s, "
+        "70 % of it is tasks; 39 % efficient: 34.0 of 88.0 thread-seconds were useful; it took 11.0 s, ideally 8.5 s, "
         "bound by 4 cores; the largest loss is waiting for the GIL, 17.2 thread-seconds, held by `Series.str.upper` in "
         "etl.py:88 (prefix clean): use string[pyarrow] for text, or processes (more workers with fewer threads each); "
-        "without it this run takes 9.2 s instead of 11.0 s"
+        "in processes of one thread each it takes 9.2 s instead of 11.0 s; "
+        "next is idle threads for lack of parallelism, 17.0 thread-seconds: "
+        "split the tasks of clean, for which all waited, or run something beside them"
     )
 
 
 def test_a_line_that_is_less_than_half_of_the_loss_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     culprits(monkeypatch, Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 8.0, HELD, ""))
-    assert f"17.2 thread-seconds, of which most, 8.0 s, held by {HELD}: use" in verdict(waiting_for_the_gil())
+    assert f"17.2 thread-seconds, 8.0 of them held by {HELD}: use" in verdict(waiting_for_the_gil())
 
 
 def test_the_line_of_another_cause_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,17 +153,33 @@ def test_what_all_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_path_does_not_ask_what_the_report_answers() -> None:
     asks = (
-        "The makespan is 11.0 s, 87 % of it in tasks that are mostly off the CPU: see what 'clean' waits for: I/O, or"
+        "The makespan is 11.0 s: 87 % of it is tasks that are mostly off the CPU: see what 'clean' waits for: I/O, or"
     )
     path = PathSummary(asks, 11.0, {}, 3.0, 1.0, 3.0)
-    assert verdict(waiting_for_the_gil(path=path)).startswith(f"{asks.partition(':')[0]}; 39 % efficient")
-    assert verdict(waiting_for_the_gil(path=path, causes_by_worker={})).startswith(f"{asks}; 39 % efficient")
+    said = "87 % of it is tasks that are mostly off the CPU"
+    assert verdict(waiting_for_the_gil(path=path)).startswith(f"{said}; 39 % efficient")
+    assert verdict(waiting_for_the_gil(path=path, causes_by_worker={})).startswith(f"{said}: see what 'clean' waits")
 
 
 @pytest.mark.parametrize("without", [None, 10.9, 11.0, 12.0, math.nan])
-def test_a_saving_that_is_not_known_or_within_the_error_of_replays_is_not_said(without: float | None) -> None:
-    assert "without it" not in verdict(waiting_for_the_gil(path=PATH, without_largest_seconds=without))
-    assert "without it" not in verdict(waiting_for_the_gil(path=None, without_largest_seconds=5.0))
+def test_a_saving_that_is_not_known_or_within_the_error_of_simulations_is_not_said(without: float | None) -> None:
+    assert "instead of" not in verdict(waiting_for_the_gil(without_largest_seconds=without))
+
+
+def test_a_verdict_promises_one_thing_at_most() -> None:
+    slow = Finding("a", "", Cause.SLOW_CPU, 2.0, 0.9, math.nan, 1.5, seconds_lost=4.0)
+    said = verdict(waiting_for_the_gil(without_largest_seconds=5.0, stragglers=(slow,)))
+    assert "without which the run is 4.0 s shorter" in said
+    assert "instead of" not in said
+    assert "it takes 5.0 s instead of 11.0 s" in verdict(
+        waiting_for_the_gil(without_largest_seconds=5.0, stragglers=(replace(slow, seconds_lost=None),))
+    )
+
+
+def test_a_run_that_is_said_to_take_long_is_said_so_once() -> None:
+    said = verdict(waiting_for_the_gil(path=PATH))
+    assert "makespan" not in said
+    assert said.count("11.0 s") == 1
 
 
 def test_a_bucket_of_which_most_is_unknown_is_named_with_that() -> None:

@@ -39,13 +39,13 @@ def culprits(report: ReportValues, extent: Extent = SCREEN) -> Section:
     shown = found if extent.drawn else found[:TOP_CULPRITS]
     said = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
     below = (_meanings(shown),) if extent.drawn else _held_by(shown)
-    return section("Where the time goes", said, _table(shown, extent), *below)
+    return section("Where the time goes", said, _table(shown, report.thread_seconds, extent), *below)
 
 
-def _table(shown: tuple[Culprit, ...], extent: Extent) -> Table:
+def _table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> Table:
     if not shown:
         return Table((), ())
-    scale = time_scale(shown[0].seconds)
+    scale = time_scale(shown[0].seconds, whole)
     heads: tuple[str, ...] = ("lost to", f"thread-{scale.unit}", "prefix", "line", "in")
     rows: list[tuple[Label | str, ...]] = [
         (

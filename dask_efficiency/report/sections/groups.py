@@ -13,7 +13,6 @@ from dask_efficiency.causes import name_of as cause_name
 from dask_efficiency.report.arrivals import lines as arrival_lines
 from dask_efficiency.report.colours import COLOURS
 from dask_efficiency.report.figures import (
-    Scale,
     apportion,
     format_count,
     format_percent,
@@ -181,9 +180,9 @@ def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
     if not groups:
         return Section("Prefixes")
-    table = _prefix_table(groups, _waits(report, extent.prefixes))
+    table = _prefix_table(report, groups, _waits(report, extent.prefixes))
     lines = ("other: cancelled, recomputed or still running",) if "other" in table.heads else ()
-    title = f"Prefixes by time held (thread-{_prefix_scale(groups).unit})"
+    title = f"Prefixes by time held (thread-{time_scale(report.thread_seconds).unit})"
     if not extent.drawn:
         return section(title, *lines, table)
     # the rest together may be larger than any: beside their bar no other would be seen
@@ -194,9 +193,8 @@ def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     if len(everything) > len(groups):
         number = sum(1 for row in report.by_prefix.values() if row.ns(*HELD))
         heading = f"All {number} prefixes" if number <= MAX_ROWS else f"{MAX_ROWS} of {number} prefixes"
-        more = section(
-            heading, replace(_prefix_table(everything, _waits(report, MAX_ROWS)), sortable=True), folded=True
-        )
+        whole = replace(_prefix_table(report, everything, _waits(report, MAX_ROWS)), sortable=True)
+        more = section(heading, whole, folded=True)
     return section(title, *lines, drawn, more)
 
 
@@ -212,11 +210,7 @@ def _waits(report: ReportValues, at_most: int) -> dict[str, str]:
     return found
 
 
-def _prefix_scale(groups: Mapping[str, Breakdown]) -> Scale:
-    return time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9)
-
-
-def _prefix_table(groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> Table:
+def _prefix_table(report: ReportValues, groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> Table:
     columns: dict[str, tuple[Bucket, ...]] = {
         "cpu": (Bucket.THREAD_CPU,),
         "gpu": (Bucket.GPU,),
@@ -230,7 +224,7 @@ def _prefix_table(groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> 
     for optional in ("gpu", "libraries", "other"):
         if not any(row.ns(*columns[optional]) for row in groups.values()):
             del columns[optional]
-    scale = _prefix_scale(groups)
+    scale = time_scale(max(row.ns(*HELD) for row in groups.values()) / 1e9, report.thread_seconds)
     rows = []
     for name, row in groups.items():
         total = scale.steps(row.ns(*HELD) / 1e9)
@@ -248,7 +242,7 @@ def spans(report: ReportValues, extent: Extent = SCREEN) -> Section:
         return Section("Spans")
     groups = top_groups(report.by_span, "span", "spans")
     held = [row.ns(*HELD) for row in groups.values()]
-    scale = time_scale(sum(held) / 1e9)
+    scale = time_scale(sum(held) / 1e9, report.thread_seconds)
     steps = apportion(held, scale.steps(sum(held) / 1e9))
     tenths = apportion(held, 1000)
     rows = tuple(

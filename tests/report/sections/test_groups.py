@@ -72,13 +72,17 @@ def test_a_worker_that_was_never_there_is_no_bad_worker() -> None:
 
 
 def test_a_row_of_prefixes_adds_up_to_the_time_held() -> None:
-    report = report_of(by_prefix={"x": seconds(thread_cpu=5 / 3, thread_noncpu=5 / 3, spill=5 / 3)})
+    report = report_of(
+        seconds(thread_cpu=5), by_prefix={"x": seconds(thread_cpu=5 / 3, thread_noncpu=5 / 3, spill=5 / 3)}
+    )
     (row,) = prefixes(report).rows
     assert row == ("x", "1.67", "1.67", "1.66", "0.00", "0.00", "5.00")
 
 
 def test_prefixes_beyond_the_eighth_are_folded_into_one_row() -> None:
-    section = prefixes(report_of(by_prefix={f"p{i}": seconds(thread_cpu=i) for i in range(1, 12)}))
+    section = prefixes(
+        report_of(seconds(thread_cpu=66), by_prefix={f"p{i}": seconds(thread_cpu=i) for i in range(1, 12)})
+    )
     assert [row[0] for row in section.rows] == [*(f"p{i}" for i in range(11, 3, -1)), "3 more prefixes"]
     assert section.rows[-1][-1] == "6.0"
 
@@ -105,7 +109,7 @@ def test_what_is_neither_shown_nor_useful_has_a_column_of_its_own() -> None:
 def test_spans_are_shown_where_there_are_several_and_the_own_one_is_named() -> None:
     mine = {"a run": seconds(thread_cpu=3), "a run/inner": seconds(spill=3)}
     assert spans(report_of(by_span={"a run": seconds(thread_cpu=3)})).rows == ()
-    section = spans(report_of(by_span=mine | {"theirs (other work)": seconds(thread_cpu=2)}))
+    section = spans(report_of(seconds(thread_cpu=8), by_span=mine | {"theirs (other work)": seconds(thread_cpu=2)}))
     assert section.lines == ("the report's own work held 75 % of this time, other work the rest",)
     assert section.rows[2] == ("theirs (other work)", "2.00", "25.0", "100 %")
 
