@@ -66,7 +66,11 @@ class Intervals:
 
 @dataclass(slots=True)
 class WindowAccounts:
-    """A closed window: what went where, in nanoseconds."""
+    """A closed window: what went where, in nanoseconds.
+
+    Its length is that of the workers' own windows, in the mean over the threads of those that were there throughout:
+    so it is what the sum is of, whenever the scheduler's event loop stood still between its clock and theirs.
+    """
 
     elapsed: int
     #: The part of it in which work was outstanding, and the part of that in which there was no worker.
@@ -188,6 +192,8 @@ class ClosingWindow:
         self._awaited: dict[str, Presence] = {}
         self._reasons: dict[Presence, str] = {}
         self._counted: set[Presence] = set()
+        #: Of the workers that were there throughout and answered: threads, their time, and that of it with work.
+        self._threads = self._elapsed = self._outstanding = 0
         for presence in self._present:
             accounts.workers[presence.name] = {}  # in this order, whoever answers first
             if presence.left is None or presence.left >= at:
@@ -212,6 +218,9 @@ class ClosingWindow:
         A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence.
         """
         accounts, cluster, window = self._accounts, self._cluster, self._window
+        if self._threads:
+            accounts.elapsed = self._elapsed // self._threads
+            accounts.outstanding = self._outstanding // self._threads
         for presence in self._present:
             if presence not in self._counted:
                 there = presence.left is None or presence.left >= self._at
@@ -237,16 +246,22 @@ class ClosingWindow:
         self._counted.add(presence)
         if not isinstance(answer, str) and self._restarted(presence):
             answer = "its meter was restarted"
+        throughout = then.here and presence.left is None
         stop = at if presence.left is None else min(presence.left, at)
-        expected = presence.nthreads * max(0, stop - max(window.opened, presence.joined))
+        there = accounts.elapsed if throughout else max(0, stop - max(window.opened, presence.joined))
+        expected = presence.nthreads * there
         if not isinstance(answer, str):
             # A departed worker's clock of work stopped with its final snapshot.
             idle = (self._without_work if presence.left is None else presence.without_work) - then.without_work
-            if then.here and presence.left is None:
-                # The length of the window is the worker's own: it opened a little later and
-                # closed a little earlier, while its client waited for just that.
+            if throughout:
+                # The length of the window is the worker's own: it opened a little later and, where an event loop stood
+                # still in between, closed later, while its client waited for just that.
                 expected = answer.nthreads * answer.elapsed
-                idle -= max(0, accounts.elapsed - answer.elapsed)
+                later = answer.elapsed - (at - window.opened)
+                idle += self._cluster.work.without_work(at=at + later) - self._without_work if later > 0 else later
+                self._threads += answer.nthreads
+                self._elapsed += expected
+                self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
             buckets = _from_answer(answer, idle)
             self._add_rows(answer)
             accounts.profiles.add(presence.name, answer.details)

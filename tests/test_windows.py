@@ -528,6 +528,40 @@ def test_every_worker_s_buckets_sum_to_its_threads_times_its_presence(all_lives,
                 assert known <= told <= sum(row.get(bucket, 0) for row in accounts.workers.values())
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(0, 300), st.integers(0, 300), st.booleans()), min_size=1, max_size=4
+    ),
+    st.lists(st.integers(OPENED + 300, CLOSED + 300), max_size=4).map(sorted),
+)
+def test_the_window_is_what_the_sum_is_of_wherever_an_event_loop_stands_still(stops, turns):
+    cluster = new_cluster()
+    workers = [SimulatedWorker(cluster, str(i), nthreads, joined=0) for i, (nthreads, *_) in enumerate(stops)]
+    for worker in workers:
+        worker.heartbeat(800)
+    window = ClusterWindow(cluster, at=OPENED)
+    for worker, (_, late, _, _) in zip(workers, stops, strict=True):
+        worker.open(OPENED + late)
+        window.opened_on(worker.address)
+    closing = None
+    for at, happens in sorted([(CLOSED, "stamp"), *((at, "turn") for at in turns)]):
+        if happens == "turn":
+            cluster.work.set(not cluster.work.outstanding, at=at)
+        else:
+            closing = window.stop(at=at)
+    assert closing is not None
+    for worker, (_, _, late, answers) in zip(workers, stops, strict=True):
+        closing.take(worker.address, worker.answer(CLOSED + late) if answers else "it was busy")
+    accounts = closing.close()
+    threads = sum(worker.nthreads for worker in workers)
+    rows = [held(accounts, worker) for worker in workers]
+    whole = sum(sum(row.values()) for row in rows)
+    assert threads * accounts.elapsed <= whole < threads * (accounts.elapsed + 1)
+    if all(answers for *_, answers in stops):  # no thread had a task
+        with_work = whole - sum(row.get("no-work", 0) for row in rows)
+        assert threads * accounts.outstanding <= with_work < threads * (accounts.outstanding + 1)
+
+
 def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_all_have():
     cluster = new_cluster()
     early, late = (SimulatedWorker(cluster, name, 1, joined=0, gpu=watched(100, 50)) for name in "ab")

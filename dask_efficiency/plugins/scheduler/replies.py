@@ -53,7 +53,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     window, own = opened.window, opened.spans
     found, missing = decorate(
         [
-            *_of_any(accounts, at - closed.elapsed, at),
+            *_of_any(accounts, window.opened, at),
             Decoration(
                 "spans",
                 "list of spans",
