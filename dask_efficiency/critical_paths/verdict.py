@@ -124,7 +124,9 @@ def verdict(
     with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
     bound = _bound(with_workers, floor, slot_bound, longest_task)
     order = _ORDERS[bound].format(longest=longest_task, share=_share(longest_task, with_workers))
-    return where + (_waits if waiting > running / 2 else _computes)(waiting / running, longest, bound, order)
+    if waiting > running / 2:
+        return where + _waits(waiting / running, longest, order)
+    return where + _computes(waiting / running, order) + _HELPS[bound].format(name=repr(name), longest=longest)
 
 
 #: By what limits the run (one task, a chain of tasks, the slots, or none of these): how a sentence says it.
@@ -135,12 +137,12 @@ _ORDERS = {
     "": "",
 }
 
-#: By the same: what helps tasks that compute. The longest prefix on the path is filled in.
+#: By the same: what helps tasks that compute; the longest prefix on the path is filled in, alone or with its share.
 _HELPS = {
-    "task": "to split that task, or a faster {}; more workers do not help",
-    "chain": "a faster {}; more workers do not help",
-    "slots": "more threads, or a faster {}",
-    "": "a faster {}",
+    "task": "to split that task of {name}; more workers do not help",
+    "chain": "a faster {longest}; more workers do not help",
+    "slots": "more threads, or a faster {longest}",
+    "": "a faster {longest}",
 }
 
 
@@ -152,13 +154,13 @@ def _bound(makespan: float, floor: float, slot_bound: float, longest_task: float
     return "slots" if slot_bound >= CLOSE * makespan else ""
 
 
-def _computes(waiting: float, longest: str, bound: str, order: str) -> str:
-    """What is said of tasks that mostly compute: faster ones help, and more threads do if all slots are busy."""
+def _computes(waiting: float, order: str) -> str:
+    """What is said of tasks that mostly compute, up to what helps."""
     said = f" that mostly compute ({_share(waiting, 1.0)} waiting)" if waiting >= WORTH_SAYING else " that compute"
-    return f"{said}{order}: what helps most is {_HELPS[bound].format(longest)}"
+    return f"{said}{order}: what helps most is "
 
 
-def _waits(waiting: float, longest: str, bound: str, order: str) -> str:
+def _waits(waiting: float, longest: str, order: str) -> str:
     """What is said of tasks that are mostly off the CPU. The reason is not known, so nothing is promised to help."""
     said = f" that are mostly off the CPU ({_share(1.0 - waiting, 1.0)} on it){order}"
     return f"{said}{SEE_WHAT}{longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"

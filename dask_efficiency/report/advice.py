@@ -14,6 +14,8 @@ from dask_efficiency.report.figures import format_seconds, format_share, name_of
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import GilHolder
+from dask_efficiency.report.skew import larger_input
+from dask_efficiency.straggler.sizes import SIZES_DIFFER
 
 #: Losses below this share get no advice: little is to be gained there.
 WORTH_ADVICE = 0.05
@@ -60,6 +62,8 @@ class Facts:
     #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
     chain: float
     longest_task: float
+    #: How many times as large as usual the input of the task is that took far longer than its like; NaN if not known.
+    larger_input: float
     #: The prefix whose tasks ran while nothing else could, for most of that time; empty where there is none.
     waited_for: str
     #: Whether nothing but joining explains unmeasured time.
@@ -74,6 +78,7 @@ class Facts:
             "cores": f"{self.cores:.3g}",
             "chain": format_share(self.chain),
             "longest": format_share(self.longest_task),
+            "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
         }
 
@@ -249,6 +254,12 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.IDLE,
         (WHOLE, "parallelism"),
+        lambda facts: facts.larger_input >= SIZES_DIFFER,
+        "split or salt the key (the input of the longest task is {larger} times as large)",
+    ),
+    Advice(
+        Bucket.IDLE,
+        (WHOLE, "parallelism"),
         lambda facts: facts.longest_task >= MOST,
         "split the task that took {longest} of the makespan while other threads had none",
     ),
@@ -403,6 +414,7 @@ def facts_of(report: ReportValues) -> Facts:
         # One task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
+        larger_input=larger_input(report),
         waited_for=_waited_for(report),
         joining=not report.not_measured,
     )
@@ -441,6 +453,7 @@ _NOTHING_KNOWN = Facts(
     spilling=0.0,
     chain=_UNKNOWN,
     longest_task=_UNKNOWN,
+    larger_input=_UNKNOWN,
     waited_for="",
     joining=False,
 )

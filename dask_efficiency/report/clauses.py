@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from dask_efficiency.buckets import Bucket
@@ -95,11 +96,15 @@ def long_task(one: LongTask, skew: Skew | None = None) -> str:
     return f"{took} of its prefix{size}{alone}"
 
 
-def skewed(prefix: str, skew: Skew) -> str:
-    """What the longest task of a prefix took, how it differs from the others, and for how long nothing else ran."""
+def skewed(prefix: str, skew: Skew, larger: float = math.nan) -> str:
+    """What the longest task of a prefix took, how it differs from the others, and for how long nothing else ran.
+
+    ``larger`` is how many times as large as usual its input is, where that is known.
+    """
     both = skew.longest_key == skew.largest_key and skew.times_larger >= SIZES_DIFFER
     took = f"took {format_seconds(skew.max_seconds)}, {skew.times_longer:.3g} times the median"
-    return f"the {'largest' if both else 'longest'} of {skew.count} {name_of(prefix)} {took}{_alone(skew)}"
+    size = f", its input is {larger:.3g} times as large" if larger >= SIZES_DIFFER and not both else ""
+    return f"the {'largest' if both else 'longest'} of {skew.count} {name_of(prefix)} {took}{size}{_alone(skew)}"
 
 
 def _alone(skew: Skew) -> str:

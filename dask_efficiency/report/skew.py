@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dask_efficiency.balance import OTHER
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.skew import Skew
@@ -61,6 +63,33 @@ def held_up(report: ReportValues) -> dict[str, Skew]:
     """Those of :func:`long_tasks` for which all else waited, for a good part of the run."""
     least = SHARE_OF_RUN * report.cluster_seconds
     return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
+
+
+def larger_input(report: ReportValues) -> float:
+    """How many times as large as usual the input of the task is that took far longer than the others of its prefix.
+
+    NaN where no task took so long, or its input is not known.
+    """
+    for recorded in report.long_tail[:1]:
+        return recorded.times_larger if recorded.median_bytes > 0 else math.nan
+    for longest in list(held_up(report).values())[:1]:
+        return input_of(report, longest)
+    return math.nan
+
+
+def input_of(report: ReportValues, skew: Skew) -> float:
+    """How many times as large as usual what the longest task of a prefix worked on is, without a trace.
+
+    It is the largest result of its prefix, if both are of the same partition: so what follows the name in their keys
+    says. NaN where there is none that is far larger than those of its prefix.
+    """
+    _, tells, partition = skew.longest_key.partition(",")
+    found = (
+        one.times_larger
+        for one in uneven_sizes(report).values()
+        if one.largest_key == skew.longest_key or (tells and one.largest_key.endswith(tells + partition))
+    )
+    return max(found, default=math.nan)
 
 
 def _comparable(report: ReportValues) -> list[str]:

@@ -21,7 +21,7 @@ from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.skew import held_up
+from dask_efficiency.report.skew import held_up, input_of
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
 #: From this share of the tasks on, it is said that they were computed again.
@@ -105,7 +105,7 @@ def _long_task(report: ReportValues) -> list[str]:
     """The longest of a recorded run; else the one for which all else waited."""
     if report.long_tail:
         return [long_task(one, report.skew.get(one.prefix)) for one in report.long_tail[:1]]
-    return [skewed(prefix, one) for prefix, one in held_up(report).items()][:1]
+    return [skewed(prefix, one, input_of(report, one)) for prefix, one in held_up(report).items()][:1]
 
 
 def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:

@@ -31,6 +31,7 @@ PLAIN = Facts(
     spilling=0.0,
     chain=math.nan,
     longest_task=math.nan,
+    larger_input=math.nan,
     waited_for="",
     joining=False,
 )
@@ -52,6 +53,8 @@ CASES = {
     ("overhead", "", "more memory or smaller partitions (event loops"): {"spilling": 0.1},
     ("overhead", "event-loop", "more memory or smaller partitions (event loops"): {"spilling": 0.1},
     ("overhead", "unknown", "more memory or smaller partitions (event loops"): {"spilling": 0.1},
+    ("idle", "", "split or salt the key (the input of the longest task is 30 times"): {"larger_input": 30.0},
+    ("idle", "parallelism", "split or salt the key"): {"larger_input": 30.0, "longest_task": 0.6},
     ("idle", "", "split the task that took 60 % of the makespan"): {"longest_task": 0.6},
     ("idle", "parallelism", "split the task that took 60 % of the makespan"): {"longest_task": 0.6},
     ("idle", "", "more workers do not help, tasks waited for one another (90 %"): {"chain": 0.9, "longest_task": 0.1},

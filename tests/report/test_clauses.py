@@ -24,6 +24,12 @@ def test_the_longest_is_not_called_the_largest_where_another_is() -> None:
     assert skewed("join", skew(max_bytes=1.5 * 2**20)) == said
 
 
+def test_the_size_of_the_input_of_the_longest_is_said_where_it_is_known() -> None:
+    said = "the longest of 200 join took 21.0 s, 40 times the median, its input is 30 times as large"
+    assert skewed("join", skew(largest_key="another"), 30.0).startswith(said)
+    assert "input" not in skewed("join", skew(largest_key="another"), 1.5)
+
+
 def test_nothing_is_said_of_a_short_time_alone() -> None:
     for alone in (0.0, 1.0):
         assert skewed("join", skew(alone_seconds=alone)).endswith("40 times the median")

@@ -1,9 +1,19 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from dask_efficiency.balance import OTHER
-from dask_efficiency.report.skew import MIN_BYTES, MIN_TASKS, held_up, long_tasks, uneven_sizes, uneven_times
+from dask_efficiency.report.skew import (
+    MIN_BYTES,
+    MIN_TASKS,
+    held_up,
+    input_of,
+    larger_input,
+    long_tasks,
+    uneven_sizes,
+    uneven_times,
+)
 from dask_efficiency.straggler.long_tail import LongTask
 from tests.report.samples import report_of, skew
 
@@ -43,6 +53,33 @@ def test_what_a_trace_says_already_is_not_said_again() -> None:
     report = report_of(skew={"join": skew(), "sum": skew()}, cluster_seconds=40.0, long_tail=(known,))
     assert list(long_tasks(report)) == ["sum"]
     assert list(uneven_times(report)) == ["join", "sum"]
+
+
+@pytest.mark.parametrize(
+    ("longest", "largest", "times"),
+    [
+        ("('heavy-1', 14)", "('p2pshuffle-2', 14)", 40.0),
+        ("('heavy-1', 4, 0)", "('rechunk-2', 4, 0)", 40.0),
+        ("('heavy-1', 14)", "('p2pshuffle-2', 4)", math.nan),
+        ("('heavy-1', 4, 0)", "('rechunk-2', 5, 0)", math.nan),
+        ("heavy-1", "p2pshuffle-2", math.nan),
+    ],
+)
+def test_the_largest_result_of_the_same_partition_is_what_the_longest_task_worked_on(
+    longest: str, largest: str, times: float
+) -> None:
+    heavy = skew(longest_key=longest, largest_key="", median_bytes=0.0, max_bytes=0.0)
+    shuffle = skew(longest_key="", median_seconds=0.0, max_seconds=0.0, largest_key=largest, max_bytes=40.0 * 2**20)
+    report = report_of(skew={"heavy": heavy, "p2pshuffle": shuffle}, cluster_seconds=40.0)
+    assert input_of(report, heavy) == pytest.approx(times, nan_ok=True)
+    assert larger_input(report) == pytest.approx(times, nan_ok=True)
+
+
+def test_a_trace_knows_the_input_of_the_longest_task() -> None:
+    known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
+    assert larger_input(report_of(long_tail=(known,))) == 20.0
+    assert math.isnan(larger_input(report_of(long_tail=(replace(known, median_bytes=0.0),))))
+    assert math.isnan(larger_input(report_of()))
 
 
 def test_figures_that_are_no_numbers_are_worth_nothing() -> None:

@@ -9,7 +9,7 @@ from dask_efficiency.report.figures import format_bytes, format_seconds, format_
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections.document import Section, Table, section
 from dask_efficiency.report.sections.extent import MAX_ROWS, SCREEN, Extent
-from dask_efficiency.report.skew import long_tasks, uneven_sizes, uneven_times
+from dask_efficiency.report.skew import input_of, long_tasks, uneven_sizes, uneven_times
 from dask_efficiency.skew import Skew
 
 #: Sentences; the tables have more.
@@ -18,7 +18,7 @@ MAX_SENTENCES = 3
 
 def skew(report: ReportValues, extent: Extent = SCREEN) -> Section:
     """The prefixes whose tasks or results differ much; on a page all of them, folded away."""
-    sentences = [skewed(prefix, one) for prefix, one in long_tasks(report).items()]
+    sentences = [skewed(prefix, one, input_of(report, one)) for prefix, one in long_tasks(report).items()]
     found = section(
         "Skew",
         *sentences[:MAX_SENTENCES],
