@@ -7,15 +7,26 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
-from dask_efficiency.checks import RefusedPayload, mapping, short, text
+from dask_efficiency.checks import RefusedPayload, mapping, short, text, whole
 
 #: More processors than any machine has.
 MAX_PROCESSORS = 1 << 16
 
 #: A bit for each of them.
 _MASK = f"0*[1-9a-f][0-9a-f]{{0,{MAX_PROCESSORS // 4}}}"
+
+
+class Used(NamedTuple):
+    """What some processors did since the machine started, in nanoseconds."""
+
+    #: With what they stood idle, were stolen, or waited for disks.
+    all: int
+    #: Computed, for anybody.
+    computed: int
+    #: Of it, for the process that says it.
+    own: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class Processors:
     affinity: int
     #: Cores that the group may use at once, by its CPU limit; None without one.
     quota: float | None = None
+    #: What they did by the instant at which this was read; None where nobody can tell.
+    used: Used | None = None
 
 
 #: Groups of processes on one machine for which it is computed exactly what they share; for more it is an upper bound.
@@ -41,6 +54,53 @@ def cores(workers: Iterable[Processors]) -> float:
     for worker in workers:
         machines.setdefault(worker.machine, {}).setdefault(worker.group, []).append(worker)
     return sum(_of_machine([_of_group(members) for members in groups.values()]) for groups in machines.values())
+
+
+#: One process, as it was at two instants.
+Both = tuple[Processors, Processors]
+
+
+def others_share(workers: Iterable[Both], beside: Both | None = None) -> float | None:
+    """For which share of their time some processes' processors computed for other processes.
+
+    Parameters
+    ----------
+    workers
+        Each process.
+    beside
+        One that is none of the others, wherever it runs: the scheduler.
+
+    Returns
+    -------
+    float or None
+        In [0, 1]. None where it is not known of any machine: of those where two processes may use some of each other's
+        processors and not the same ones, it is not.
+    """
+    machines: dict[str, dict[int, list[Used]]] = {}
+    for then, now in workers:
+        used = _between(then, now) or Used(0, 0, 0)
+        machines.setdefault(now.machine, {}).setdefault(now.affinity, []).append(used)
+    everything = others = 0
+    for machine, groups in machines.items():
+        if any(not used.all for group in groups.values() for used in group) or _count(groups) < sum(
+            mask.bit_count() for mask in groups
+        ):
+            continue
+        own = sum(used.own for group in groups.values() for used in group)
+        if beside is not None and beside[1].machine == machine and (used_beside := _between(*beside)) is not None:
+            own += used_beside.own
+        # Each read them at an instant of its own.
+        most = [max(group, key=lambda used: used.all) for group in groups.values()]
+        everything += sum(used.all for used in most)
+        others += max(0, sum(used.computed for used in most) - own)
+    return others / everything if everything else None
+
+
+def _between(then: Processors, now: Processors) -> Used | None:
+    if then.used is None or now.used is None or (then.machine, then.affinity) != (now.machine, now.affinity):
+        return None
+    found = Used(*(b - a for a, b in zip(then.used, now.used, strict=True)))
+    return found if min(found) >= 0 else None
 
 
 def _of_machine(groups: list[tuple[int, float]]) -> float:
@@ -78,6 +138,7 @@ def encode_processors(processors: Processors) -> dict[str, Any]:
         "group": processors.group,
         "affinity": f"{processors.affinity:x}",
         "quota": processors.quota,
+        "used": None if processors.used is None else list(processors.used),
     }
 
 
@@ -90,7 +151,7 @@ def decode_processors(payload: object) -> Processors:
         If it is not what :func:`encode_processors` makes.
     """
     given = mapping("processors", payload)
-    affinity, quota = given.get("affinity"), given.get("quota")
+    affinity, quota, used = given.get("affinity"), given.get("quota"), given.get("used")
     if not (isinstance(affinity, str) and re.fullmatch(_MASK, affinity)):
         raise RefusedPayload(f"processors.affinity is {short(affinity)}; expected a mask in hexadecimal, not 0")
     if quota is not None and not (isinstance(quota, float) and 0 < quota < MAX_PROCESSORS):
@@ -100,4 +161,11 @@ def decode_processors(payload: object) -> Processors:
         group=text("processors.group", given.get("group")),
         affinity=int(affinity, 16),
         quota=quota,
+        used=None if used is None else _decode_used(used),
     )
+
+
+def _decode_used(payload: object) -> Used:
+    if not isinstance(payload, (list, tuple)) or len(payload) != len(Used._fields):
+        raise RefusedPayload(f"processors.used is {short(payload)}; expected {len(Used._fields)} numbers")
+    return Used(*(whole(f"processors.used.{name}", ns) for name, ns in zip(Used._fields, payload, strict=True)))

@@ -19,7 +19,7 @@ from dask_efficiency.details import MergedProfiles
 from dask_efficiency.gpu.totals import GpuTotals
 from dask_efficiency.heartbeats import Received
 from dask_efficiency.presence import Presence
-from dask_efficiency.processors import cores
+from dask_efficiency.processors import Processors, cores, others_share
 from dask_efficiency.totals import Totals, WorkClock, between
 
 _IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
@@ -94,6 +94,8 @@ class WindowAccounts:
     worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: For which share of their time the workers' processors computed for other processes; None where nobody can tell.
+    others_share: float | None = None
     #: The profiles of the workers that answered.
     profiles: MergedProfiles = field(default_factory=MergedProfiles)
 
@@ -109,6 +111,8 @@ class _Then(NamedTuple):
     received: Received | None
     #: Whether it was there when the window was opened.
     here: bool
+    #: What its processors had done; None of one that did not say so.
+    processors: Processors | None = None
 
 
 class ClusterWindow:
@@ -125,10 +129,21 @@ class ClusterWindow:
         Monotonic nanoseconds by the clock of ``cluster``.
     graphs, running
         Whether a graph is being taken in, and whether a task is processing, at that instant.
+    scheduler
+        The scheduler's own processors at that instant.
     """
 
-    def __init__(self, cluster: ClusterLedger, *, at: int, graphs: bool = False, running: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: ClusterLedger,
+        *,
+        at: int,
+        graphs: bool = False,
+        running: bool = False,
+        scheduler: Processors | None = None,
+    ) -> None:
         self.opened = at
+        self.scheduler = scheduler
         self.graphs = Intervals(at=at, active=graphs)
         self.running = Intervals(at=at, active=running)
         self._cluster = cluster
@@ -144,7 +159,7 @@ class ClusterWindow:
         presence, cluster = self._cluster.present.get(address), self._cluster
         if presence is None or presence not in self._then:
             return
-        self._then[presence] = self._now(presence)
+        self._then[presence] = self._now(presence)._replace(processors=presence.processors)
         self._outside, self._details = dict(cluster.outside), dict(cluster.details)
         if presence.gpu is not None:
             self._gpu[presence.name] = cluster.gpu_of(presence)
@@ -212,10 +227,11 @@ class ClosingWindow:
             if presence.gpu is not None:
                 self._add_gpu(presence.name, self._cluster.gpu_of(presence))
 
-    def close(self) -> WindowAccounts:
+    def close(self, scheduler: Processors | None = None) -> WindowAccounts:
         """The accounts from the window's opening to its end.
 
-        A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence.
+        A worker without an answer counts at its last heartbeat, with ``unmeasured`` for the silence. ``scheduler`` are
+        the scheduler's own processors as they are now.
         """
         accounts, cluster, window = self._accounts, self._cluster, self._window
         if self._threads:
@@ -226,6 +242,7 @@ class ClosingWindow:
                 there = presence.left is None or presence.left >= self._at
                 reason = self._reasons.get(presence, "it did not answer") if there else ""
                 self._count(presence, window._final.get(presence, reason))
+        accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
         accounts.outside = _gained(cluster.outside, window._outside)
         accounts.details = _gained(cluster.details, window._details)
@@ -233,6 +250,16 @@ class ClosingWindow:
             if name in accounts.workers and name not in accounts.gpu:
                 self._add_gpu(name, gpu)
         return accounts
+
+    def _others_share(self, scheduler: Processors | None) -> float | None:
+        """See :func:`~dask_efficiency.processors.others_share`: of the machines whose workers all said it twice."""
+        both = [
+            (self._window._then[presence].processors or presence.processors, presence.processors)
+            for presence in self._present
+            if presence.processors is not None
+        ]
+        before = self._window.scheduler
+        return others_share(both, None if before is None or scheduler is None else (before, scheduler))
 
     def _restarted(self, presence: Presence) -> bool:
         """Whether the window it answers for was opened by a later ledger than its first in this window."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,10 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.processors import Processors, cores, decode_processors, encode_processors
+from dask_efficiency.processors import (
+    Both,
+    Processors,
+    Used,
+    cores,
+    decode_processors,
+    encode_processors,
+    others_share,
+)
 
 everyone = st.builds(
     Processors,
+    used=st.none() | st.builds(Used, *[st.integers(0, 2**60)] * 3),
     machine=st.sampled_from(["one", "two"]),
     group=st.sampled_from(["", "/a", "/b"]),
     affinity=st.integers(1, 2**12),
@@ -58,6 +68,36 @@ def test_what_travels_comes_back(processors: Processors) -> None:
 GOOD = {"machine": "one", "group": "", "affinity": "3", "quota": None}
 
 
+def both(affinity: int, everything: int, computed: int, own: int, machine: str = "m") -> Both:
+    """A process whose processors did so much from one instant to another."""
+    then = Processors(machine, "", affinity, used=Used(1_000, 500, 100))
+    return then, replace(then, used=Used(1_000 + everything, 500 + computed, 100 + own))
+
+
+def test_what_no_worker_and_not_the_scheduler_computed_others_did() -> None:
+    workers = [both(0b11, 200, 180, 40), both(0b11, 204, 182, 20)]
+    assert others_share(workers) == 122 / 204
+    assert others_share(workers, both(0b111, 300, 200, 22)) == 100 / 204
+    assert others_share(workers, both(0b11, 300, 200, 22, "another")) == 122 / 204
+    assert others_share([both(0b11, 200, 60, 61)]) == 0.0
+
+
+def test_of_each_machine_and_of_processors_apart_the_shares_are_added() -> None:
+    apart = [both(0b01, 100, 90, 20), both(0b10, 100, 30, 30)]
+    assert others_share(apart) == 70 / 200
+    assert others_share([*apart, both(0b11, 200, 100, 70, "another")]) == 100 / 400
+
+
+def test_where_it_is_not_known_who_computed_where_nothing_is_said() -> None:
+    mixed = [both(0b11, 200, 180, 40), both(0b01, 100, 90, 20)]
+    assert others_share(mixed) is None
+    assert others_share([*mixed, both(0b11, 200, 100, 70, "another")]) == 30 / 200
+    assert others_share([]) is None
+    then, now = both(0b11, 200, 180, 40)
+    for untold in ((then, then), (now, then), (then, replace(now, used=None)), (then, replace(now, affinity=1))):
+        assert others_share([(then, now), untold]) is None
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -72,6 +112,9 @@ GOOD = {"machine": "one", "group": "", "affinity": "3", "quota": None}
         GOOD | {"quota": 0.0},
         GOOD | {"quota": float("nan")},
         GOOD | {"quota": True},
+        GOOD | {"used": 7},
+        GOOD | {"used": [1, 2]},
+        GOOD | {"used": [3, 2, -1]},
         GOOD | {"quota": float("inf")},
     ],
 )

@@ -15,6 +15,7 @@ from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.heartbeats import encode
 from dask_efficiency.ledger import Ledger
 from dask_efficiency.presence import Presence
+from dask_efficiency.processors import Processors, Used
 from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
 from dask_efficiency.wire import Snapshot
 from tests.strategies import idle_payload
@@ -586,6 +587,26 @@ def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_
     assert accounts.prefixes == {"inc": {"thread-cpu": 150}}
     assert held(accounts, late) == {"idle": 1_000}
     assert accounts.gpu["name-a"] == watched(100, 50)
+
+
+def test_what_other_processes_computed_is_known_where_each_worker_said_it_twice():
+    cluster = new_cluster()
+    workers = [SimulatedWorker(cluster, name, 1, joined=0) for name in "ab"]
+
+    def says(worker, *used):
+        worker.presence.processors = Processors("host", "", 0b11, used=Used(*used))
+
+    for answers, share in ((2, 0.3), (1, None)):
+        window = ClusterWindow(cluster, at=OPENED, scheduler=Processors("host", "", 0b11, used=Used(0, 0, 50)))
+        for worker in workers:
+            says(worker, 1_000, 700, 100)
+            worker.open(OPENED)
+            window.opened_on(worker.address)
+        closing = window.stop(at=CLOSED)
+        for worker in workers[:answers]:
+            says(worker, 3_000, 2_300, 500)
+            closing.take(worker.address, worker.answer(CLOSED))
+        assert closing.close(Processors("host", "", 0b11, used=Used(0, 0, 250))).others_share == share
 
 
 def test_an_answer_counts_once_and_at_once():

@@ -17,6 +17,7 @@ from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.skew import Skew
+from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 
@@ -49,12 +50,23 @@ def report_of(
 
     ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
     """
+    workers, prefixes = payload["workers"], payload.get("prefixes", {})
+    spans = payload.get("spans", {})
+    worker_causes = payload.get("worker_causes", {})
+    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in worker_causes.values())}
+    causes_by_worker = _causes(worker_causes, workers, known)
+    in_tasks = known & {Bucket.THREAD_NONCPU}
+    by_worker = _breakdowns(workers)
     found, missing = decorate(
         [
             Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
             Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
             Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
-            Decoration("stragglers", "list of stragglers", lambda: _findings(payload)),
+            Decoration(
+                "stragglers",
+                "list of stragglers",
+                lambda: explained(_findings(payload), causes_by_worker, by_worker),
+            ),
             Decoration(
                 "gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}
             ),
@@ -66,12 +78,6 @@ def report_of(
             *_profiles(payload.get("profiles", {})),
         ]
     )
-    workers, prefixes = payload["workers"], payload.get("prefixes", {})
-    spans = payload.get("spans", {})
-    worker_causes = payload.get("worker_causes", {})
-    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in worker_causes.values())}
-    causes_by_worker = _causes(worker_causes, workers, known)
-    in_tasks = known & {Bucket.THREAD_NONCPU}
     return ReportValues(
         name=name,
         started=started,
@@ -79,8 +85,9 @@ def report_of(
         cluster_seconds=max(0, payload["outstanding"] - payload["no_workers"]) / 1e9,
         no_workers_seconds=payload["no_workers"] / 1e9,
         cores=payload.get("cores"),
+        others_share=payload.get("others_share"),
         arrivals=arrivals,
-        by_worker=_breakdowns(workers),
+        by_worker=by_worker,
         by_prefix=_breakdowns(prefixes),
         by_span=_breakdowns(spans),
         causes_by_worker=causes_by_worker,

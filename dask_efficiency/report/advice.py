@@ -32,6 +32,9 @@ ONE_TASK = 1.1
 #: The longest chain is what a run is up against where it makes up this share of the makespan.
 CHAINED = 0.8
 
+#: From this share of the cores on, other processes are why threads wait for them.
+OTHERS = 0.2
+
 #: In place of a cause: a bucket of which no cause is known, or none is worth advice of its own.
 WHOLE = ""
 
@@ -47,6 +50,8 @@ class Facts:
     held_threads: float
     #: NaN where it is not known.
     cores: float
+    #: Share of the cores that other processes have; 0 where it is not known.
+    others: float
     #: Share of the CPU time that is of libraries' own threads.
     libraries: float
     #: Shares of the waiting for the GIL in which event loops had it, and in which pandas worked on text; NaN where
@@ -76,6 +81,7 @@ class Facts:
             "threads": f"{self.threads:.3g}",
             "held": f"{self.held_threads:.2g}",
             "cores": f"{self.cores:.3g}",
+            "others": format_share(self.others),
             "chain": format_share(self.chain),
             "longest": format_share(self.longest_task),
             "larger": f"{self.larger_input:.3g}",
@@ -152,6 +158,12 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("core",),
+        lambda facts: facts.others >= OTHERS,
+        "other processes use {others} of these cores, see which they are",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("core",),
         lambda facts: facts.threads > facts.cores,
         "fewer threads, or more cores ({threads} threads share {cores} cores)",
     ),
@@ -166,6 +178,12 @@ RULES: tuple[Advice, ...] = (
         ("throttled",),
         _always,
         "raise the container's CPU limit, or use fewer threads (other cores of the node do not help)",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("stopped",),
+        _always,
+        "see what stops them, such as SIGSTOP, a frozen container, or a paused machine",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
@@ -405,6 +423,7 @@ def facts_of(report: ReportValues) -> Facts:
         threads=report.threads,
         held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
         cores=math.nan if report.cores is None else report.cores,
+        others=report.others_share or 0.0,
         libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else 0.0,
         gil_of_loops=_share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
         gil_of_text=_share_of_holders(report, lambda holder: any(map(_works_on_text, holder.stack))),
@@ -445,6 +464,7 @@ _NOTHING_KNOWN = Facts(
     threads=_UNKNOWN,
     held_threads=_UNKNOWN,
     cores=_UNKNOWN,
+    others=0.0,
     libraries=0.0,
     gil_of_loops=_UNKNOWN,
     gil_of_text=_UNKNOWN,

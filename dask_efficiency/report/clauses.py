@@ -22,6 +22,7 @@ PHRASES: dict[tuple[str, str], str] = {
     (Bucket.THREAD_NONCPU, "gil"): "waiting for the GIL",
     (Bucket.THREAD_NONCPU, "core"): "waiting for a core",
     (Bucket.THREAD_NONCPU, "throttled"): "waiting for the container's CPU limit",
+    (Bucket.THREAD_NONCPU, "stopped"): "processes that stood still",
     (Bucket.THREAD_NONCPU, "lock"): "waiting for a lock",
     (Bucket.THREAD_NONCPU, "sleep"): "sleeping",
     (Bucket.THREAD_NONCPU, "file"): "waiting for files",

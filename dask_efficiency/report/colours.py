@@ -42,6 +42,7 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
         "gil": COLOURS[Bucket.THREAD_NONCPU],
         "core": COLOURS[Bucket.OVERHEAD],
         "throttled": COLOURS[Bucket.SPILL],
+        "stopped": COLOURS[Bucket.LOST_WORKER],
         "lock": COLOURS[Bucket.RECOMPUTED],
         "sleep": COLOURS[Bucket.RETIRING],
         "file": COLOURS[Bucket.CANCELLED],

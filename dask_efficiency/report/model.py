@@ -137,6 +137,9 @@ class ReportValues:
     cores
         How many processors the workers shared, in the mean over ``cluster_seconds``: those of their hosts that they may
         use, and no more than their containers' CPU limits. None where that is not known.
+    others_share
+        For which share of their time these processors computed for other processes than workers and scheduler, in
+        [0, 1]. None where that is not known.
     arrivals
         The workers that came during the window.
     long_tail
@@ -196,6 +199,7 @@ class ReportValues:
     gpu: Mapping[str, GpuTotals] = field(default_factory=dict)
     no_workers_seconds: float = 0.0
     cores: float | None = None
+    others_share: float | None = None
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()

@@ -17,7 +17,7 @@ WORTH_SAYING = 0.05
 MAX_NOT_AVOIDABLE = 0.5
 
 #: What threads wait for only because of how the cluster is set up: it need not be waited for.
-AVOIDABLE = ("gil", "core", "throttled")
+AVOIDABLE = ("gil", "core", "throttled", "stopped")
 
 #: From this share of the window on, a client that is not busy with Dask is in its user's own code.
 OWN_CODE = 0.2

@@ -19,6 +19,11 @@ class Cause(StrEnum):
     CONTENTION = "contention"
     #: Its threads wait for each other.
     GIL = "gil"
+    #: Its process stands still at times, or its machine does.
+    STOPPED = "stopped"
+    #: Its tasks sleep, or wait for locks, longer than its peers'.
+    SLEEP = "sleep"
+    LOCK = "lock"
     DISK = "disk"
     NETWORK = "network"
     MEMORY = "memory"

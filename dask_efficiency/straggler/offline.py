@@ -46,7 +46,18 @@ MIN_SLOW_OF_HOST = 0.8
 REPLAYS = 10
 
 #: Causes whose effect a replay can take away: how long tasks compute.
-REPLAYED = frozenset({Cause.SLOW_CPU, Cause.CONTENTION, Cause.GIL, Cause.GPU, Cause.UNKNOWN})
+REPLAYED = frozenset(
+    (
+        Cause.SLOW_CPU,
+        Cause.CONTENTION,
+        Cause.GIL,
+        Cause.STOPPED,
+        Cause.SLEEP,
+        Cause.LOCK,
+        Cause.GPU,
+        Cause.UNKNOWN,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,15 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
         "its threads wait for each other",
         "look for code in that process that keeps the GIL: run fewer threads in each worker, and more workers",
     ),
+    Cause.STOPPED: (
+        "its process stands still at times",
+        "look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine",
+    ),
+    Cause.SLEEP: (
+        "its tasks sleep longer",
+        "look at what sleeps in its tasks, and why there, such as retries",
+    ),
+    Cause.LOCK: ("its tasks wait for locks", "look at what holds the lock that they wait for"),
     Cause.DISK: ("its disk is slow", "look at where it spills to: another disk, or a full or shared one"),
     Cause.NETWORK: ("its transfers are slow", "look at its network card, its link, and what else its host sends"),
     Cause.MEMORY: (

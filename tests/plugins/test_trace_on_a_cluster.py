@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster, wait
 
 from dask_efficiency import EfficiencyPlugin, NotRegisteredError, RunTrace, efficiency_report, get_trace, unregister
-from dask_efficiency.plugins.worker.processors import own_processors
+from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.worker.recorder import MIN_AT_DISK_NS
 from dask_efficiency.processors import cores
 from dask_efficiency.trace.schema import BLOCKED_BY, STATES, Outcome, WorkerChange

@@ -102,7 +102,7 @@ def test_no_ideal_is_promised_to_tasks_that_wait_for_nobody_knows_what() -> None
     assert took(report_of(seconds(thread_cpu=0.01, thread_noncpu=4), window_seconds=4.5)) == "it took 4.5 s"
 
 
-@pytest.mark.parametrize("cause", ["gil", "core", "throttled"])
+@pytest.mark.parametrize("cause", ["gil", "core", "throttled", "stopped"])
 def test_an_ideal_is_promised_without_waiting_that_need_not_be(cause: str) -> None:
     waiting = {"w0": causes(**{f"thread-noncpu/{cause}": 4.0})}
     report = report_of(seconds(thread_cpu=0.9, thread_noncpu=4), window_seconds=4.5, causes_by_worker=waiting)

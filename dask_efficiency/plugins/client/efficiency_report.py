@@ -37,8 +37,10 @@ from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.saving import saving
 from dask_efficiency.results import EfficiencyReport, RunTrace, critical_path
+from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import long_tail
 from dask_efficiency.trace.build import build
@@ -291,12 +293,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         report = EfficiencyReport.of(values)
         if trace is None:
             return report
-        online = report.stragglers
         said, missing = decorate(
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
-                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, online)),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, report)),
             ]
         )
         known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
@@ -403,10 +404,11 @@ def _path_summary(trace: RunTrace) -> PathSummary | None:
         return None
 
 
-def _of_the_run(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _of_the_run(trace: RunTrace, report: ReportValues) -> tuple[Finding, ...]:
     """Findings of a live view with what they cost the run, then those that only the whole run shows."""
     from dask_efficiency.straggler.offline import find_stragglers
 
-    known = {(finding.worker, finding.host) for finding in findings}
+    known = {(finding.worker, finding.host) for finding in report.stragglers}
     found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
-    return (*with_cost(trace, findings), *found)
+    more = explained(found, report.causes_by_worker, report.by_worker)
+    return (*with_cost(trace, report.stragglers), *more)

@@ -9,6 +9,7 @@ from typing import Any
 
 from dask_efficiency.plugins.decorations import decoration
 from dask_efficiency.plugins.names import CLOSE, OPEN
+from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.scheduler import replies
 from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugins.scheduler.recording import Recording
@@ -62,7 +63,9 @@ class OpenWindows:
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)))
         at, work = time.monotonic_ns(), accounts.work
-        window = ClusterWindow(accounts.cluster, at=at, graphs=work.graphs, running=work.running)
+        window = ClusterWindow(
+            accounts.cluster, at=at, graphs=work.graphs, running=work.running, scheduler=own_processors()
+        )
         opened = OpenWindow(
             window,
             accounts.timelines.begin(at=at),
@@ -116,7 +119,7 @@ class OpenWindows:
             cluster.close_departed(at=time.monotonic_ns(), grace=FINAL_SNAPSHOT_NS)
             accounts.follow()
         accounts.work.catch_up()
-        closed = closing.close()
+        closed = closing.close(own_processors())
         reply = replies.of_window(accounts, opened, closed, at)
         reply.known["notes"] += opened.missing
         trace = {}

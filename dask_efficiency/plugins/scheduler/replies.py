@@ -80,6 +80,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "window": closed.elapsed,
         "outstanding": closed.outstanding,
         "no_workers": closed.no_workers,
+        "others_share": closed.others_share,
         "workers": closed.workers,
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,

@@ -21,6 +21,7 @@ from dask_efficiency.heartbeats import REPEATS, header
 from dask_efficiency.plugins.guard import Guard
 from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
 from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
+from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.fleet.rounds import subject
 from dask_efficiency.straggler.online import StragglerWatch
@@ -86,6 +87,7 @@ class Stragglers:
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
         self._outliers = outliers
+        self._waiting = RecentWaiting()
         #: Outliers that were told, by the worker's name.
         self._told: dict[str, Finding] = {}
         #: Address to the name of the worker that is, or was last, there.
@@ -227,6 +229,7 @@ class Stragglers:
         change = self._watch.poll(at=at, now=time.time(), interval_seconds=seconds, in_time=in_time)
         if not comparing and (self._watch.comparing or self._watch.last != last):
             self._began = at
+            self._waiting.follow({address: one.account for address, one in self._cluster.present.items()})
             self._unread |= self._later
             self._later.clear()
             self._done.clear()
@@ -281,8 +284,13 @@ class Stragglers:
                 self._scheduler._ongoing_background_tasks.call_soon(act, result)
 
     def _named(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """With names in place of addresses."""
-        return tuple(replace(f, worker=self._names.get(f.worker, f.worker)) if f.worker else f for f in findings)
+        """With names in place of addresses, and causes that breakdowns show."""
+        return tuple(
+            replace(decided(f, self._waiting.cause(f.worker)), worker=self._names.get(f.worker, f.worker))
+            if f.worker
+            else f
+            for f in findings
+        )
 
 
 #: Where an account has the time in which no thread went on.

@@ -13,7 +13,7 @@ from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.python_locks import PythonLocks
 from dask_efficiency.plugins.worker.stacks import Stacks
 from dask_efficiency.plugins.worker.throttling import Throttling
-from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, UNKNOWN, WaitStates
+from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
 from dask_efficiency.profile import EVENT_LOOP, Hold, Holder, Place, Stack
 from dask_efficiency.waiting import LIBRARY, Key, in_proportion
@@ -193,7 +193,7 @@ class Look:
                     watched.rest = 0
         self._settle_core(at)
 
-    def sample(self, at: int, *, gil_wait: int) -> None:
+    def sample(self, at: int, *, gil_wait: int, stopped: int = 0) -> None:
         """Look at the threads.
 
         Parameters
@@ -202,6 +202,8 @@ class Look:
             Now, in monotonic nanoseconds.
         gil_wait
             For how long the caller waited for the GIL, in nanoseconds.
+        stopped
+            For how long the process stood still since the last look, in nanoseconds.
         """
         before, self._last = self._last, at
         elapsed = self._elapsed = max(1, at - before)
@@ -222,6 +224,10 @@ class Look:
                     watched.cpu = watched.rest = max(0, elapsed - thread.core)
                 else:
                     self._adopt(watched, thread.key, thread.state)
+                if stopped and thread.state in (RUNNING, GIL):
+                    stood = min(max(0, watched.rest), stopped)
+                    self._witness_wait(watched, thread.key, STOPPED, stood)
+                    watched.rest -= stood
                 if thread.state == GIL:
                     self._at_gil(thread, len(waiting_for_gil), handed_over, holders)
                 elif thread.state == RUNNING:

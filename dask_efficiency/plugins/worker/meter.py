@@ -30,6 +30,7 @@ from dask_efficiency.plugins.names import (
     RECORD,
     SENSORS,
 )
+from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.worker.causes import WorkerCauses
 from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugins.worker.gpu import WorkerGpu
@@ -39,7 +40,6 @@ from dask_efficiency.plugins.worker.pending import PendingTasks
 from dask_efficiency.plugins.worker.preflight import OWN_TEST, WorkerPreflight
 from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugins.worker.process_threads import ProcessThreads
-from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.profiles import Requests, TaskProfiles
 from dask_efficiency.plugins.worker.recorder import WorkerRecorder
 from dask_efficiency.plugins.worker.sensors.readings import WorkerSensors

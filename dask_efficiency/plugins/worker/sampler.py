@@ -14,14 +14,14 @@ from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.details import WindowDetails
+from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.plugins.worker.gil import find_gil, has_gil
 from dask_efficiency.plugins.worker.library_threads import LibraryThreads
 from dask_efficiency.plugins.worker.look import Look
 from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
-from dask_efficiency.plugins.worker.processors import own_processors
 from dask_efficiency.plugins.worker.sample_windows import SampleWindows
 from dask_efficiency.plugins.worker.stacks import Stacks
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader, ThreadFiles
+from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
 from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import CALLS, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import WatchedThreads
@@ -43,6 +43,9 @@ MAX_INTERVAL_NS = 1_000_000_000
 
 #: Share of a core that the looks may take: longer ones are taken less often.
 MAX_SHARE = 0.0022
+
+#: A process that stood still for less is not said to have: a busy machine wakes nobody up at the nanosecond.
+MIN_STOPPED_NS = 50_000_000
 
 #: So often an asleep sampler looks whether it should be, should nobody have woken it.
 ASLEEP_SECONDS = 10.0
@@ -236,7 +239,7 @@ class WaitingSampler:
 
     def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
-        waited_for_core = 0
+        before, faults = own.clocks() or Clocks(0, 0, 0), 0
         while not self._closing:
             began = thread_time_ns()
             if self._is_idle():
@@ -254,10 +257,12 @@ class WaitingSampler:
                 if self._closing:
                     return
                 look.glimpse()
-                clocks = own.clocks()
-                core = clocks.core if clocks is not None else 0
-                look.sample(at, gil_wait=max(0, at - due - (core - waited_for_core)))
-                waited_for_core = core
+                clocks = own.clocks() or before
+                late = max(0, at - due - (clocks.core - before.core))
+                faulted, faults = faults, _page_faults()
+                stopped = stood_still(late, clocks.turns - before.turns, faults - faulted)
+                look.sample(at, gil_wait=late - stopped, stopped=stopped)
+                before = clocks
                 blocks.look(look.stacks_wanted)
             look.find_libraries()
             took = thread_time_ns() - began
@@ -285,6 +290,34 @@ class WaitingSampler:
             reservation = self._reservation_of(key) if key is not None else None
             found.append((ident, start, (reservation.span, reservation.prefix) if reservation else None))
         return found
+
+
+def stood_still(late: int, turns: int, faults: int) -> int:
+    """For how long the process stood still, of what a thread of it is late by; nanoseconds.
+
+    While a thread waits for the GIL, Python has it wake up each switch interval; while its process is stopped, nothing
+    wakes it up.
+
+    Parameters
+    ----------
+    late
+        By how much it woke up, or had the GIL, later than it asked for, without waiting for a core.
+    turns
+        How often it was given a core meanwhile.
+    faults
+        Pages that it waited for: then it was memory that kept it.
+    """
+    if faults:
+        return 0
+    still = late - round(turns * 2e9 * sys.getswitchinterval())
+    return still if still >= MIN_STOPPED_NS else 0
+
+
+def _page_faults() -> int:
+    """Pages that had to be read from a disk for the thread that asks."""
+    import resource  # not on Windows, where no thread is sampled
+
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 
 
 def _why_not() -> str | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 RUNNING = "running"
-GIL, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
+GIL, STOPPED, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
     "gil",
+    "stopped",
     "lock",
     "sleep",
     "file",

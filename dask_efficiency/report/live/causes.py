@@ -21,6 +21,7 @@ SENTENCES: dict[Bucket, dict[str, str]] = {
         "gil": "Threads wait for the GIL",
         "core": "Threads wait for a core",
         "throttled": "Threads wait for the CPU limit of their container",
+        "stopped": "Processes of workers stand still",
         "lock": "Threads wait for locks",
         "sleep": "Threads sleep within tasks",
         "file": "Threads wait for files",

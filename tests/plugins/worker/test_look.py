@@ -69,9 +69,9 @@ class Process:
         self.clocks[ident] = Clocks(before.cpu + cpu * MS, before.core + core * MS, before.turns + 1)
         self.said[ident] = state
 
-    def passes(self, milliseconds, *, gil_wait=0):
+    def passes(self, milliseconds, *, gil_wait=0, stopped=0):
         self.at += milliseconds * MS
-        self.look_.sample(self.at, gil_wait=gil_wait * MS)
+        self.look_.sample(self.at, gil_wait=gil_wait * MS, stopped=stopped * MS)
 
     def sampled(self, key=INC):
         return {cause: ns / MS for (of, cause), ns in self.added.items() if of == key and ns}
@@ -110,6 +110,15 @@ def test_time_that_is_neither_cpu_nor_waiting_for_a_core_goes_to_what_is_waited_
     process.goes(1, "network", cpu=20, core=5)
     process.passes(100)
     assert process.sampled() == {"core": 5, "network": 75}
+
+
+def test_what_would_have_computed_while_its_process_stood_still_was_stopped():
+    process = running_inc()
+    process.begins(2, INC, "sleep")
+    process.passes(1)
+    process.goes(1, "running", cpu=40)
+    process.passes(540, stopped=490)
+    assert process.sampled() == {"stopped": 490.0, "sleep": 541.0}
 
 
 def test_a_thread_that_computes_says_nothing_of_why_it_waited_before():

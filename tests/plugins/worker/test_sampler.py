@@ -16,12 +16,13 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.activity import SlotReservation
 from dask_efficiency.plugins.worker.gil import has_gil
-from dask_efficiency.plugins.worker.sampler import WaitingSampler
+from dask_efficiency.plugins.worker.sampler import WaitingSampler, stood_still
 from tests.plugins.worker.test_task_meter import Worker
 from tests.plugins.worker.threads_in_states import needs_threads, until
 
 KEY = ("span", "inc")
 SECOND = 1_000_000_000
+MS = 1_000_000
 
 
 class Scene:
@@ -112,6 +113,21 @@ def test_tasks_that_spin_wait_for_the_gil_at_their_line(scene):
 
 
 @needs_threads
+@pytest.mark.parametrize(
+    ("late", "turns", "faults", "still"),
+    [
+        (500 * MS, 2, 0, 480 * MS),  # woken up as it goes on, and once more
+        (500 * MS, 100, 0, 0),  # asks for the GIL each 5 ms
+        (500 * MS, 60, 0, 0),  # and is late for it, on a busy machine
+        (500 * MS, 2, 1, 0),  # swapping
+        (40 * MS, 1, 0, 0),
+        (0, 0, 0, 0),
+    ],
+)
+def test_who_waits_for_the_gil_wakes_up_meanwhile_and_who_is_stopped_does_not(late, turns, faults, still):
+    assert stood_still(late, turns, faults) == still
+
+
 def test_it_is_asleep_while_nothing_runs_and_a_task_wakes_it(scene):
     scene.sampler.start()
     until(lambda: scene.meter.wake is not None)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from pathlib import Path
 
-from dask_efficiency.processors import Processors
+from dask_efficiency.processors import Processors, Used
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 _NAMESPACE = Path("/proc/self/ns/cgroup")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_STAT = Path("/proc/stat")
+
+#: In a row of it: user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of the first two.
+_TIMES, _NOT_COMPUTING = 8, (3, 4, 7)
 
 
 def own_processors() -> Processors:
     """The processors of this process; where the system says nothing, all of the machine."""
     quota, group = _least_limit(_own_cgroup())
+    affinity = _affinity()
     return Processors(
         machine=f"{platform.node()} {_text(_BOOT)}".strip()[:200],
         group=f"{_namespace()} {group}"[:500] if quota is not None else "",
-        affinity=_affinity(),
+        affinity=affinity,
         quota=quota,
+        used=_used(affinity),
     )
 
 
@@ -37,6 +44,19 @@ def _affinity() -> int:
     except (AttributeError, OSError):  # not on macOS and Windows
         return (1 << (os.cpu_count() or 1)) - 1
     return sum(1 << i for i in allowed)
+
+
+def _used(affinity: int) -> Used | None:
+    """What some processors did by now; None where the system does not say it of each."""
+    rows = (line.split() for line in _text(_STAT).splitlines() if line.startswith("cpu"))
+    times = {row[0]: [int(word) for word in row[1 : 1 + _TIMES]] for row in rows}
+    own = [times.get(f"cpu{i}", []) for i in range(affinity.bit_length()) if affinity >> i & 1]
+    if any(len(row) < _TIMES for row in own):
+        return None
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    everything = sum(map(sum, own))
+    computing = everything - sum(row[i] for row in own for i in _NOT_COMPUTING)
+    return Used(everything * tick, computing * tick, time.process_time_ns())
 
 
 def _own_cgroup() -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from dask_efficiency.plugins.worker import processors
-from dask_efficiency.plugins.worker.processors import own_processors
+from dask_efficiency.plugins import processors
+from dask_efficiency.plugins.processors import own_processors
 from dask_efficiency.processors import cores
 
 
@@ -26,6 +27,29 @@ def test_a_process_may_use_what_the_system_says() -> None:
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     assert mine.affinity.bit_count() == len(allowed)
     assert 0 < cores([mine]) <= len(allowed)
+
+
+STAT = """cpu  100 0 100 1000 0 0 0 0 0 0
+cpu0 10 1 20 500 5 2 3 9 4 0
+cpu2 30 0 10 400 0 0 0 0 0 0
+intr 1 2 3
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the system does not say it")
+def test_what_its_own_processors_did_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processors, "_STAT", tmp_path / "stat")
+    monkeypatch.setattr(processors, "_affinity", lambda: 0b101)
+    assert own_processors().used is None
+    (tmp_path / "stat").write_text(STAT)
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    before = time.process_time_ns()
+    used = own_processors().used
+    assert used is not None
+    assert (used.all, used.computed) == (990 * tick, 76 * tick)
+    assert before <= used.own <= time.process_time_ns()
+    monkeypatch.setattr(processors, "_affinity", lambda: 0b111)
+    assert own_processors().used is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""Breakdowns: what slows a straggler, from what its threads waited for beside its peers'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.account import place
+from dask_efficiency.buckets import GOOD, Breakdown, Bucket
+from dask_efficiency.causes import CAUSES, UNKNOWN, name_of
+from dask_efficiency.straggler.finding import Cause, Finding
+
+#: What a worker's waiting is the cause of, by its cause; of the others it is not known what they mean for a worker.
+BY_WAITING: dict[str, Cause] = {
+    "gil": Cause.GIL,
+    "core": Cause.CONTENTION,
+    "throttled": Cause.CONTENTION,
+    "stopped": Cause.STOPPED,
+    "lock": Cause.LOCK,
+    "sleep": Cause.SLEEP,
+    "file": Cause.DISK,
+    "network": Cause.NETWORK,
+}
+
+#: Causes that signals of tasks and processes leave open; what threads were seen waiting for decides instead.
+OPEN = frozenset((Cause.GIL, Cause.CONTENTION, Cause.UNKNOWN))
+
+#: Tasks of a straggler wait for its cause for this share of their time more than its peers' at least.
+MIN_EXCESS = 0.1
+
+#: The time of tasks that succeeded, of which waiting is a part.
+WORKED = (*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
+
+#: What remains of older intervals with each new one: half after half a minute.
+KEPT = 0.95
+
+_WAITING = [name_of(Bucket.THREAD_NONCPU, cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
+_CAUSES = [BY_WAITING.get(cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
+_WORKED = [place("recorded", bucket) for bucket in WORKED]
+_PLACES = [place("causes", name) for name in _WAITING]
+
+
+class RecentWaiting:
+    """What the tasks of each worker waited for of late."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        #: By row: nanoseconds of tasks, then by cause; since the accounts began, and of late.
+        self._totals = self._recent = np.zeros((0, 1 + len(_PLACES)))
+
+    def follow(self, accounts: Mapping[str, NDArray[np.int64]]) -> None:
+        """An interval is over: these are the accounts of the workers that are there."""
+        if not accounts:
+            return
+        every = np.stack(list(accounts.values()))
+        totals = np.column_stack([every[:, _WORKED].sum(axis=1), every[:, _PLACES]]).astype(float)
+        before = np.array([self._rows.get(worker, -1) for worker in accounts])
+        known = before >= 0
+        recent = np.zeros_like(totals)
+        recent[known] = KEPT * self._recent[before[known]] + totals[known] - self._totals[before[known]]
+        self._rows = {worker: row for row, worker in enumerate(accounts)}
+        self._totals, self._recent = totals, recent
+
+    def cause(self, worker: str) -> Cause | None:
+        """What its tasks wait for more than its peers'; None if that is nothing much, or not known."""
+        row = self._rows.get(worker)
+        return None if row is None else _cause(self._recent[:, 1:], self._recent[:, 0], row)
+
+
+def explained(
+    findings: Sequence[Finding], causes: Mapping[str, Mapping[str, int]], by_worker: Mapping[str, Breakdown]
+) -> tuple[Finding, ...]:
+    """Findings with the cause that a report's breakdowns show.
+
+    Parameters
+    ----------
+    findings
+        As signals have them.
+    causes
+        By worker and :func:`~dask_efficiency.causes.name_of`, nanoseconds.
+    by_worker
+        What all of its time was.
+    """
+    workers = [worker for worker in by_worker if causes.get(worker)]
+    if not workers:
+        return tuple(findings)
+    waited = np.array([[causes[worker].get(name, 0) for name in _WAITING] for worker in workers], float)
+    worked = np.array([by_worker[worker].ns(*WORKED) for worker in workers], float)
+    found = {worker: _cause(waited, worked, row) for row, worker in enumerate(workers)}
+    return tuple(decided(finding, found.get(finding.worker)) for finding in findings)
+
+
+def decided(finding: Finding, cause: Cause | None) -> Finding:
+    """A finding whose cause is open with the one that breakdowns show, if they show any."""
+    return finding if cause is None or finding.cause not in OPEN else replace(finding, cause=cause)
+
+
+def _cause(waited: NDArray[np.float64], worked: NDArray[np.float64], row: int) -> Cause | None:
+    any_work = worked > 0
+    if not any_work[row] or any_work.sum() < 2:
+        return None
+    shares = waited[any_work] / worked[any_work, None]
+    own = int(any_work[:row].sum())
+    excess = shares[own] - np.median(np.delete(shares, own, axis=0), axis=0)
+    most = int(np.argmax(excess))
+    return _CAUSES[most] if excess[most] >= MIN_EXCESS else None

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dask_efficiency.account import WIDTH, place
+from dask_efficiency.buckets import Breakdown
+from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, decided, explained
+from dask_efficiency.straggler.finding import Cause, Finding
+
+
+def finding(worker: str = "a", cause: Cause = Cause.UNKNOWN) -> Finding:
+    return Finding(worker, "host", cause, 2.0, 0.9, 0.0, 1.5)
+
+
+def of_report(own: dict[str, int], peers: dict[str, int], cause: Cause = Cause.UNKNOWN) -> Cause:
+    """The cause of a finding in a report whose workers' tasks took 100, and waited so long of it."""
+    causes = {"a": own, "b": peers, "c": peers, "d": {}}
+    by_worker = {worker: Breakdown({"thread-cpu": 50, "thread-noncpu": 50, "idle": 900}) for worker in causes}
+    (found,) = explained([finding(cause=cause)], causes, by_worker)
+    return found.cause
+
+
+@pytest.mark.parametrize(("waiting", "cause"), BY_WAITING.items())
+def test_what_a_worker_waits_for_beyond_its_peers_is_its_cause(waiting: str, cause: Cause) -> None:
+    assert of_report({f"thread-noncpu/{waiting}": 30}, {f"thread-noncpu/{waiting}": 15}) == cause
+
+
+def test_what_its_peers_wait_for_too_is_none() -> None:
+    assert of_report({"thread-noncpu/sleep": 40, "thread-noncpu/lock": 12}, {"thread-noncpu/sleep": 40}) == Cause.LOCK
+    assert of_report({"thread-noncpu/sleep": 40}, {"thread-noncpu/sleep": 35}) == Cause.UNKNOWN
+    assert of_report({"thread-noncpu/unknown": 50}, {"thread-noncpu/sleep": 1}) == Cause.UNKNOWN
+    assert of_report({"thread-noncpu/child-process": 50}, {"thread-noncpu/sleep": 1}) == Cause.UNKNOWN
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_cause_that_signals_are_sure_of_stays(cause: Cause) -> None:
+    left_open = cause in (Cause.GIL, Cause.CONTENTION, Cause.UNKNOWN)
+    found = of_report({"thread-noncpu/stopped": 50}, {"thread-noncpu/lock": 1}, cause)
+    assert found == (Cause.STOPPED if left_open else cause)
+
+
+def test_nobody_is_compared_with_himself_or_without_causes() -> None:
+    by_worker = {worker: Breakdown({"thread-noncpu": 100}) for worker in "ab"}
+    for causes in ({}, {"b": {"thread-noncpu/lock": 9}}, {"a": {"thread-noncpu/sleep": 90}}):
+        assert explained([finding()], causes, by_worker) == (finding(),)
+    whole_host = finding(worker="")
+    assert explained([whole_host], {w: {"thread-noncpu/sleep": 9} for w in "ab"}, by_worker) == (whole_host,)
+
+
+def account(**ns: int) -> np.ndarray:
+    """An account of tasks that computed for a second, and waited."""
+    row = np.zeros(WIDTH, np.int64)
+    row[place("recorded", "thread-cpu")] = 1_000
+    row[place("recorded", "thread-noncpu")] = sum(ns.values())
+    for cause, value in ns.items():
+        row[place("causes", f"thread-noncpu/{cause}")] = value
+    return row
+
+
+def test_while_a_run_goes_on_it_is_what_they_waited_for_of_late() -> None:
+    recent, total = RecentWaiting(), {worker: account(sleep=100_000) for worker in "abc"}
+    recent.follow({})
+    recent.follow(total)
+    assert recent.cause("a") is None
+    for _ in range(3):
+        total = {worker: before + account(sleep=800 if worker == "b" else 10) for worker, before in total.items()}
+        recent.follow(total)
+    assert [recent.cause(worker) for worker in "abc"] == [None, Cause.SLEEP, None]
+    assert recent.cause("nobody") is None
+    del total["a"]
+    total = {"new": account(lock=9_000), "c": total["c"] + account(), "b": total["b"] + account(sleep=900)}
+    recent.follow(total)
+    assert [recent.cause(worker) for worker in ("a", "b", "new")] == [None, Cause.SLEEP, None]
+    for _ in range(200):
+        total = {worker: before + account(lock=900 if worker == "new" else 0) for worker, before in total.items()}
+        recent.follow(total)
+    assert [recent.cause(worker) for worker in ("b", "new")] == [None, Cause.LOCK]
+
+
+def test_a_finding_without_an_explanation_is_as_it_was() -> None:
+    assert decided(finding(), None) == finding()
+    assert decided(finding(), Cause.SLEEP).cause == Cause.SLEEP
