@@ -1,12 +1,14 @@
-"""Workloads with one known bottleneck each, every one on a cluster of processes of its own.
+"""Workloads with one known fault each, every one on a cluster of processes of its own.
 
-Each takes a scale, 1 for its full size, and gives the report of it with what a stopwatch and the kernel say.
+Each takes a scale, 1 for its full size, and whether the fault is mended, and gives the report of it with what a
+stopwatch and the kernel say.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -54,6 +56,7 @@ class Ran:
         """Keep it as files of that name: the report, what else is known, and the trace if that is worth it."""
         folder.mkdir(parents=True, exist_ok=True)
         self.report.save(str(folder / f"{name}.json"))
+        _without_our_paths(folder / f"{name}.json")
         known = {key: getattr(self, key) for key in ("stopwatch_seconds", "floor_seconds", "cores", "kernel")}
         (folder / f"{name}.known.json").write_text(json.dumps(known, indent=1) + "\n")
         if with_trace and self.report.trace is not None:
@@ -67,6 +70,14 @@ class Ran:
         if trace.exists():
             report = replace(report, trace=load_trace(str(trace)))
         return cls(report=report, **json.loads((folder / f"{name}.known.json").read_text()))
+
+
+def _without_our_paths(file: Path) -> None:
+    """Leave this machine's folders out of the names of files in a report's stacks."""
+    text = file.read_text()
+    for ours, theirs in ((sys.prefix, "/venv"), (sys.base_prefix, "/usr"), (f"{Path.cwd()}/", "")):
+        text = text.replace(ours, theirs)
+    file.write_text(text)
 
 
 @contextmanager
@@ -131,7 +142,7 @@ def busy_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def number(full: int, scale: float) -> int:
+def number(full: float, scale: float) -> int:
     """So many of something, at least two."""
     return max(2, round(full * scale))
 
@@ -152,9 +163,9 @@ def count_letters(words: int) -> int:
     return int(text.str.upper().str.replace("W", "v").str.len().sum())
 
 
-def object_strings(scale: float) -> Ran:
-    """Four threads of one process take turns."""
-    with cluster(workers=1, threads=4) as client:
+def object_strings(scale: float, *, mended: bool = False) -> Ran:
+    """Four threads of one process take turns; mended, each has a process."""
+    with cluster(workers=4 if mended else 1, threads=1 if mended else 4) as client:
         wait_for(client, count_letters, [10] * 4)
         return measured(client, lambda: wait_for(client, count_letters, [200_000] * number(40, scale)))
 
@@ -167,22 +178,22 @@ def sines(times: int) -> float:
     return float(values[-1])
 
 
-def threads_beyond_cores(scale: float) -> Ran:
-    """Sixteen threads compute on two cores."""
-    with cluster(workers=1, threads=16) as client:
+def threads_beyond_cores(scale: float, *, mended: bool = False) -> Ran:
+    """Sixteen threads compute on two cores; mended, two do."""
+    with cluster(workers=1, threads=2 if mended else 16) as client:
         wait_for(client, sines, [1] * 16)
         return measured(client, lambda: wait_for(client, sines, [100] * number(96, scale)))
 
 
-def read_columns(path: str) -> int:
+def read_columns(path: str, columns: list[str] | None = None) -> int:
     """Arrow decodes the columns in threads of its own."""
     import pandas as pd
 
-    return len(pd.read_parquet(path))
+    return len(pd.read_parquet(path, columns=columns))
 
 
-def parquet(scale: float) -> Ran:
-    """Two threads read files; Arrow's threads do the work."""
+def parquet(scale: float, *, mended: bool = False) -> Ran:
+    """Two threads read files; Arrow's threads do the work. Mended, they read two of 16 columns."""
     import pandas as pd
 
     rng = np.random.default_rng(0)
@@ -191,7 +202,8 @@ def parquet(scale: float) -> Ran:
         path = str(Path(place) / "frame.parquet")
         frame.to_parquet(path)
         wait_for(client, read_columns, [path] * 2)
-        return measured(client, lambda: wait_for(client, read_columns, [path] * number(60, scale)))
+        columns = ["column 0", "column 1"] if mended else None
+        return measured(client, lambda: wait_for(client, read_columns, [path] * number(60, scale), columns=columns))
 
 
 def ask(port: int) -> int:
@@ -240,27 +252,44 @@ def process(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         started.communicate()
 
 
-def slow_server(scale: float) -> Ran:
-    """Requests whose answers take 250 ms, four at a time."""
-    with process(SLOW_SERVER) as server, cluster(threads=2) as client:
+def slow_server(scale: float, *, mended: bool = False) -> Ran:
+    """Requests whose answers take 250 ms, four at a time; mended, eight."""
+    with process(SLOW_SERVER) as server, cluster(threads=4 if mended else 2) as client:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         wait_for(client, ask, [port] * 4)
         return measured(client, lambda: wait_for(client, ask, [port] * number(80, scale)), floor_seconds=0.25)
 
 
-def one_at_a_time(seconds: float) -> None:
-    """Computes while it holds a lock that all tasks want."""
-    with Lock("the only one"):
+def one_at_a_time(seconds: float, waits: float = 0.0, lock: bool = True) -> None:
+    """Computes while it holds a lock that all tasks want, and sleeps after it."""
+    with Lock("the only one") if lock else nullcontext():
         burn(seconds)
+    time.sleep(waits)
 
 
-def distributed_lock(scale: float) -> Ran:
-    """A lock lets one task of four work."""
+def distributed_lock(scale: float, *, mended: bool = False) -> Ran:
+    """A lock lets one task of four work; mended, there is none."""
     tasks = number(30, scale)
     with cluster(threads=2) as client:
         wait_for(client, one_at_a_time, [0.001] * 4)
-        return measured(client, lambda: wait_for(client, one_at_a_time, [0.2] * tasks), floor_seconds=0.2 * tasks)
+        return measured(
+            client,
+            lambda: wait_for(client, one_at_a_time, [0.2] * tasks, lock=not mended),
+            floor_seconds=0.2 * tasks / (CORES if mended else 1),
+        )
+
+
+def lock_and_sleep(scale: float, *, mended: bool = False) -> Ran:
+    """Tasks wait for a lock about as long as they sleep after it; mended, there is no lock."""
+    tasks = number(30, scale)
+    with cluster(threads=2) as client:
+        wait_for(client, one_at_a_time, [0.001] * 4)
+        return measured(
+            client,
+            lambda: wait_for(client, one_at_a_time, [0.15] * tasks, waits=0.24, lock=not mended),
+            floor_seconds=0.15 * tasks / (CORES if mended else 1),
+        )
 
 
 def forty_megabytes(seed: int) -> Any:
@@ -273,9 +302,9 @@ def total(array: Any) -> float:
     return float(array.sum())
 
 
-def spilling(scale: float) -> Ran:
-    """Three times as much data as fits, read twice; more than fits at any scale."""
-    with cluster(workers=1, threads=2, memory_limit="500 MB") as client:
+def spilling(scale: float, *, mended: bool = False) -> Ran:
+    """Three times as much data as fits, read twice; more than fits at any scale. Mended, it fits."""
+    with cluster(workers=1, threads=2, memory_limit="4 GB" if mended else "500 MB") as client:
 
         def work() -> None:
             arrays = client.map(forty_megabytes, range(max(20, number(40, scale))), pure=False)
@@ -296,9 +325,9 @@ def convert(part: bytes) -> int:
     return len(part)
 
 
-def skew(scale: float) -> Ran:
-    """The last of many partitions is 20 times as large as the others."""
-    sizes = [MEGABYTE] * number(40, scale) + [20 * MEGABYTE]
+def skew(scale: float, *, mended: bool = False) -> Ran:
+    """The last of many partitions is 20 times as large as the others; mended, all are alike."""
+    sizes = [MEGABYTE] * number(40, scale) + ([MEGABYTE] * 20 if mended else [20 * MEGABYTE])
     with cluster() as client:
         wait_for(client, convert, [b""] * 2)
 
@@ -308,25 +337,58 @@ def skew(scale: float) -> Ran:
         return measured(client, work, floor_seconds=sizes[-1] * SECONDS_A_BYTE)
 
 
-def flood(scale: float) -> Ran:
-    """Tasks of a millisecond, so many that the scheduler is what they wait for."""
+def keyed(seed: int, rows: int, share: float) -> Any:
+    """A frame of which so many rows have the same key."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    key = np.where(rng.random(rows) < share, -1, rng.integers(0, 10_000, rows))
+    return pd.DataFrame({"key": key, "x": rng.random(rows)})
+
+
+def heavy(frame: Any) -> Any:
+    """Takes as long as its frame is long."""
+    burn(len(frame) * 8e-6)
+    return frame.head(1)
+
+
+def skewed_shuffle(scale: float, *, mended: bool = False) -> Ran:
+    """More than half of the rows have one key, and so are one partition after the shuffle; mended, none have it."""
+    import dask.dataframe as dd
+
+    parts, rows, share = number(40, scale), 20_000, 0.0 if mended else 0.55
+    meta = keyed(0, 10, share)
+    with cluster(threads=2) as client:
+        frame = dd.from_map(keyed, range(parts), rows=rows, share=share, meta=meta)
+        wait_for(client, heavy, [meta] * 4)
+
+        def work() -> None:
+            frame.shuffle("key", npartitions=parts).map_partitions(heavy, meta=meta).compute()
+
+        longest = 0.5 * parts * rows * 8e-6
+        return measured(client, work, floor_seconds=longest / (CORES if mended else 1))
+
+
+def flood(scale: float, *, mended: bool = False) -> Ran:
+    """Tasks of a millisecond, so many that the scheduler is what they wait for; mended, a hundred are one."""
+    fused = 100 if mended else 1
     with cluster() as client:
         wait_for(client, burn, [0.001] * 100)
-        return measured(client, lambda: wait_for(client, burn, [0.001] * number(50_000, scale)))
+        return measured(client, lambda: wait_for(client, burn, [0.001 * fused] * number(50_000 / fused, scale)))
 
 
-def chain(scale: float) -> Ran:
-    """Each task needs the one before."""
-    links = number(40, scale)
+def chain(scale: float, *, mended: bool = False) -> Ran:
+    """Each task needs the one before; mended, the one before that."""
+    links, apart = number(40, scale), 2 if mended else 1
     with cluster() as client:
 
         def work() -> None:
-            last = None
+            last: list[Any] = [None] * apart
             for _ in range(links):
-                last = client.submit(burn, 0.2, 0.0, last, pure=False)
-            wait(last)
+                last.append(client.submit(burn, 0.2, 0.0, last[-apart], pure=False))
+            wait(last[-apart:])
 
-        return measured(client, work, floor_seconds=0.2 * links)
+        return measured(client, work, floor_seconds=0.2 * links / apart)
 
 
 def build_and_compute(building: float, computing: float, scale: float) -> Ran:
@@ -344,22 +406,22 @@ def build_and_compute(building: float, computing: float, scale: float) -> Ran:
         return measured(client, work)
 
 
-def client_at_80_percent(scale: float) -> Ran:
-    """It takes 0.8 s to build what takes 0.2 s to compute."""
-    return build_and_compute(0.8, 0.2, scale)
+def client_at_80_percent(scale: float, *, mended: bool = False) -> Ran:
+    """It takes 0.8 s to build what takes 0.2 s to compute; mended, nothing."""
+    return build_and_compute(0.0 if mended else 0.8, 0.2, scale)
 
 
-def client_at_48_percent(scale: float) -> Ran:
-    """It takes 0.48 s to build what takes 0.52 s to compute."""
-    return build_and_compute(0.48, 0.52, scale)
+def client_at_48_percent(scale: float, *, mended: bool = False) -> Ran:
+    """It takes 0.48 s to build what takes 0.52 s to compute; mended, nothing."""
+    return build_and_compute(0.0 if mended else 0.48, 0.52, scale)
 
 
-def thinking_client(scale: float) -> Ran:
-    """A script that sleeps for 0.9 s before each of five computations of 0.2 s."""
+def thinking_client(scale: float, *, mended: bool = False) -> Ran:
+    """A script that sleeps for 0.9 s before each of five computations of 0.2 s; mended, it does not."""
 
     def work() -> None:
         for _ in range(number(5, scale)):
-            time.sleep(0.9)
+            time.sleep(0.0 if mended else 0.9)
             wait_for(client, burn, [0.1] * 4)
 
     with cluster() as client:
@@ -372,31 +434,76 @@ def keep_to(core: int) -> None:
         os.sched_setaffinity(int(thread), [core])
 
 
-def cpu_hog(scale: float) -> Ran:
+def cpu_hog(scale: float, *, mended: bool = False) -> Ran:
     """Three processes that are not Dask's compute on the core of one worker of three; the others share the other core.
 
-    Tasks sleep for half their time, so that one core is enough for two workers.
+    Tasks sleep for half their time, so that one core is enough for two workers. Mended, there are no other processes.
     """
     first, *rest = cores()
     with ExitStack() as stack:
         client = stack.enter_context(cluster(workers=3))
         for worker, about in client.scheduler_info(n_workers=-1)["workers"].items():
             client.run(keep_to, rest[0] if about["name"] and rest else first, workers=[worker])
-        for _ in range(3):
+        for _ in range(0 if mended else 3):
             stack.enter_context(process(_HOG, str(first)))
         return measured(
             client, lambda: wait_for(client, burn, [0.08] * number(150, scale), [0.08] * number(150, scale))
         )
 
 
-def busy_host(scale: float) -> Ran:
-    """Four threads and four processes that are not Dask's compute on two cores."""
+def busy_host(scale: float, *, mended: bool = False) -> Ran:
+    """Four threads and four processes that are not Dask's compute on two cores; mended, without these."""
     with ExitStack() as stack:
         client = stack.enter_context(cluster(workers=1, threads=4))
         wait_for(client, sines, [1] * 4)
-        for _ in range(4):
+        for _ in range(0 if mended else 4):
             stack.enter_context(process(_HOG, *map(str, cores())))
         return measured(client, lambda: wait_for(client, sines, [100] * number(40, scale)))
+
+
+STOPPER = """
+import os, signal, sys, time
+process = int(sys.argv[1])
+try:
+    while os.getppid() != 1:
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(0.25)
+        os.kill(process, signal.SIGCONT)
+        time.sleep(0.25)
+except ProcessLookupError:
+    pass
+"""
+
+
+def stopped_worker(scale: float, *, mended: bool = False) -> Ran:
+    """One worker of four, which have one thread each, is stopped for half of the time; mended, it is not."""
+    tasks = number(200, scale)
+    with ExitStack() as stack:
+        client = stack.enter_context(cluster(workers=4))
+        wait_for(client, burn, [0.001] * 4)
+        (process_id, *_) = client.run(os.getpid).values()
+        if not mended:
+            stack.callback(os.kill, process_id, signal.SIGCONT)
+            stack.enter_context(process(STOPPER, str(process_id)))
+        return measured(client, lambda: wait_for(client, burn, [0.05] * tasks, [0.05] * tasks))
+
+
+def products(seconds: float) -> float:
+    """Multiplies matrices, in as many threads of OpenBLAS as it has."""
+    matrix = np.random.default_rng(0).random((1000, 1000))
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        matrix = matrix @ matrix
+        matrix /= np.abs(matrix).max()
+    return float(matrix[0, 0])
+
+
+def own_threads(scale: float, *, mended: bool = False) -> Ran:
+    """One task on the only worker, which has two threads, computes in two threads of its own; there is no fault."""
+    threads = {f"{name}_NUM_THREADS": 2 for name in ("OMP", "OPENBLAS", "MKL")}
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": threads}), cluster(workers=1, threads=2) as client:
+        wait_for(client, products, [0.01])
+        return measured(client, lambda: wait_for(client, products, [8 * scale]), floor_seconds=8 * scale)
 
 
 def sines_and_sleep(times: int) -> None:
@@ -406,35 +513,37 @@ def sines_and_sleep(times: int) -> None:
     time.sleep(time.thread_time() - began)
 
 
-def half_waiting(scale: float) -> Ran:
-    """Two threads each sleep for half of their time."""
-    with cluster(workers=1, threads=2) as client:
+def half_waiting(scale: float, *, mended: bool = False) -> Ran:
+    """Two threads each sleep for half of their time; mended, four do."""
+    with cluster(workers=1, threads=4 if mended else 2) as client:
         wait_for(client, sines, [1] * 2)
         return measured(client, lambda: wait_for(client, sines_and_sleep, [100] * number(40, scale)))
 
 
-def no_workers_at_first(scale: float) -> Ran:
-    """Four tasks of a second are there 6 s before the two workers are asked for."""
-    with cluster(workers=0) as client:
+def no_workers_at_first(scale: float, *, mended: bool = False) -> Ran:
+    """Four tasks of a second are there 6 s before the two workers are asked for; mended, these are there first."""
+    with cluster(workers=2 if mended else 0) as client:
 
         def work() -> None:
             futures = client.map(time.sleep, [1.0] * 4, pure=False)
-            time.sleep(6 * scale)
-            client.cluster.scale(2)
+            if not mended:
+                time.sleep(6 * scale)
+                client.cluster.scale(2)
             wait(futures)
 
         return measured(client, work, floor_seconds=1.0)
 
 
-def repeated_computes(scale: float) -> Ran:
-    """The same collection is computed four times."""
+def repeated_computes(scale: float, *, mended: bool = False) -> Ran:
+    """The same collection is computed four times; mended, it is persisted."""
     import dask.array as da
 
     random = da.random.random((8000, 4000), chunks=500)
     with cluster(threads=2) as client:
 
         def work() -> None:
+            kept = random.persist() if mended else random
             for _ in range(number(4, scale)):
-                random.sum().compute()
+                kept.sum().compute()
 
         return measured(client, work)

@@ -34,6 +34,8 @@ class WindowDetails:
     causes: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
     #: Of ``overhead``, by bare cause.
     overhead: Mapping[str, int] = field(default_factory=dict)
+    #: For which threads of libraries computed in the place of free slots, by (span, prefix).
+    beside: Mapping[tuple[str, str], int] = field(default_factory=dict)
     profile: Mapping[Place, int] = field(default_factory=dict)
     holders: Mapping[Holder, int] = field(default_factory=dict)
     gil_holds: tuple[Hold, ...] = ()
@@ -48,6 +50,7 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
     return {
         "causes": [[span, prefix, dict(row)] for (span, prefix), row in details.causes.items()],
         "overhead": dict(details.overhead),
+        "beside": [[span, prefix, ns] for (span, prefix), ns in details.beside.items()],
         "profile": [
             [place.bucket, place.cause, place.prefix, stacks.number(place.stack), ns]
             for place, ns in costliest(details.profile, limit).items()
@@ -86,6 +89,9 @@ def decode_details(payload: object) -> WindowDetails:
     causes = {}
     for span, prefix, row in _entries("causes", fields, 3):
         causes[text("details.span", span), text("details.prefix", prefix)] = counts("details.causes", row, _NONCPU)
+    beside = {}
+    for span, prefix, ns in _entries("beside", fields, 3):
+        beside[text("details.span", span), text("details.prefix", prefix)] = whole("details.beside", ns)
     profile = {}
     for bucket, cause, prefix, at, ns in _entries("profile", fields, 5):
         place = Place(
@@ -109,6 +115,7 @@ def decode_details(payload: object) -> WindowDetails:
     return WindowDetails(
         causes=causes,
         overhead=counts("details.overhead", fields.get("overhead"), _OVERHEAD),
+        beside=beside,
         profile=profile,
         holders=holders,
         gil_holds=holds("gil_holds"),

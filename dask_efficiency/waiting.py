@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
@@ -11,6 +12,9 @@ from dask_efficiency.causes import UNKNOWN
 
 #: A cause that is no waiting: threads of a library, which are not the task's own, computed meanwhile.
 LIBRARY = "library"
+
+#: As little: such threads computed beside tasks that computed themselves, while there were free slots for them.
+BESIDE = "library-beside"
 
 #: Pairs of span and prefix that are kept apart; beyond, the oldest are forgotten.
 MAX_KEYS = 5_000
@@ -89,6 +93,8 @@ class WaitingSums:
         #: Of each key from the first :data:`LIBRARY` sample of any on: that, and all else as one.
         self._computed: dict[Key, _Samples] = {}
         self.any_library = False
+        #: Nanoseconds of :data:`BESIDE` by key so far.
+        self._beside: Counter[Key] = Counter()
         self._stopped = False
         #: What was reported, by prefix, and of the activity view.
         self._reported: dict[str, Row] = {}
@@ -102,10 +108,14 @@ class WaitingSums:
         key
             Span and prefix of the task.
         cause
-            What its thread waited for, or :data:`LIBRARY`.
+            What its thread waited for, or :data:`LIBRARY`, or :data:`BESIDE`.
         ns
             For how long, more than 0.
         """
+        if cause == BESIDE:
+            if key in self._beside or len(self._beside) < MAX_KEYS:
+                self._beside[key] += ns
+            return
         if cause == LIBRARY or self.any_library:
             self.any_library = True
             samples = self._computed.get(key) or _new(self._computed, key, _Samples(), MAX_KEYS)
@@ -190,7 +200,12 @@ class WaitingSums:
 
     def mark(self) -> object:
         """What was sampled until now, for :meth:`since`."""
-        return {key: dict(row) for key, row in self._totals.items()}
+        return {key: dict(row) for key, row in self._totals.items()}, self._beside.copy()
+
+    def beside(self, mark: object) -> dict[Key, int]:
+        """Nanoseconds of :data:`BESIDE` since a mark, by span and prefix."""
+        assert isinstance(mark, tuple)
+        return dict(self._beside - mark[1])
 
     def since(self, mark: object, noncpu: Mapping[Key, int]) -> dict[Key, Row]:
         """Split the ``thread-noncpu`` of a window's rows by what was sampled since its mark.
@@ -207,10 +222,11 @@ class WaitingSums:
         dict
             By span and prefix, and cause; each sums to its row.
         """
-        assert isinstance(mark, dict)
+        assert isinstance(mark, tuple)
+        before_of = mark[0]
         sampled: dict[Key, Row] = {}
         for key, row in self._totals.items():
-            before = mark.get(key, {})
+            before = before_of.get(key, {})
             # A key that was forgotten and came again has less than at the mark.
             more = {cause: ns - before.get(cause, 0) for cause, ns in row.items() if ns > before.get(cause, 0)}
             if more:

@@ -290,7 +290,7 @@ class ClosingWindow:
                 self._elapsed += expected
                 self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
             buckets = _from_answer(answer, idle)
-            self._add_rows(answer)
+            self._add_rows(answer, _fill(buckets, answer.details.beside))
             accounts.profiles.add(presence.name, answer.details)
         else:
             former = Totals(window.opened, named(then.account[WHERE["recorded"]], "recorded"), then.running)
@@ -319,8 +319,11 @@ class ClosingWindow:
         then = self._window._gpu.get(name)
         self._accounts.gpu[name] = now if then is None else now.since(then)
 
-    def _add_rows(self, answer: WindowBalance) -> None:
+    def _add_rows(self, answer: WindowBalance, beside: Mapping[tuple[str, str], int]) -> None:
         accounts = self._accounts
+        for (span, prefix), ns in beside.items():
+            _add(accounts.prefixes.setdefault(prefix, {}), {str(Bucket.LIBRARY_THREADS): ns})
+            _add(accounts.spans.setdefault(span, {}), {str(Bucket.LIBRARY_THREADS): ns})
         for (span, prefix), row in answer.rows.items():
             buckets = {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns}
             _add(accounts.prefixes.setdefault(prefix, {}), buckets)
@@ -387,6 +390,17 @@ def _from_answer(answer: WindowBalance, without_work: int) -> dict[str, int]:
         buckets[Bucket.IDLE] -= no_work
         buckets[Bucket.NO_WORK] = no_work
     return buckets
+
+
+def _fill(buckets: dict[str, int], beside: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Free slots in whose place libraries' threads computed are not idle; gives what is whose tasks'."""
+    idle = buckets.get(Bucket.IDLE, 0)
+    found = dict(zip(beside, scale_down([*beside.values()], min(idle, sum(beside.values()))), strict=True))
+    filled = sum(found.values())
+    if filled:
+        buckets[Bucket.IDLE] -= filled
+        _add(buckets, {str(Bucket.LIBRARY_THREADS): filled})
+    return found
 
 
 def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:

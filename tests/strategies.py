@@ -155,6 +155,7 @@ def window_details(draw: st.DrawFn) -> WindowDetails:
     return WindowDetails(
         causes=draw(st.dictionaries(st.tuples(names, names), noncpu, max_size=3)),
         overhead=draw(st.dictionaries(st.sampled_from(CAUSES[Bucket.OVERHEAD]), nanoseconds)),
+        beside=draw(st.dictionaries(st.tuples(names, names), nanoseconds, max_size=3)),
         profile=draw(st.dictionaries(place, nanoseconds, max_size=5)),
         holders=draw(st.dictionaries(st.builds(Holder, names, names, stacks), nanoseconds, max_size=3)),
         gil_holds=draw(holds),

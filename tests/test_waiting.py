@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.balance import OTHER
-from dask_efficiency.waiting import LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
+from dask_efficiency.waiting import BESIDE, LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
 
 SECOND = 1_000_000_000
 
@@ -150,11 +150,23 @@ def test_a_windows_rows_are_split_exactly(before, during, noncpu):
     assert {key: sum(row.values()) for key, row in rows.items()} == noncpu
 
 
+def test_what_libraries_computed_beside_tasks_is_told_since_a_mark_and_explains_no_waiting():
+    sums = WaitingSums()
+    sums.add(INC, BESIDE, 7)
+    mark = sums.mark()
+    assert sums.beside(mark) == {}
+    sums.add(INC, BESIDE, 5)
+    sums.add(("span", "new"), BESIDE, 2)
+    assert sums.beside(mark) == {INC: 5, ("span", "new"): 2}
+    assert sums.since(mark, {INC: 10}) == {INC: {"unknown": 10}}
+    assert not sums.any_library
+
+
 def test_memory_is_bounded():
     sums = WaitingSums()
     for i in range(MAX_KEYS + 10):
         sums.add((f"span-{i}", f"prefix-{i}"), "gil", 1)
         sums.add((f"span-{i}", f"prefix-{i}"), LIBRARY, 1)
-    mark = sums.mark()
-    assert len(mark) == MAX_KEYS  # type: ignore[arg-type]
+        sums.add((f"span-{i}", f"prefix-{i}"), BESIDE, 1)
+    assert [len(kept) for kept in sums.mark()] == [MAX_KEYS, MAX_KEYS]  # type: ignore[attr-defined]
     assert sums.explain_activity(2 * MAX_KEYS) == {"gil": 2 * MAX_KEYS}

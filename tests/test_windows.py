@@ -134,6 +134,22 @@ def test_a_window_has_the_causes_of_its_own_time():
     assert accounts.profiles.profile == details.profile
 
 
+def test_free_slots_in_whose_place_libraries_computed_are_not_idle():
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 2, joined=0)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    worker.work(OPENED, OPENED + 600)
+    whole = worker.answer(CLOSED)
+    for beside, filled in ((500, 500), (5_000, 1_400)):
+        answer = replace(whole, details=WindowDetails(beside={("span", "inc"): beside}))
+        accounts = closed(window, {"a": answer}, at=CLOSED)
+        rest = {"idle": 1_400 - filled} if filled < 1_400 else {}
+        assert held(accounts, worker) == {"thread-cpu": 600, "library-threads": filled} | rest
+        assert accounts.prefixes == {"inc": {"thread-cpu": 600, "library-threads": filled}}
+        assert accounts.spans == {"span": {"thread-cpu": 600, "library-threads": filled}}
+
+
 def test_a_worker_that_does_not_answer_has_the_causes_that_its_heartbeats_told():
     cluster = new_cluster()
     worker = SimulatedWorker(cluster, "a", 1, joined=0)

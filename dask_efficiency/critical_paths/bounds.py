@@ -44,6 +44,21 @@ def useful_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
     return np.minimum(useful, work), start
 
 
+def is_one_a_worker(trace: TraceTables, work: Int64) -> bool:
+    """Whether the longest task is one of those of its prefix that take about as long, one on each of several workers.
+
+    So XGBoost and torch train: such a task is as long as the job, and brings threads of its own.
+    """
+    if not work.any():
+        return False
+    rows = np.flatnonzero((trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0))
+    runs = trace.runs
+    there = (runs.outcome == Outcome.SUCCEEDED) & (runs.worker >= 0)
+    workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
+    alike = bool(work[rows].min() >= work[rows].max() / 2)
+    return alike and len(rows) == len(workers) == len(np.unique(runs.worker[there])) > 1
+
+
 def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, int]:
     """The longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 

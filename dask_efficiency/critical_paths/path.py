@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dask_efficiency.critical_paths.blocked import loop_causes, relabel
-from dask_efficiency.critical_paths.bounds import longest_chain, slack_ns, useful_ns, work_ns
+from dask_efficiency.critical_paths.bounds import is_one_a_worker, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.critical_paths.presence import name_without_workers, slots
 from dask_efficiency.critical_paths.scope import Question, Scope
@@ -263,9 +263,12 @@ class PathValues:
         found: pd.Series[float] = pd.Series(least[there] / 1e9, index=[keys[i] for i in there.tolist()], name="slack")
         return found.rename_axis("key")
 
-    @cached_property
+    @property
     def verdict(self) -> str:
         """One sentence, without a full stop: what bounds this run, and what would help most."""
+        return self._verdict(())
+
+    def _verdict(self, own_threads: Collection[str]) -> str:
         return verdict(
             makespan=self.makespan_seconds,
             kinds=self.seconds("kind"),
@@ -274,16 +277,23 @@ class PathValues:
             longest_task=self.longest_task_seconds,
             loops=self.loop_causes,
             slot_bound=self.slot_bound_seconds,
+            one_a_worker=is_one_a_worker(self.trace, self._work[0]),
+            own_threads=own_threads,
         )
 
-    def to_summary(self) -> PathSummary:
-        """The main figures of this path, small enough to be kept with a report."""
+    def to_summary(self, own_threads: Collection[str] = ()) -> PathSummary:
+        """The main figures of this path, small enough to be kept with a report.
+
+        ``own_threads`` are prefixes whose tasks compute in threads of libraries, too, of which no trace tells.
+        """
+        longest = next(iter(self.seconds_computing()), "")
         return PathSummary(
-            verdict=self.verdict,
+            verdict=self._verdict(own_threads),
             makespan_seconds=self.makespan_seconds,
             seconds_by_kind=self.seconds("kind"),
             floor_seconds=self.floor_seconds,
             longest_task_seconds=self.longest_task_seconds,
+            divisible=longest not in own_threads and not is_one_a_worker(self.trace, self._work[0]),
             chain_seconds=self.chain_seconds,
         )
 

@@ -22,3 +22,5 @@ class PathSummary:
     longest_task_seconds: float
     #: Useful seconds on the longest chain of tasks that need one another.
     chain_seconds: float
+    #: Whether tasks could be smaller: not where each worker has one, or where they compute in threads of their own.
+    divisible: bool = True

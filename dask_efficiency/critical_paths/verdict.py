@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
 
@@ -80,6 +80,8 @@ def verdict(
     floor: float,
     slot_bound: float,
     longest_task: float = 0.0,
+    one_a_worker: bool = False,
+    own_threads: Collection[str] = (),
     loops: Mapping[str, float] | None = None,
 ) -> str:
     """What bounds a run, and what would help most.
@@ -93,6 +95,10 @@ def verdict(
         Seconds of the makespan by kind.
     compute
         Seconds of the makespan in which tasks ran, by prefix, largest first.
+    one_a_worker
+        Whether that task is one of those that each worker has one of.
+    own_threads
+        Prefixes whose tasks compute in threads of their own, too.
     loops
         Seconds of ``worker-loop`` by what kept the event loop busy, as far as that was recorded, largest first.
 
@@ -123,15 +129,19 @@ def verdict(
     longest = f"{name!r}, {_share(most, makespan)} of it"
     with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
     bound = _bound(with_workers, floor, slot_bound, longest_task)
+    if bound == "task" and (one_a_worker or prefix in own_threads):
+        bound = "each" if one_a_worker else "own"
     order = _ORDERS[bound].format(longest=longest_task, share=_share(longest_task, with_workers))
     if waiting > running / 2:
         return where + _waits(waiting / running, longest, order)
     return where + _computes(waiting / running, order) + _HELPS[bound].format(name=repr(name), longest=longest)
 
 
-#: By what limits the run (one task, a chain of tasks, the slots, or none of these): how a sentence says it.
+#: By what limits the run, as of :func:`_bound`, or a task that is one a worker or has its own threads: how it is said.
 _ORDERS = {
     "task": ", one of which takes {longest:.3g} s, {share}",
+    "each": ", one on each worker, of which the longest takes {longest:.3g} s, {share}",
+    "own": ", one of which takes {longest:.3g} s, {share}, in threads of its own",
     "chain": ", one after the other",
     "slots": ", on slots that were nearly always busy",
     "": "",
@@ -140,6 +150,8 @@ _ORDERS = {
 #: By the same: what helps tasks that compute; the longest prefix on the path is filled in, alone or with its share.
 _HELPS = {
     "task": "to split that task of {name}; more workers do not help",
+    "each": "a faster {longest}",
+    "own": "a faster {longest}",
     "chain": "a faster {longest}; more workers do not help",
     "slots": "more threads, or a faster {longest}",
     "": "a faster {longest}",

@@ -45,6 +45,7 @@ def report_of(
     settings: Mapping[str, str] | None = None,
     code: tuple[str, ...] = (),
     arrivals: tuple[Arrival, ...] = (),
+    computed_by: Mapping[str, str] | None = None,
 ) -> ReportValues:
     """The report that a scheduler's answer makes.
 
@@ -87,6 +88,7 @@ def report_of(
         cores=payload.get("cores"),
         others_share=payload.get("others_share"),
         arrivals=arrivals,
+        computed_by=computed_by or {},
         by_worker=by_worker,
         by_prefix=_breakdowns(prefixes),
         by_span=_breakdowns(spans),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import GOOD, HELD, Bucket
+from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.causes import UNKNOWN
 from dask_efficiency.causes import name_of as cause_name
 from dask_efficiency.profile import EVENT_LOOP, Frame
@@ -71,6 +71,8 @@ class Facts:
     larger_input: float
     #: The prefix whose tasks ran while nothing else could, for most of that time; empty where there is none.
     waited_for: str
+    #: Whether each of its tasks fills a worker: one on each of several, or with threads of its own.
+    fills_workers: bool
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -188,6 +190,12 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("lock",),
+        lambda facts: facts.libraries > MOST,
+        "less for libraries' threads to do, such as fewer columns or row groups to read",
+    ),
+    Advice(
+        Bucket.THREAD_NONCPU,
+        ("lock",),
         _always,
         "see what holds the lock, and hold it for less, or let fewer tasks need it",
     ),
@@ -292,6 +300,12 @@ RULES: tuple[Advice, ...] = (
         (WHOLE, "scheduler", UNKNOWN),
         _small,
         "bigger partitions, or fuse tasks (those of {task} end before the scheduler hands out more)",
+    ),
+    Advice(
+        Bucket.IDLE,
+        ("parallelism",),
+        lambda facts: facts.fills_workers,
+        "fewer threads per worker, as each task of {waited_for} fills one, or something to run beside them",
     ),
     Advice(
         Bucket.IDLE,
@@ -416,8 +430,10 @@ def facts_of(report: ReportValues) -> Facts:
     cpu = whole.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS)
     path = report.path
     known = path is not None and path.makespan_seconds > 0
+    known = known and path is not None and path.divisible
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
+    waited_for = _waited_for(report)
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.threads,
@@ -434,7 +450,8 @@ def facts_of(report: ReportValues) -> Facts:
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
         larger_input=larger_input(report),
-        waited_for=_waited_for(report),
+        waited_for=waited_for,
+        fills_workers=_fills_workers(report, waited_for),
         joining=not report.not_measured,
     )
 
@@ -456,6 +473,18 @@ def _waited_for(report: ReportValues) -> str:
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
 
 
+def _fills_workers(report: ReportValues, prefix: str) -> bool:
+    """Whether each task of a prefix has a worker for itself, or computes in threads of its own, too."""
+    skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
+    one_each = skew is not None and skew.count == len(report.by_worker) > 1 and skew.times_longer < 2
+    return one_each or (whole is not None and has_own_threads(whole))
+
+
+def has_own_threads(whole: Breakdown) -> bool:
+    """Whether tasks that took this compute in threads of libraries about as much as in their own."""
+    return 2 * whole.ns(Bucket.LIBRARY_THREADS) > whole.ns(Bucket.THREAD_CPU) > 0
+
+
 _UNKNOWN = math.nan
 
 #: Makes no condition hold.
@@ -475,5 +504,6 @@ _NOTHING_KNOWN = Facts(
     longest_task=_UNKNOWN,
     larger_input=_UNKNOWN,
     waited_for="",
+    fills_workers=False,
     joining=False,
 )

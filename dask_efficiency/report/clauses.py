@@ -42,6 +42,8 @@ CURED: dict[tuple[str, str], str] = {
     (Bucket.THREAD_NONCPU, "gil"): "in processes of one thread each",
     (Bucket.THREAD_NONCPU, "sleep"): "with twice the threads",
     (Bucket.THREAD_NONCPU, "network"): "with twice the threads",
+    (Bucket.THREAD_NONCPU, "core"): "without them",
+    (Bucket.IDLE, "parallelism"): "in even pieces",
     (Bucket.SPILL, ""): "with memory enough not to spill",
 }
 
@@ -53,13 +55,18 @@ def loss_name(bucket: str, cause: str) -> str:
 
 def where(culprit: Culprit) -> str:
     """Who held what was waited for, where that is known; else the line on which the time went, or the prefix."""
+    computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
     if culprit.held_by:
-        return f"held by {sentence(culprit.held_by)}"
+        return f"held by {sentence(culprit.held_by)}{computed}"
     if not culprit.line:
         return f"in tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
-    function = f"`{name_of(culprit.function)}` in " if culprit.function else ""
-    prefix = f" (prefix {name_of(culprit.prefix)})" if culprit.prefix else ""
-    return f"in {function}{name_of(culprit.line)}{prefix}"
+    return at_line(culprit.function, culprit.line, culprit.prefix) + computed
+
+
+def at_line(function: str, line: str, prefix: str) -> str:
+    """A line of code, what it called, and in whose tasks."""
+    called = f"`{name_of(function)}` in " if function else ""
+    return f"in {called}{name_of(line)}" + (f" (prefix {name_of(prefix)})" if prefix else "")
 
 
 def why_not_known(report: ReportValues) -> str:

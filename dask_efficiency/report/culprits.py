@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dask_efficiency.buckets import GOOD
 from dask_efficiency.profile import EVENT_LOOP, Frame, Stack
 from dask_efficiency.report.advice import cause_advice
-from dask_efficiency.report.lines import blamed, line_times, place_of
+from dask_efficiency.report.lines import blamed, is_the_users, line_times, place_of
 from dask_efficiency.report.model import ReportValues
 
 #: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
@@ -37,6 +37,8 @@ class Culprit:
     held_by: str
     #: What to do about the cause, in one line; empty where nothing is known to help.
     advice: str
+    #: Where the line is a library's: the user's line that sent the graph, if it was one line.
+    computed_by: str = ""
 
 
 def find_culprits(report: ReportValues) -> tuple[Culprit, ...]:
@@ -57,9 +59,18 @@ def find_culprits(report: ReportValues) -> tuple[Culprit, ...]:
             each.ns / 1e9,
             held_by.get(each.prefix, "") if each.cause == "gil" else "",
             cause_advice(each.bucket, each.cause),
+            computed_by(report, each.place),
         )
         for each in lost[:MAX_CULPRITS]
     )
+
+
+def computed_by(report: ReportValues, place: Frame) -> str:
+    """For a line of a library: the one line of the user's that sent graphs, and its source; empty where several did."""
+    if not place.file or is_the_users(place.file) or len(report.computed_by) != 1:
+        return ""
+    ((line, source),) = report.computed_by.items()
+    return f"`{source}` in {line}" if source else line
 
 
 def _gil_held_by(report: ReportValues) -> dict[str, str]:

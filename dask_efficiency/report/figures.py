@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ NAME_LENGTH = 40
 #: A longer sentence is cut likewise.
 NOTE_LENGTH = 400
 NAMES_IN_A_LINE = 3
+
+#: How joblib's backend for Dask calls a task of several calls of a function.
+_BATCH = re.compile(r"^batch_of_(\w+)_\d+_calls$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +189,10 @@ def shorten(text: str, length: int = NAME_LENGTH) -> str:
 
 
 def name_of(name: str) -> str:
-    """A user's name for display: harmless and bounded."""
+    """A user's name for display: harmless and bounded. Of joblib's batches, as scikit-learn has them, the function."""
+    name = _BATCH.sub(lambda batch: f"joblib: {batch[1].strip('_')}", shorten(str(name), 4 * NAME_LENGTH))
     # cut before and after: escaping makes a name longer, and a name may be megabytes long
-    return shorten(harmless(shorten(str(name), 4 * NAME_LENGTH)), NAME_LENGTH)
+    return shorten(harmless(name), NAME_LENGTH)
 
 
 def sentence(text: str) -> str:

@@ -185,6 +185,12 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(value, where, "true or false")
+    return value
+
+
 def _whole(value: Any, where: str) -> int:
     if type(value) is not int or value < 0:
         raise _wrong(value, where, "a whole number, 0 or more")
@@ -251,6 +257,7 @@ Reader = Callable[[Any, str], Any]
 #: What reads values of a type, where that is not by their fields.
 _READERS: dict[Any, Reader] = {
     str: _text,
+    bool: _flag,
     int: _whole,
     float: _real,
     Stack: _stack,

@@ -13,7 +13,7 @@ from dask_efficiency.report.model import ReportValues
 MOSTLY = 0.5
 
 #: From this part of the largest loss on, another is as good as large.
-CLOSE = 0.8
+CLOSE = 0.7
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,8 @@ class ReportValues:
         agrees with the breakdowns only nearly. None where nobody looked.
     code
         The code that ran, in pieces.
+    computed_by
+        The lines of the user's own code that sent graphs, such as ``"etl.py:42"``, and their source.
     stragglers
         The workers that took longer than their peers for the same work, at some time in the window; the most certain
         first.
@@ -195,6 +197,7 @@ class ReportValues:
     environment: Mapping[str, str] = field(default_factory=dict)
     timeline: Timeline | None = None
     code: tuple[str, ...] = ()
+    computed_by: Mapping[str, str] = field(default_factory=dict)
     stragglers: tuple[Finding, ...] = ()
     gpu: Mapping[str, GpuTotals] = field(default_factory=dict)
     no_workers_seconds: float = 0.0

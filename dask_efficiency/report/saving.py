@@ -1,4 +1,4 @@
-"""Saving: how long the recorded run takes once its largest loss is cured as the advice says, by simulation."""
+"""Saving: how long the recorded run takes once its largest loss is cured as the advice says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 
 from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.causes import name_of
+from dask_efficiency.report.advice import OTHERS
 from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
@@ -26,6 +27,9 @@ MAX_TASKS = 6_000
 #: Simulated runs of each cluster, at most.
 SEEDS = 3
 
+#: Where tasks wait at locks for more than this share of their waiting, no simulation knows what else they wait for.
+MAX_LOCKED = 0.1
+
 #: Below this share of their time in threads, the waiting of a prefix's tasks for the GIL says that they share it.
 SHARES_GIL = 0.05
 
@@ -34,7 +38,9 @@ def saving(report: ReportValues, engine: Engine) -> float | None:
     """How long the cluster takes for the recorded run once its largest loss is cured.
 
     The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is
-    taken from the recorded time, in proportion.
+    taken from the recorded time, in proportion. Two cures need no simulation: without other processes, tasks that wait
+    for cores take the share less that these had of them; and of a task for which all others waited, what was beyond its
+    like is divided by the threads that can compute.
 
     Parameters
     ----------
@@ -53,6 +59,8 @@ def saving(report: ReportValues, engine: Engine) -> float | None:
     losses, trace = largest_losses(report), report.trace
     if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or not losses or largest_is_elsewhere(report):
         return None
+    if losses[0].cause in COMPUTED:
+        return COMPUTED[losses[0].cause](report)
     try:
         check_trace(trace, "", force=False)
         cured = _cured(report, trace, losses[0])
@@ -65,10 +73,27 @@ def saving(report: ReportValues, engine: Engine) -> float | None:
     seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
     simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
     with ThreadPoolExecutor(2) as pool:
-        before, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
-    if not abs(before / recorded - 1.0) <= MAX_ERROR or not after < before:
+        own, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
+    if not abs(own / recorded - 1.0) <= MAX_ERROR or not after < own:
         return None
-    return max(report.cluster_seconds - recorded * (1.0 - after / before), report.ideal_seconds)
+    return max(report.cluster_seconds - recorded * (1.0 - after / own), report.ideal_seconds)
+
+
+def _without_others(report: ReportValues) -> float | None:
+    share = report.others_share or 0.0
+    return max(report.cluster_seconds * (1.0 - share), report.ideal_seconds) if share >= OTHERS else None
+
+
+def _split(report: ReportValues) -> float | None:
+    """With the longest task in pieces: while nothing else ran, all threads that have a core could have."""
+    for one in report.long_tail[:1]:
+        skew = report.skew.get(one.prefix)
+        if skew is None or skew.longest_key != one.key:
+            break
+        beside = max(1.0, min(report.threads, report.cores or 1.0))
+        alone = min(skew.alone_seconds, one.seconds - one.median_seconds)
+        return max(report.cluster_seconds - alone * (1.0 - 1.0 / beside), report.ideal_seconds)
+    return None
 
 
 def _one_thread_each(own: ClusterSpec) -> ClusterSpec:
@@ -80,6 +105,9 @@ def _one_thread_each(own: ClusterSpec) -> ClusterSpec:
 def _twice_the_threads(own: ClusterSpec) -> ClusterSpec:
     return own.with_workers(len(own.workers), nthreads=2 * max(worker.nthreads for worker in own.workers))
 
+
+#: By cause of the largest loss: what the run takes with a cure that needs no simulation.
+COMPUTED: Mapping[str, Callable[[ReportValues], float | None]] = {"core": _without_others, "parallelism": _split}
 
 #: By loss: what its cure makes of the cluster. Others are cured by what no trace can tell of: by larger partitions, by
 #: locks that are held for less, or by less that goes on beside Dask.
@@ -95,6 +123,8 @@ def _cured(report: ReportValues, trace: TraceTables, largest: Largest) -> Job | 
     """The run with its cure; None where nobody can simulate that."""
     if (largest.bucket, largest.cause) not in CURES:
         return None
+    if report.waiting.get("lock", 0.0) > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]:
+        return None  # more threads, or processes, wait at the same locks
     change = CURES[largest.bucket, largest.cause]
     without = frozenset({"spill"} if largest.bucket is Bucket.SPILL else ())
     return Job(change(ClusterSpec.from_trace(trace)), without, gil=_without_gil(report, trace))

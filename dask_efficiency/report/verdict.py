@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dask_efficiency.buckets import Bucket
+from collections import Counter
+
+from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.causes import UNKNOWN
 from dask_efficiency.critical_paths.verdict import SEE_WHAT, without_length
+from dask_efficiency.profile import Frame
 from dask_efficiency.report.advice import advice, facts_of
-from dask_efficiency.report.clauses import CURED, long_task, loss_name, skewed, slow_worker, where
-from dask_efficiency.report.culprits import find_culprits
+from dask_efficiency.report.clauses import CURED, at_line, long_task, loss_name, skewed, slow_worker, where
+from dask_efficiency.report.culprits import computed_by, find_culprits
 from dask_efficiency.report.figures import (
     Scale,
     format_seconds,
@@ -19,6 +22,7 @@ from dask_efficiency.report.figures import (
 )
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.largest import Largest, largest_losses
+from dask_efficiency.report.lines import NOWHERE, line_times, place_of
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.skew import held_up, input_of
@@ -26,6 +30,9 @@ from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere
 
 #: From this share of the tasks on, it is said that they were computed again.
 MANY_REPEATS = 0.25
+
+#: From this efficiency on, the line is named on which most of the useful time went.
+MOSTLY_USEFUL = 0.5
 
 #: A smaller part of the time is within what simulations are wrong by.
 MIN_SAVING = 0.02
@@ -115,7 +122,22 @@ def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
         useful = "all"
     else:
         useful = table.useful.thread_time
-    return f"{format_share(report.efficiency)} efficient: {useful} of {table.finalized} {unit} were useful"
+    said = f"{format_share(report.efficiency)} efficient: {useful} of {table.finalized} {unit} were useful"
+    return said + (_useful_line(report) if report.efficiency >= MOSTLY_USEFUL else "")
+
+
+def _useful_line(report: ReportValues) -> str:
+    """The line on which most of the useful time went, where it is known: a faster run begins there."""
+    useful = [each for each in line_times(report) if each.bucket in GOOD]
+    of_lines: Counter[tuple[Frame, str]] = Counter()
+    for each in useful:
+        of_lines[each.place, each.prefix] += each.ns
+    (place, prefix), most = next(iter(of_lines.most_common(1)), ((NOWHERE, ""), 0))
+    if not place.file or most < sum(each.ns for each in useful) / 2:
+        return ""
+    by = computed_by(report, place)
+    computed = f", computed by {sentence(by)}" if by else ""
+    return f", most of them {at_line(place.function, place_of(place), prefix)}{computed}"
 
 
 def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]:

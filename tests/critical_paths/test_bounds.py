@@ -24,6 +24,23 @@ def diamond() -> Graph:
     return Graph(["a", "b", "c", "d"], [[], [0], [0], [1, 2]], [10 * MS, 30 * MS, 5 * MS, 20 * MS], [1] * 4, {3})
 
 
+def test_tasks_that_each_worker_has_one_of_are_no_single_long_task() -> None:
+    def said(ms: list[int], workers: int) -> bool:
+        alone = [[] for _ in ms]
+        graph = Graph(["fit"] * len(ms), alone, [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
+        return not critical_path(simulate(graph, workers=workers, nthreads=1)).to_summary().divisible
+
+    assert said([90, 100], 2)
+    assert said([90, 100, 60], 3)
+    assert not said([40, 100], 2)
+    assert not said([100], 1)
+    assert not said([100] * 4, 2)
+    path = critical_path(simulate(diamond(), workers=2, nthreads=1))
+    assert path.to_summary().divisible
+    assert not path.to_summary({"b"}).divisible
+    assert path.to_summary({"a"}).divisible
+
+
 def test_the_floor_is_the_longest_path_of_pure_computing() -> None:
     for cluster in ({"workers": 1, "nthreads": 1}, {"workers": 2, "nthreads": 2}):
         assert critical_path(simulate(diamond(), **cluster)).floor_seconds == 0.060

@@ -72,6 +72,19 @@ def test_one_task_that_is_most_of_the_run_is_no_chain() -> None:
     assert sentence.endswith("what helps most is to split that task of 'load'; more workers do not help")
 
 
+def test_tasks_that_are_one_a_worker_are_not_told_to_be_split() -> None:
+    sentence = of({"compute-cpu": 9.0}, floor=9.0, longest_task=8.0, one_a_worker=True)
+    assert "one on each worker, of which the longest takes 8 s, 80 %" in sentence
+    assert "a faster 'load'" in sentence
+    assert "split" not in sentence
+    assert "more workers" not in sentence
+    own = of({"compute-cpu": 9.0}, floor=9.0, longest_task=8.0, own_threads={"load"})
+    assert "one of which takes 8 s, 80 %, in threads of its own: what helps most is a faster 'load'" in own
+    assert "split" not in own
+    assert "split" in of({"compute-cpu": 9.0}, floor=9.0, longest_task=8.0, own_threads={"sum"})
+    assert "one after the other" in of({"compute-cpu": 9.0}, floor=9.0, longest_task=2.0, one_a_worker=True)
+
+
 def test_a_name_of_any_length_makes_one_sentence() -> None:
     assert len(of({"compute-cpu": 9.0}, compute={"x" * 10_000: 9.0})) < 250
 

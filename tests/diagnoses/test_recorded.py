@@ -26,7 +26,7 @@ def test_neither_the_verdict_nor_the_first_advice_misleads(diagnosis: Diagnosis)
 def test_only_losses_that_matter_get_advice(diagnosis: Diagnosis) -> None:
     report = Ran.load(RECORDED, diagnosis.name).report
     worth = [str(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE]
-    assert list(advised(report)) == worth
+    assert list(dict.fromkeys(name.partition("/")[0] for name in advised(report))) == worth
 
 
 def test_a_wrong_sentence_would_be_seen() -> None:

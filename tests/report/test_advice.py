@@ -15,7 +15,7 @@ from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import RULES, Facts, advice, advised, cause_advice, facts_of, page_of, read_on
 from dask_efficiency.report.profile import GilHolder
-from tests.report.samples import causes, report_of, reports, seconds, waiting_for_the_gil
+from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil
 
 #: A run of which nothing stands out.
 PLAIN = Facts(
@@ -34,6 +34,7 @@ PLAIN = Facts(
     longest_task=math.nan,
     larger_input=math.nan,
     waited_for="",
+    fills_workers=False,
     joining=False,
 )
 
@@ -46,6 +47,7 @@ CASES = {
     ("thread-noncpu", "gil", "see which threads beside the tasks"): {"one_thread_each": True},
     ("thread-noncpu", "gil", "processes"): {"gil_of_text": 0.2},
     ("thread-noncpu", "core", "less for libraries' threads to do"): {"libraries": 0.9, "threads": 16.0},
+    ("thread-noncpu", "lock", "less for libraries' threads to do"): {"libraries": 0.9},
     ("thread-noncpu", "core", "other processes use 40 % of these cores"): {"others": 0.4, "threads": 16.0},
     ("thread-noncpu", "core", "fewer threads, or more cores (16 threads share 2 cores)"): {"threads": 16.0},
     ("overhead", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
@@ -64,6 +66,10 @@ CASES = {
     ("idle", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
     ("idle", "scheduler", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
     ("idle", "unknown", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle", "parallelism", "fewer threads per worker, as each task of fit fills one"): {
+        "fills_workers": True,
+        "waited_for": "fit",
+    },
     ("idle", "parallelism", "split the tasks of join, for which all waited"): {"waited_for": "join"},
     ("idle", "", "one task at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
     ("idle", "parallelism", "one task at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
@@ -146,6 +152,20 @@ def test_edges_of_windows_make_no_more_threads_than_there_are(seconds_of_threads
     facts = facts_of(report_of(seconds(thread_cpu=seconds_of_threads), cores=4.0))  # in 4.5 s
     assert facts.words()["threads"] == threads
     assert advice("thread-noncpu", facts, "core").startswith("fewer threads, or more") == (threads != "4")
+
+
+@pytest.mark.parametrize(("count", "longest", "said"), [(2, 1.5, True), (3, 1.5, False), (2, 2.5, False)])
+def test_tasks_of_which_each_worker_has_one_need_no_splitting(count: int, longest: float, said: bool) -> None:
+    workers = [seconds(thread_cpu=4, idle=5)] * 2
+    one = skew(count=count, median_seconds=1.0, max_seconds=longest)
+    assert facts_of(report_of(*workers, waited_for={"fit": 5}, skew={"fit": one})).fills_workers == said
+    assert not facts_of(report_of(workers[0], waited_for={"fit": 5}, skew={"fit": one})).fills_workers
+
+
+@pytest.mark.parametrize(("library", "said"), [(4.0, True), (1.0, False), (0.0, False)])
+def test_tasks_with_threads_of_their_own_need_no_splitting(library: float, said: bool) -> None:
+    whole = seconds(thread_cpu=4, library_threads=library)
+    assert facts_of(report_of(whole, by_prefix={"fit": whole}, waited_for={"fit": 5})).fills_workers == said
 
 
 def test_all_waited_for_one_prefix_only_where_it_was_most_of_the_time() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
@@ -59,6 +61,9 @@ def test_who_held_the_gil_is_said_before_where_it_was_waited_for() -> None:
     held = Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 9.1, "`upper` in etl.py:88 (prefix join)", "")
     assert where(held) == "held by `upper` in etl.py:88 (prefix join)"
     assert where(GIL) == "in `apply` in etl.py:90 (prefix clean)"
+    assert where(replace(GIL, computed_by="`df.compute()` in etl.py:9")) == (
+        "in `apply` in etl.py:90 (prefix clean), computed by `df.compute()` in etl.py:9"
+    )
     assert where(Culprit("overhead", "event-loop", "clean", "", "", 1.0, "", "")) == "in tasks of clean"
     assert where(Culprit("overhead", "event-loop", "", "", "", 1.0, "", "")) == ""
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import GOOD
+from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.culprits import MAX_CULPRITS, at, find_culprits, who
 from dask_efficiency.report.files import from_dict
 from dask_efficiency.report.profile import GilHolder, ProfileRow
 from tests.report.profile_samples import CLEAN, ETL, LOOP, UPPER, profiled, profiled_reports
-from tests.report.samples import SECOND, by_hand, report_of
+from tests.report.samples import SECOND, by_hand, causes, report_of, seconds
 
 HELD_BY = "`StringMethods.upper` in etl.py:88 (prefix clean)"
 
@@ -47,6 +47,31 @@ def test_of_a_report_without_causes_the_prefixes_are_named() -> None:
         ("idle", "", "", 1.0),
     ]
     assert report_of().culprits == ()
+
+
+def test_a_librarys_line_is_beside_the_line_of_the_users_that_computed_it() -> None:
+    theirs = (Frame("make_string", "/site-packages/dask/datasets.py", 33),)
+    own = (Frame("load", "/home/me/etl.py", 7),)
+    rows = tuple(
+        ProfileRow("thread-noncpu", "sleep", prefix, stack, 1) for prefix, stack in (("a", theirs), ("b", own))
+    )
+    buckets = {prefix: seconds(thread_noncpu=2 + (prefix == "a")) for prefix in "ab"}
+
+    def said(**lines: str) -> list[str]:
+        report = report_of(
+            seconds(thread_noncpu=5),
+            by_prefix=buckets,
+            causes_by_worker={"w0": causes(**{"thread-noncpu/sleep": 5.0})},
+            causes_by_prefix={p: {"thread-noncpu/sleep": b.ns(Bucket.THREAD_NONCPU)} for p, b in buckets.items()},
+            profile=rows,
+            computed_by={f"etl.py:{line[1:]}": source for line, source in lines.items()},
+        )
+        return [each.computed_by for each in find_culprits(report)]
+
+    assert said(_42="df.x.mean().compute()") == ["`df.x.mean().compute()` in etl.py:42", ""]
+    assert said(_42="") == ["etl.py:42", ""]
+    assert said(_42="df.compute()", _43="df.x.compute()") == ["", ""]
+    assert said() == ["", ""]
 
 
 def test_many_lines_are_bounded_and_the_most_costly_kept() -> None:

@@ -130,6 +130,18 @@ def test_a_shortened_name_keeps_its_beginning_and_its_end() -> None:
     assert shorten("read-parquet-0123456789abcdef", 16) == "read-parq...cdef"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [
+        ("batch_of__parallel_build_trees_1_calls", "joblib: parallel_build_trees"),
+        ("batch_of_fit_and_score_12_calls", "joblib: fit_and_score"),
+        ("batch_of_things", "batch_of_things"),
+    ],
+)
+def test_a_batch_of_joblibs_has_the_name_of_its_function(prefix: str, name: str) -> None:
+    assert name_of(prefix) == name
+
+
 def test_names_that_look_the_same_have_labels_of_their_own_and_the_rest_is_one() -> None:
     long = "x" * 99
     assert labelled([long, long + "y", "", "a", "b"], "prefix", "prefixes", 3) == {

@@ -14,7 +14,7 @@ def largest_of(by_cause: dict[str, float], **by_bucket: float) -> list[str]:
 def test_a_cause_is_named_however_small_its_part_of_its_bucket() -> None:
     by_cause = {"thread-noncpu/gil": 40, "thread-noncpu/sleep": 2}
     assert largest_of(by_cause, thread_cpu=58, thread_noncpu=42) == ["thread-noncpu/gil"]
-    by_cause = {"thread-noncpu/gil": 15, "thread-noncpu/sleep": 11, "thread-noncpu/file": 11, "thread-noncpu/core": 5}
+    by_cause = {"thread-noncpu/gil": 15, "thread-noncpu/sleep": 10, "thread-noncpu/file": 10, "thread-noncpu/core": 7}
     assert largest_of(by_cause, thread_cpu=58, thread_noncpu=42) == ["thread-noncpu/gil"]
 
 

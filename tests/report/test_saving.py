@@ -15,12 +15,14 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
 from dask_efficiency.buckets import Bucket
+from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.clauses import CURED
-from dask_efficiency.report.saving import CURES, saving
+from dask_efficiency.report.saving import COMPUTED, CURES, saving
 from dask_efficiency.simulation.job import Job, Simulated
+from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.trace.schema import Runs
 from tests.replay.test_replay import NO_DELAYS
-from tests.report.samples import causes, report_of, seconds
+from tests.report.samples import causes, report_of, seconds, skew
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
@@ -99,6 +101,44 @@ def test_tasks_that_were_seen_not_to_wait_for_the_gil_do_not_hold_it() -> None:
     assert [dict(job.gil) for job in engine.cured] == [{}]
 
 
+def test_without_other_processes_it_takes_their_share_of_the_cores_less() -> None:
+    assert saving(waiting("core", others_share=0.4), Engine(9.0, 9.0)) == pytest.approx(1.2)
+    assert saving(waiting("core", others_share=0.9, cores=1.0), Engine(9.0, 9.0)) == pytest.approx(1.0)  # the ideal
+
+
+def test_where_others_have_little_of_the_cores_nothing_is_promised_of_them() -> None:
+    for share in (None, 0.0, 0.1):
+        assert saving(waiting("core", others_share=share), Engine(2.0, 2.0)) is None
+
+
+def test_a_long_task_in_even_pieces_is_divided_by_who_can_compute() -> None:
+    long = LongTask("clean", "clean-1", "w0", 20, 0.1, 1.4, 0.0, 0.0)
+    alike = skew(count=20, median_seconds=0.1, max_seconds=1.4, longest_key="clean-1", alone_seconds=1.2)
+    given: dict[str, Any] = {
+        "cluster_seconds": 2.0,
+        "window_seconds": 2.0,
+        "causes_by_worker": {"w0": causes(**{"idle/parallelism": 2.4})},
+        "trace": TRACE,
+        "long_tail": (long,),
+        "skew": {"clean": alike},
+        "cores": 4.0,
+        "nthreads": {"w0": 2},
+    }
+    whole = seconds(thread_cpu=1.6, idle=2.4)
+
+    def found(**other: Any) -> float | None:
+        return saving(report_of(whole, **(given | other)), Engine(2.0, 2.0))
+
+    assert found() == pytest.approx(2.0 - 1.2 / 2)
+    assert found(cores=1.0) == 2.0
+    assert found(skew={"clean": replace(alike, alone_seconds=1.4)}) == pytest.approx(2.0 - 1.3 / 2)
+    assert found(skew={"clean": replace(alike, longest_key="another")}) is None
+    assert found(skew={}) is None
+    assert found(long_tail=()) is None
+    bound = PathSummary("A path", 2.0, {}, 1.9, 1.4, 1.7)
+    assert found(path=bound) == 1.7
+
+
 @given(own=st.floats(0.1, 10.0), cured=st.floats(0.0, 10.0), cores=st.none() | st.floats(0.1, 8.0))
 def test_a_promise_is_between_the_ideal_and_what_it_took(own: float, cured: float, cores: float | None) -> None:
     report = waiting("gil", cores=cores)
@@ -109,6 +149,11 @@ def test_a_promise_is_between_the_ideal_and_what_it_took(own: float, cured: floa
 @pytest.mark.parametrize("own", [1.5, 2.5])
 def test_where_the_runs_own_simulation_is_off_nothing_is_promised(own: float) -> None:
     assert saving(waiting("gil"), Engine(own, cured=0.5)) is None
+
+
+def test_where_locks_are_waited_for_too_nothing_is_promised() -> None:
+    both = causes(**{"thread-noncpu/sleep": 2.0, "thread-noncpu/lock": 1.0})
+    assert saving(waiting("sleep", causes_by_worker={"w0": both}), Engine(2.0, 1.0)) is None
 
 
 def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +181,8 @@ def test_of_what_cannot_be_simulated_nothing_is_promised(report: EfficiencyRepor
 
 
 def test_every_cure_has_its_words() -> None:
-    assert CURES.keys() == CURED.keys()
+    assert {*CURES, (Bucket.IDLE, "parallelism"), (Bucket.THREAD_NONCPU, "core")} == {*CURED}
+    assert {cause for _, cause in CURED} == {*COMPUTED, *(cause for _, cause in CURES)}
     assert {bucket for bucket, _ in CURES} <= set(Bucket)
 
 

@@ -7,9 +7,11 @@ from hypothesis import given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.profile import Frame
 from dask_efficiency.report import verdict as verdicts
 from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
 from dask_efficiency.straggler.finding import Cause, Finding
 from tests.report.samples import (
@@ -33,6 +35,24 @@ def test_the_verdict_says_how_much_was_useful_how_fast_it_could_be_and_what_cost
         "62 % efficient: 14.2 of 22.9 thread-seconds were useful; it took 5.7 s, ideally 3.5 s; "
         "the largest loss is spill, 3.1 thread-seconds; next is idle, 2.9 thread-seconds"
     )
+
+
+def test_where_most_was_useful_its_line_is_named() -> None:
+    update = (Frame("fit", "/home/me/etl.py", 8), Frame("Booster.update", "/site-packages/xgboost/core.py", 2051))
+    rows = [ProfileRow("thread-cpu", "", "fit", update, 90), ProfileRow("thread-cpu", "", "fit", update[:1], 10)]
+
+    def said(cpu: float, idle: float, ns: tuple[ProfileRow, ...]) -> str:
+        whole = seconds(thread_cpu=cpu, idle=idle)
+        return verdict(report_of(whole, by_prefix={"fit": seconds(thread_cpu=cpu)}, profile=ns)).split("; ")[0]
+
+    useful = "90 % efficient: 9.0 of 10.0 thread-seconds were useful"
+    assert said(9, 1, tuple(rows[:1])) == f"{useful}, most of them in `Booster.update` in etl.py:8 (prefix fit)"
+    assert said(9, 1, tuple(rows)) == f"{useful}, most of them in `Booster.update` in etl.py:8 (prefix fit)"
+    assert said(9, 1, ()) == useful
+    assert said(4, 6, tuple(rows)) == "40 % efficient: 4.0 of 10.0 thread-seconds were useful"
+    other = replace(rows[0], stack=(Frame("fit", "/home/me/etl.py", 9),))
+    third = replace(rows[0], stack=(Frame("fit", "/home/me/etl.py", 10),))
+    assert said(9, 1, (rows[0], other, third)) == useful
 
 
 def test_the_verdict_of_a_priced_report_says_what_the_loss_is_worth() -> None:

@@ -36,6 +36,7 @@ from dask_efficiency.plugins.recordings import unpack
 from dask_efficiency.plugins.reports import report_of
 from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugins.source import block_at, place_of
+from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.saving import saving
@@ -289,13 +290,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         )
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *missing)
+        found["computed_by"] = dict(self._phases.lines)
         values = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         report = EfficiencyReport.of(values)
         if trace is None:
             return report
         said, missing = decorate(
             [
-                Decoration("path", "critical path", lambda: _path_summary(trace)),
+                Decoration("path", "critical path", lambda: _path_summary(trace, report)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
                 Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, report)),
             ]
@@ -396,10 +398,10 @@ def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None
     return None if filename is None else os.fspath(filename), client
 
 
-def _path_summary(trace: RunTrace) -> PathSummary | None:
+def _path_summary(trace: RunTrace, report: ReportValues) -> PathSummary | None:
     """What the critical path says; None where no task ended."""
     try:
-        return critical_path(trace).to_summary()
+        return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
     except EmptyTraceError:
         return None
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
+from types import FrameType
 from typing import Any
 
 from dask_efficiency.plugins.patches import CLIENT_CLASS, Replacements
+from dask_efficiency.profile import Frame
+from dask_efficiency.report.lines import is_the_users, place_of
 from dask_efficiency.report.model import PHASES
 from dask_efficiency.windows import Interval
+
+#: Lines that are kept, and characters of each.
+MAX_LINES, MAX_SOURCE = 100, 200
 
 #: At an instant in which several phases go on, the first of these counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
@@ -140,8 +148,11 @@ class ClientObserver:
         import dask
 
         began = time.monotonic_ns()
+        line, source = users_line(sys._getframe(1))
         for phases in self._reports:
             phases.sending(began)
+            if line and len(phases.lines) < MAX_LINES:
+                phases.lines[line] = source
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans stay as they were named
             names = tuple(phases.name for phases in self._reports)
@@ -155,6 +166,17 @@ class ClientObserver:
                 phases.intervals["upload"].append((began, stop))
 
 
+def users_line(frame: FrameType | None) -> tuple[str, str]:
+    """The innermost line of the user's own code that a frame was called from, and its source; empty without any."""
+    while frame is not None and not is_the_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return "", ""
+    file, lineno = frame.f_code.co_filename, frame.f_lineno
+    source = linecache.getline(file, lineno, frame.f_globals).strip()
+    return place_of(Frame(frame.f_code.co_name, file, lineno)), source[:MAX_SOURCE]
+
+
 class ClientPhases:
     """When one report's client was optimising, uploading and gathering."""
 
@@ -162,6 +184,8 @@ class ClientPhases:
         self.name = name
         self.span = span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
+        #: The lines of the user's that sent graphs, as people say them, and their source.
+        self.lines: dict[str, str] = {}
         self._asked_at: int | None = None
 
     def asked(self) -> None:

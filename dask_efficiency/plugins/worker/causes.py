@@ -186,7 +186,8 @@ class WorkerCauses:
             return replace(balance, details=WindowDetails(overhead=overhead))
         noncpu = {key: row[_NONCPU] for key, row in balance.rows.items()}
         causes = {key: row for key, row in self._sampler.sums.since(mark, noncpu).items() if row}
-        return replace(balance, details=replace(found, causes=causes, overhead=overhead))
+        beside = self._sampler.sums.beside(mark)
+        return replace(balance, details=replace(found, causes=causes, overhead=overhead, beside=beside))
 
     def _fail(self, error: Exception) -> None:
         """Log once and tell no causes any more."""

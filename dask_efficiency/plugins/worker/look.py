@@ -16,7 +16,7 @@ from dask_efficiency.plugins.worker.throttling import Throttling
 from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
 from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
 from dask_efficiency.profile import EVENT_LOOP, Hold, Holder, Place, Stack
-from dask_efficiency.waiting import LIBRARY, Key, in_proportion
+from dask_efficiency.waiting import BESIDE, LIBRARY, Key, in_proportion
 
 CORE, THROTTLED = "core", "throttled"
 
@@ -99,6 +99,8 @@ class Look:
         The event loop's thread.
     cores
         That the process may use.
+    nthreads
+        Gives the worker's.
     add, row, hold
         Called with what was found: for the sums, for the profile, and who held the GIL for long.
     """
@@ -114,6 +116,7 @@ class Look:
         running: Callable[[], Sequence[tuple[int, int, Key | None]]],
         loop_ident: int,
         cores: float,
+        nthreads: Callable[[], int],
         add: Callable[[tuple[Key, str, int]], object],
         row: Callable[[tuple[Place | Holder, int]], object],
         hold: Callable[[Hold], object],
@@ -126,6 +129,7 @@ class Look:
         self._running = running
         self._loop_ident = loop_ident
         self._cores = cores
+        self._nthreads = nthreads
         self._add = add
         self._row = row
         self._hold = hold
@@ -215,6 +219,7 @@ class Look:
             seen = self._see(at, before)
             at_python_locks = self._at_python_locks(seen) if computed else set()
             shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
+            self._beside_tasks(seen, computed - self._waited_for_libraries(seen, at_python_locks, elapsed), elapsed)
             waiting_for_gil = self._waiting_for_gil(seen)
             handed_over = self._was_handed_over(gil_wait, seen)
             holders = self._may_have_held(seen, waiting_for_gil, handed_over)
@@ -394,11 +399,7 @@ class Look:
 
         Where they have all cores there are, tasks beyond those that they work for wait for these cores, too.
         """
-        waited = sum(
-            elapsed if thread.fresh else max(0, thread.watched.recent)
-            for thread in seen
-            if thread.state == LOCK and thread.ident not in at_python_locks
-        )
+        waited = self._waited_for_libraries(seen, at_python_locks, elapsed)
         if not waited:
             return 0.0, 0.0
         library = min(1.0, computed / waited)
@@ -410,6 +411,23 @@ class Look:
             if busy >= (_HALF_OF_THEM if core > computed else _ALL_CORES):
                 return library, 1.0 - library
         return library, min(1.0 - library, core / waited)
+
+    @staticmethod
+    def _waited_for_libraries(seen: Sequence[_Seen], at_python_locks: set[int], elapsed: int) -> int:
+        """For how long tasks waited since the last look at locks that may be libraries'."""
+        return sum(
+            elapsed if thread.fresh else max(0, thread.watched.recent)
+            for thread in seen
+            if thread.state == LOCK and thread.ident not in at_python_locks
+        )
+
+    def _beside_tasks(self, seen: Sequence[_Seen], computed: int, elapsed: int) -> None:
+        """Libraries' threads that compute beside tasks fill slots that are free: the tasks have them."""
+        free = max(0, self._nthreads() - len(seen)) * elapsed
+        part = min(computed, free) // max(1, len(seen))
+        if part > 0:
+            for thread in seen:
+                self._add((thread.key, BESIDE, part))
 
     # -- the GIL -----------------------------------------------------------------------------
 

@@ -219,6 +219,7 @@ class WaitingSampler:
                 running=self._running,
                 loop_ident=self._loop_ident,
                 cores=cores([own_processors()]),
+                nthreads=lambda: self._worker.state.nthreads,
                 add=self._added.append,
                 row=self._rows.append,
                 hold=self._holds.append,

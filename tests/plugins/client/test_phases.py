@@ -152,6 +152,23 @@ def test_gathering_is_noted_even_where_it_fails(clock):
     assert all(start < stop for start, stop in report.intervals["gather"])
 
 
+def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, monkeypatch):
+    client, typed = FakeClient(), tmp_path / "typed.py"
+    monkeypatch.setattr(phases, "is_the_users", lambda file: file == str(typed))
+    _, report = observed(client)
+    lines = ['client.compute("graph")', 'client.persist("graph")', "for _ in range(3):", '    client.compute("graph")']
+    typed.write_text("\n".join(lines))
+    exec(compile(typed.read_text(), str(typed), "exec"), {"client": client})
+    sends = {f"typed.py:{i + 1}": lines[i].strip() for i in (0, 1, 3)}
+    assert report.lines == sends
+    exec(compile("\n" * 7 + "client.persist('graph')", str(typed), "exec"), {"client": client})
+    assert report.lines == sends | {"typed.py:8": ""}
+    for i in range(200):
+        exec(compile("\n" * i + "client.compute('graph')", str(typed), "exec"), {"client": client})
+    assert len(report.lines) == phases.MAX_LINES
+    assert phases.users_line(None) == ("", "")
+
+
 def test_what_is_sent_carries_the_span_of_the_report():
     client = FakeClient()
     observer, report = observed(client)

@@ -26,7 +26,7 @@ STACKS = SimpleNamespace(task=lambda frame: (frame,), loop=lambda frame: (frame,
 class Process:
     """A process whose threads are at what a test says; their idents are small numbers."""
 
-    def __init__(self, *, throttled=None, library_core=0, cores=2.0):
+    def __init__(self, *, throttled=None, library_core=0, cores=2.0, nthreads=0):
         self.at = 0
         self.python = {LOOP: SimpleNamespace(name="MainThread")}
         self.runs = {}
@@ -49,6 +49,7 @@ class Process:
             running=lambda: [(ident, start, key) for ident, (start, key) in self.runs.items()],
             loop_ident=LOOP,
             cores=cores,
+            nthreads=lambda: nthreads,
             add=lambda sample: self.added.update({sample[:2]: sample[2]}),
             row=lambda row: self.rows.update({row[0]: row[1]}),
             hold=self.holds.append,
@@ -285,6 +286,22 @@ def test_where_one_thread_of_a_library_computes_the_others_wait_at_its_lock():
         process.begins(ident, INC, "lock")
     process.passes(100)
     assert process.sampled() == {"library": 100, "core": 5, "lock": 295}
+
+
+def test_threads_of_libraries_that_compute_beside_tasks_fill_free_slots():
+    process = Process(nthreads=4)
+    process.begins(1, INC)
+    process.begins(2, SUM, "lock")
+    process.computed = 260
+    process.passes(100)
+    assert process.sampled() == {"library-beside": 80}
+    assert process.sampled(SUM) == {"library": 100, "library-beside": 80}
+    process.computed = 500  # no more than there is room for
+    process.passes(100)
+    assert process.sampled() == {"library-beside": 180}
+    process.computed = 90
+    process.passes(100)
+    assert process.sampled() == {"library-beside": 180}
 
 
 def test_what_the_cpu_limit_made_threads_wait_is_told_apart():

@@ -33,7 +33,7 @@ class Scene:
         self.pool = ThreadPoolExecutor(4, thread_name_prefix="Dask-Default-Threads")
         self.worker = Worker()
         self.worker.executors = {"default": self.pool}
-        self.worker.state = SimpleNamespace(executing=set())
+        self.worker.state = SimpleNamespace(executing=set(), nthreads=4)
         self.meter = self.worker.meter
         self.meter.attach()
         reservation = SlotReservation("inc", "span", False, 0)
