@@ -15,7 +15,7 @@ ORACLE_STAMP := $(if $(filter-out 0 no,$(ORACLE)),$(VENV)/.stamp-oracle)
 # Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
 BENCH ?= overhead
 # What an installation compiles, and how; so a change of it installs again.
-COMPILED := hatch_build.py $(addprefix dask_efficiency/adapters/cupti/,callbacks.c build.py)
+COMPILED := hatch_build.py $(addprefix dask_efficiency/gpu/cupti/,callbacks.c build.py)
 # Which tests `make pytest` runs, as of pytest's -m.
 WHICH ?= not slow
 MATRIX_PYTHONS ?= 3.11 3.12 3.13
@@ -88,7 +88,7 @@ docs: $(VENV)/.stamp-docs ## The documentation as a site, in docs/_build; a warn
 clean: ## Remove environments, caches and builds
 	rm -rf $(VENV) .venv-matrix build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -f dask_efficiency/adapters/cupti/libcallbacks.so.*
+	rm -f dask_efficiency/gpu/cupti/libcallbacks.so.*
 
 # A .venv that works is kept, whoever made it; half of one is made anew. pip knows --group from 25.1.
 $(VENV)/.stamp-venv:

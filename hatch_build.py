@@ -14,7 +14,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = "dask_efficiency/adapters/cupti"
+FOLDER = "dask_efficiency/gpu/cupti"
 
 
 class CompiledCallbacks(BuildHookInterface):

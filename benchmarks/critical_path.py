@@ -18,8 +18,8 @@ import networkx as nx
 
 from benchmarks.simulated_traces import large
 from dask_efficiency import CriticalPath, RunTrace, critical_path
-from dask_efficiency.critical_paths.bounds import longest_chain, work_ns
-from dask_efficiency.replay.replay import replay
+from dask_efficiency.runs.path.bounds import longest_chain, work_ns
+from dask_efficiency.runs.replay.replay import replay
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:

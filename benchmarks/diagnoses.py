@@ -33,12 +33,12 @@ from typing import Any
 from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
 from benchmarks.in_a_process import in_a_process, lacking
-from dask_efficiency.buckets import Bucket
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.advice import advised
-from dask_efficiency.report.sections import path as path_sections
 from dask_efficiency.report.sections import stragglers
 from dask_efficiency.report.sections.report import context
-from dask_efficiency.straggler.offline import judge
+from dask_efficiency.runs.sections import path as path_sections
+from dask_efficiency.runs.stragglers.offline import judge
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.adapters import libcuda
-from dask_efficiency.adapters.cupti import CuptiMeter
-from dask_efficiency.adapters.cupti.callbacks import BufferPool
-from dask_efficiency.adapters.cupti.meter import OnePool
+from dask_efficiency.gpu import libcuda
+from dask_efficiency.gpu.cupti import CuptiMeter
+from dask_efficiency.gpu.cupti.callbacks import BufferPool
+from dask_efficiency.gpu.cupti.meter import OnePool
 from dask_efficiency.gpu.decode import Decoded
 from dask_efficiency.gpu.layouts import CALL_OFFSETS, DRIVER, RUNTIME
 from dask_efficiency.gpu.ledger import GpuLedger

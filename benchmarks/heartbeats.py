@@ -28,16 +28,16 @@ from typing import Any
 
 import msgpack
 
-from dask_efficiency.balance import Balance, Outcome
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, fit
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.heartbeats import EVERYTHING, HeartbeatWriter, read
-from dask_efficiency.ledger import Ledger
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES, fit
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.wire.heartbeats import EVERYTHING, HeartbeatWriter, read
+from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.worker.balance import Balance, Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
-from dask_efficiency.wire import Snapshot, SnapshotCauses
 
 CLAIMED_BYTES = 3_000
 CLAIMED_GPU_BYTES = 5_000

@@ -17,9 +17,9 @@ from typing import Any
 from distributed.core import Status
 from distributed.scheduler import WorkerState
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.idle import IdleWeights
-from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.idle import IdleWeights
+from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 
 NTHREADS = 4
 

@@ -22,19 +22,19 @@ from bokeh.protocol import Protocol
 from distributed.scheduler import heartbeat_interval
 from prometheus_client import generate_latest
 
-from dask_efficiency.adapters import prometheus
-from dask_efficiency.adapters.bokeh.pages import PAGES, Page
-from dask_efficiency.adapters.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
-from dask_efficiency.balance import Outcome
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.scheduler import replies
-from dask_efficiency.plugins.scheduler.accounts import RECENT_MOMENTS, Moment
-from dask_efficiency.plugins.scheduler.meter import POLL_MS
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.live import prometheus
+from dask_efficiency.live.bokeh.pages import PAGES, Page
+from dask_efficiency.live.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.plugin.scheduler.accounts import RECENT_MOMENTS, Moment
+from dask_efficiency.plugin.scheduler.meter import POLL_MS
 
 SECOND = 1_000_000_000
 

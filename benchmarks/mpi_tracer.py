@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from dask_efficiency.adapters.mpi.build import compile_tracer, preloaded
+from dask_efficiency.mpi.tracer.build import compile_tracer, preloaded
 
 PROGRAM = Path(__file__).with_name("mpi_programs") / "own_messages.c"
 

@@ -251,8 +251,8 @@ class Session:
 
 def set_timers(beat: int) -> None:
     """Have the plugin's timers that go by the clock find what is due at the heartbeat of this number."""
-    from dask_efficiency.plugins.scheduler import straggler_watch
-    from dask_efficiency.plugins.worker import meter
+    from dask_efficiency.plugin.scheduler import straggler_watch
+    from dask_efficiency.plugin.worker import meter
 
     meter.REPEAT_NS = NEVER * 10**9 if beat % BEATS_OF_A_REPORT else 0
     straggler_watch.INTERVAL_SECONDS = NEVER if beat % BEATS_OF_A_COMPARISON else 0
@@ -266,11 +266,11 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     from distributed import Client, Scheduler, Worker
 
     from dask_efficiency import EfficiencyPlugin
-    from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-    from dask_efficiency.plugins.scheduler import idle_watch, straggler_watch
-    from dask_efficiency.plugins.scheduler import meter as scheduler_meter
-    from dask_efficiency.plugins.worker import hooks, pending
-    from dask_efficiency.plugins.worker.sensors import readings
+    from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
+    from dask_efficiency.plugin.scheduler import idle_watch, straggler_watch
+    from dask_efficiency.plugin.scheduler import meter as scheduler_meter
+    from dask_efficiency.plugin.worker import hooks, pending
+    from dask_efficiency.plugin.worker.sensors import readings
 
     dask.config.set(QUIET | mode.config)
     gc.set_threshold(*gc.get_threshold()[:2], NEVER)
@@ -346,7 +346,7 @@ def _without_fine_metrics() -> None:
 
 def _without_stragglers(meter: Any) -> None:
     """Take the watch for stragglers out, by hand: it has no switch."""
-    from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
+    from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 
     assert meter._process_metrics is not None
     meter._process_metrics = None
@@ -358,9 +358,9 @@ def _without_stragglers(meter: Any) -> None:
 def _gpu(slowness: float) -> None:
     """Let this process look as if torch had just initialised CUDA on its one GPU."""
     from benchmarks import stub_gpu
-    from dask_efficiency.adapters.cupti.build import SOURCE, compile_callbacks
-    from dask_efficiency.adapters.cupti.callbacks import LIBRARY
-    from dask_efficiency.plugins.worker import gpu_watch
+    from dask_efficiency.gpu.cupti.build import SOURCE, compile_callbacks
+    from dask_efficiency.gpu.cupti.callbacks import LIBRARY
+    from dask_efficiency.plugin.worker import gpu_watch
 
     if not LIBRARY.exists() or LIBRARY.stat().st_mtime < SOURCE.stat().st_mtime:
         compile_callbacks(LIBRARY)
@@ -372,7 +372,7 @@ def _gpu(slowness: float) -> None:
 
 async def _armed() -> None:
     """Wait until the GPU is metered."""
-    from dask_efficiency.plugins.worker.gpu_watch import GpuWatch
+    from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 
     while GpuWatch._owner is None or not GpuWatch._owner.armed:  # noqa: ASYNC110  # its thread knows no event loop
         await asyncio.sleep(0.05)
@@ -381,8 +381,8 @@ async def _armed() -> None:
 def _page(scheduler: Any) -> Callable[[], None]:
     """Open the page with all figures, as a browser would have it; gives what brings it up to date."""
     from benchmarks.live import Viewer
-    from dask_efficiency.adapters.bokeh.pages import PAGES
-    from dask_efficiency.adapters.bokeh.routes import _TABS
+    from dask_efficiency.live.bokeh.pages import PAGES
+    from dask_efficiency.live.bokeh.routes import _TABS
 
     viewer = Viewer(PAGES["individual-efficiency"](_TABS[scheduler]))
     return viewer.page.update

@@ -31,7 +31,7 @@ from dask_efficiency import (
     place,
     simulate,
 )
-from dask_efficiency.simulation.cluster_file import read_cluster_file
+from dask_efficiency.simulation.model.cluster_file import read_cluster_file
 
 LAB = Path(__file__).with_name("placement_lab.yaml")
 

@@ -17,9 +17,9 @@ from distributed import Client, LocalCluster
 
 from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
 from benchmarks.stragglers_bed import end_worker
-from dask_efficiency.simulation.cluster_file import ClusterFile
-from dask_efficiency.simulation.topology import Link
-from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.model.cluster_file import ClusterFile
+from dask_efficiency.simulation.model.topology import Link
 
 #: Of a link of at least so many bytes a second nothing is throttled: the machine has no more.
 UNTHROTTLED = 1e9

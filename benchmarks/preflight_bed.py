@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
 from benchmarks.stragglers_bed import FAULTS, LINK, Bed, Fault, pin
-from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.accounts.finding import Cause
 
 #: How often it is looked whether the victim measures.
 LOOK_SECONDS = 0.01
@@ -29,7 +29,7 @@ while True:
 """
 
 _BANDWIDTH = """
-from dask_efficiency.adapters.hardware.memory import copies
+from dask_efficiency.preflights.hardware.memory import copies
 print(copies(0, 0.3)["value"])
 """
 

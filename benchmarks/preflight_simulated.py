@@ -15,11 +15,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.preflight_rivals import gated, node_check
-from dask_efficiency.adapters.hardware.measured import REPEATS
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
-from dask_efficiency.straggler.preflight.result import PreflightValues
-from dask_efficiency.straggler.preflight.subjects import Subject
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.hardware.measured import REPEATS
+from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
 
 #: How much healthy workers differ, and one measurement from the next, as standard deviations of logarithms.
 WORKERS_DIFFER = 0.02
@@ -92,7 +92,7 @@ class Workers:
         return factor * self._factors[worker][component] * self._near(MOMENTS_DIFFER)
 
     async def ask(self, address: str, step: dict[str, Any], seconds: float) -> Any:
-        """Answer as :class:`~dask_efficiency.plugins.worker.preflight.WorkerPreflight` does."""
+        """Answer as :class:`~dask_efficiency.preflights.worker.preflight.WorkerPreflight` does."""
         await asyncio.sleep(MESSAGE_SECONDS)
         if math.inf in self._slow.get(address, {}).values():
             await asyncio.sleep(seconds)

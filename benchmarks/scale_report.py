@@ -42,8 +42,8 @@ class Lag:
 
 async def report(clock: Clock, garbage: Collections, cluster: Cluster, plugin: Any) -> dict[str, float]:
     """Open a window and close it; gives what that takes the scheduler."""
-    from dask_efficiency.plugins import names
-    from dask_efficiency.plugins.reports import unpacked
+    from dask_efficiency.plugin import names
+    from dask_efficiency.report.replies import unpacked
 
     meter = plugin._meter
     by_address = {worker.address: worker for worker in cluster.workers}

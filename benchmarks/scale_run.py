@@ -125,13 +125,13 @@ class Figures:
 
 def watch_classes(figures: Figures) -> None:
     """Time the parts of the scheduler's half."""
-    from dask_efficiency.adapters.bokeh.tab import Tab
-    from dask_efficiency.adapters.prometheus import COLLECTOR
-    from dask_efficiency.cluster import ClusterLedger
-    from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts
-    from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
-    from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
-    from dask_efficiency.plugins.scheduler.timelines import Timelines
+    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+    from dask_efficiency.live.bokeh.tab import Tab
+    from dask_efficiency.live.prometheus import COLLECTOR
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+    from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
+    from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+    from dask_efficiency.plugin.scheduler.timelines import Timelines
 
     for part, owner, names in (
         ("poll", ClusterAccounts, ["poll"]),
@@ -218,7 +218,7 @@ class Cluster:
         )
 
     def _metrics(self, worker: FakeWorker | None) -> dict[str, Any]:
-        from dask_efficiency.plugins.names import METRIC
+        from dask_efficiency.plugin.names import METRIC
 
         metrics: dict[str, Any] = {
             "task_counts": {},
@@ -387,8 +387,8 @@ def open_page(scheduler: Scheduler, figures: Figures) -> Any:
     from tornado.ioloop import PeriodicCallback
 
     from benchmarks.live import Viewer
-    from dask_efficiency.adapters.bokeh import pages, routes
-    from dask_efficiency.adapters.bokeh.tab import UPDATE_MS
+    from dask_efficiency.live.bokeh import pages, routes
+    from dask_efficiency.live.bokeh.tab import UPDATE_MS
 
     viewer = Viewer(pages.whole(routes._TABS[scheduler]))
     updates = PeriodicCallback(figures.timed("pages: an update", viewer.page.update), UPDATE_MS)
@@ -480,9 +480,9 @@ def _after(plugin: Any) -> dict[str, Any]:
     """What the accounts say at the end, and what a scrape takes with its writing, and an answer to a live view."""
     import msgpack
 
-    from dask_efficiency.adapters.exposition import text
-    from dask_efficiency.adapters.prometheus import COLLECTOR
-    from dask_efficiency.plugins.scheduler import replies
+    from dask_efficiency.live.exposition import text
+    from dask_efficiency.live.prometheus import COLLECTOR
+    from dask_efficiency.plugin.scheduler import replies
 
     accounts = plugin._meter.accounts
     if accounts.off is not None:

@@ -10,18 +10,18 @@ from typing import Any
 
 import msgpack
 
-from dask_efficiency.balance import TASK_BUCKETS, Outcome, WindowBalance
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, fit
-from dask_efficiency.details import WindowDetails
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.heartbeats import HeartbeatWriter
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.profile import Frame, Holder, Place
-from dask_efficiency.skew import Largest, Longest, TaskSizes
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES, fit
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.profile import Frame, Holder, Place
+from dask_efficiency.accounts.skew import Largest, Longest, TaskSizes
+from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter
+from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode_window
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
+from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
-from dask_efficiency.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode_window
 
 NTHREADS = 4
 SECOND = 1_000_000_000

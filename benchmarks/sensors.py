@@ -23,13 +23,13 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.plugins.scheduler.worker_series import NAMES, WorkerSeries
-from dask_efficiency.plugins.worker.sensors.host import HostSensors
-from dask_efficiency.sensors.names import HOST_SENSORS
-from dask_efficiency.sensors.wire import encode_sensors
-from dask_efficiency.straggler.outliers import find_outliers
-from dask_efficiency.straggler.series_ring import STEP_SECONDS
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors.wire import encode_sensors
+from dask_efficiency.fleet.outliers.outliers import find_outliers
+from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS
+from dask_efficiency.fleet.scheduler.worker_series import NAMES, WorkerSeries
+from dask_efficiency.plugin.worker.sensors.host import HostSensors
 
 CLAIMED_READING_MS = 1.0
 CLAIMED_BYTES = 200

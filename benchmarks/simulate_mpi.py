@@ -22,10 +22,10 @@ from pathlib import Path
 from benchmarks.simulate_mpi_programs import PROGRAMS, stencil, written
 from benchmarks.simulate_mpi_rival import replayed
 from dask_efficiency import from_mpi_trace
-from dask_efficiency.simulation.cluster_file import read_cluster_file
-from dask_efficiency.simulation.mpi.placement import hosts_of_ranks
-from dask_efficiency.simulation.mpi.result import run
-from dask_efficiency.simulation.mpi.settings import MpiSettings
+from dask_efficiency.mpi.placement import hosts_of_ranks
+from dask_efficiency.mpi.result import run
+from dask_efficiency.mpi.settings import MpiSettings
+from dask_efficiency.simulation.model.cluster_file import read_cluster_file
 
 LAB = Path(__file__).parents[1] / "docs" / "lab" / "lab.yaml"
 

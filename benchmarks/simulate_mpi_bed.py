@@ -29,8 +29,8 @@ from typing import Any
 from benchmarks.namespaces import sh
 from benchmarks.placement_bed import lacking, namespaces, network
 from dask_efficiency import from_mpi_trace, place_mpi
-from dask_efficiency.adapters.mpi.build import FOLDER_VARIABLE, compile_tracer
-from dask_efficiency.simulation.cluster_file import ClusterFile, read_cluster_file
+from dask_efficiency.mpi.tracer.build import FOLDER_VARIABLE, compile_tracer
+from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
 
 LAB = Path(__file__).with_name("simulate_mpi_lab.yaml")
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.simulation.model.topology import Topology
 
 #: Max-min sharing and latencies as they are, without SMPI's corrections for TCP, and MPI's own work taking no time.
 _PLAIN = (

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.run_trace import WorkerSpec
-from dask_efficiency.trace.schema import (
+from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.schema import (
     STATES,
     Graphs,
     Outcome,
@@ -27,7 +28,6 @@ from dask_efficiency.trace.schema import (
     WorkerChange,
     WorkerEvents,
 )
-from dask_efficiency.trace.tables import MISSING, Texts
 
 US = 1_000
 MS = 1_000_000

@@ -28,9 +28,9 @@ from typing import Any
 from distributed import Client, LocalCluster, Nanny, as_completed, get_worker, secede, wait
 
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, load_trace
-from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.job import Job
 
 MB = 1_000_000
 

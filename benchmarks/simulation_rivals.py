@@ -11,10 +11,10 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.critical_paths.bounds import longest_chain, work_ns
-from dask_efficiency.replay.task_times import task_times
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING, Float64
+from dask_efficiency.accounts.tables import MISSING, Float64
+from dask_efficiency.runs.path.bounds import longest_chain, work_ns
+from dask_efficiency.runs.replay.task_times import task_times
+from dask_efficiency.runs.trace.schema import Outcome
 
 
 def task_seconds(trace: RunTrace) -> Float64:

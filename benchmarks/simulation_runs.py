@@ -29,7 +29,8 @@ import psutil
 from distributed import Client, LocalCluster
 
 from benchmarks.simulation_work import GRAPHS, PROGRAMS, set_slowness, warm_up
-from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, demo, efficiency_report
+from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report
+from dask_efficiency.report import demo
 
 #: How much longer tasks take on the worker that is slow.
 SLOWNESS = 2.5

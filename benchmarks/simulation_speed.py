@@ -9,9 +9,9 @@ import sys
 import time
 
 from benchmarks.simulated_traces import simulate, tree_graph, wide_graph
-from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.job import Job
+from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.job import Job
 
 #: The goals on 64 workers: tasks a second of one core, and bytes of the process that simulates 100,000 tasks.
 TASKS_A_SECOND, NBYTES = 2500, 600e6

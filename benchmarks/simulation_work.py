@@ -14,7 +14,7 @@ import numpy as np
 from dask.delayed import Delayed, delayed
 from distributed import Client, get_worker
 
-from dask_efficiency import demo
+from dask_efficiency.report import demo
 
 MB = 1_000_000
 

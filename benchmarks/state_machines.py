@@ -151,7 +151,7 @@ class Driver:
 
     def _beat(self) -> None:
         """A heartbeat and a poll."""
-        from dask_efficiency.plugins.names import METRIC
+        from dask_efficiency.plugin.names import METRIC
 
         payload = self.worker.metrics[METRIC](self.worker)
         for message in self.to_scheduler.take():

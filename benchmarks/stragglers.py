@@ -34,10 +34,10 @@ import numpy as np
 
 from benchmarks.stragglers_data import LabelledRun, bytedance, effective_cells, flowbench
 from benchmarks.stragglers_rivals import OWN_LIMITS, RIVALS
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.offline import FACTOR, find_stragglers, judge_run, usual
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.runs.stragglers.offline import FACTOR, find_stragglers, judge_run, usual
+from dask_efficiency.runs.stragglers.tables import Run, run_of_table
 from dask_efficiency.straggler.score import Usual
-from dask_efficiency.straggler.tables import Run, run_of_table
 
 FACTORS = tuple(round(float(factor), 2) for factor in np.arange(0.1, 2.01, 0.1))
 SOME_FACTORS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)

@@ -16,9 +16,9 @@ import time
 import numpy as np
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.gpu.totals import KernelTotals
-from dask_efficiency.plugins.scheduler.meter import POLL_MS
-from dask_efficiency.plugins.scheduler.straggler_watch import INTERVAL_SECONDS
+from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.plugin.scheduler.meter import POLL_MS
+from dask_efficiency.plugin.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
 from dask_efficiency.straggler.task_rates import (

@@ -34,7 +34,7 @@ import dask_efficiency
 from benchmarks.stragglers_bed import FAULTS, bed, lacking
 from benchmarks.stragglers_work import SHAPES, Place
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.accounts.finding import Finding
 
 WORKERS = 4
 

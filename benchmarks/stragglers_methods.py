@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_minder import ROBUST, STRIDE, Outcomes, Z, all_at_once, one_by_one
 from benchmarks.stragglers_windows import Given
-from dask_efficiency.straggler.metric_series import filled
-from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded
-from dask_efficiency.straggler.minder.distances import pairwise_scores, robust_scores, standardised
-from dask_efficiency.straggler.minder.train import train_minder
-from dask_efficiency.straggler.minder.windows import normalised, windowed
-from dask_efficiency.straggler.outliers import find_outliers
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded
+from dask_efficiency.fleet.minder.distances import pairwise_scores, robust_scores, standardised
+from dask_efficiency.fleet.minder.train import train_minder
+from dask_efficiency.fleet.minder.windows import normalised, windowed
+from dask_efficiency.fleet.outliers.metric_series import filled
+from dask_efficiency.fleet.outliers.outliers import find_outliers
 
 OUTLIERS, MINDER, MEDIAN, ERROR = (
     "find_outliers",

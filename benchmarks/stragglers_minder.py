@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from benchmarks.stragglers_windows import HOST_NAMES
-from dask_efficiency.straggler.lasting import independent, lasting
-from dask_efficiency.straggler.metric_series import MetricSeries, filled
-from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
-from dask_efficiency.straggler.minder.distances import pairwise_scores, robust_scores, standardised
-from dask_efficiency.straggler.minder.network import Autoencoder
-from dask_efficiency.straggler.minder.train import fit, train_minder
-from dask_efficiency.straggler.minder.windows import normalised, windowed
-from dask_efficiency.straggler.outliers import culprits, find_outliers, outlier_scores
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
+from dask_efficiency.fleet.minder.distances import pairwise_scores, robust_scores, standardised
+from dask_efficiency.fleet.minder.network import Autoencoder
+from dask_efficiency.fleet.minder.train import fit, train_minder
+from dask_efficiency.fleet.minder.windows import normalised, windowed
+from dask_efficiency.fleet.outliers.lasting import independent, lasting
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
+from dask_efficiency.fleet.outliers.outliers import culprits, find_outliers, outlier_scores
 
 Scores = NDArray[np.float32]
 

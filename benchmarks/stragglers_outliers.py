@@ -40,7 +40,7 @@ from benchmarks.stragglers_methods import (
 )
 from benchmarks.stragglers_minder import Outcomes, f1
 from benchmarks.stragglers_windows import FIRST, SECOND, SEEDS, given, windows
-from dask_efficiency.straggler.minder.detector import Minder, load_minder
+from dask_efficiency.fleet.minder.detector import Minder, load_minder
 
 #: Classes of task sizes.
 SIZES = ((4, 16), (17, 64), (65, 256), (257, 1500))

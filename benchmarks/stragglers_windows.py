@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks import stragglers_fleet as fleet
 from benchmarks import stragglers_generator as generator
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 #: What the package calls the first generator's metrics: there, "memory" is that of a Dask worker's process, and more of
 #: it is worse.

@@ -66,11 +66,11 @@ class Size(NamedTuple):
 
 def ours(path: str) -> Callable[[], tuple[int, float]]:
     """How many nodes there are, and how long the path is."""
-    from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
-    from dask_efficiency.critical_paths.torch.build import build_graph
-    from dask_efficiency.critical_paths.torch.longest import longest_path
-    from dask_efficiency.critical_paths.torch.region import find_region
-    from dask_efficiency.kineto.load import load_kineto
+    from dask_efficiency.torch_traces.kineto.load import load_kineto
+    from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
+    from dask_efficiency.torch_traces.path.build import build_graph
+    from dask_efficiency.torch_traces.path.longest import longest_path
+    from dask_efficiency.torch_traces.path.region import find_region
 
     # What opens files is imported by then, as pandas is for HTA.
     importlib.import_module("fsspec.implementations.local")

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.simulated_traces import large
 from dask_efficiency import RunTrace, load_trace
-from dask_efficiency.trace.tables import Table, Texts
+from dask_efficiency.accounts.tables import Table, Texts
 
 REPEATS = 3
 MAX_SECONDS_A_MILLION = 3.0

@@ -21,7 +21,7 @@ from typing import Any
 from distributed import Client, LocalCluster, Worker
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.plugins.names import WORKER_PLUGIN
+from dask_efficiency.plugin.names import WORKER_PLUGIN
 
 NTHREADS = 8
 

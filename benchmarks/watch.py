@@ -28,13 +28,13 @@ from benchmarks.stragglers_fleet_faults import FAULTS
 from benchmarks.stragglers_generator import SEVEN
 from benchmarks.stragglers_generator import generate as seven_metrics
 from dashboards.monitor.prometheus import running
-from dask_efficiency.adapters.fleet.prometheus_query import PrometheusClient
-from dask_efficiency.adapters.fleet.prometheus_source import PrometheusSource
-from dask_efficiency.fleet_watch import FleetWatch, instants
-from dask_efficiency.straggler.fleet.judging import Outliers
-from dask_efficiency.straggler.fleet.metrics_file import read_metrics_file
-from dask_efficiency.straggler.fleet.rounds import Change, Event, subject
-from dask_efficiency.straggler.outliers import find_outliers
+from dask_efficiency.fleet.outliers.outliers import find_outliers
+from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
+from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
+from dask_efficiency.fleet.rounds.judging import Outliers
+from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
+from dask_efficiency.fleet.rounds.rounds import Change, Event, subject
+from dask_efficiency.fleet.watch import FleetWatch, instants
 
 #: When generated time begins.
 START = 1_700_000_000

@@ -28,12 +28,12 @@ from distributed import Client, Future, LocalCluster, wait
 
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
-from dask_efficiency.straggler.finding import Cause, Finding
-from tests.adapters.prometheus_process import Prometheus, scraping
-from tests.plugins.pretended_gpu import pretend_gpu
-from tests.plugins.tasks import fail, incompressible, nap, spin, weigh
-from tests.plugins.watch import addresses, eventually, set_status
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+from tests.live.prometheus_process import Prometheus, scraping
+from tests.plugin.pretended_gpu import pretend_gpu
+from tests.plugin.tasks import fail, incompressible, nap, spin, weigh
+from tests.plugin.watch import addresses, eventually, set_status
 
 #: What the dashboards show, in seconds. Grafana's own variables are set for it.
 SHOWN = 120

@@ -11,81 +11,73 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dask_efficiency.buckets import Breakdown, Bucket
-    from dask_efficiency.kineto.load import load_kineto
-    from dask_efficiency.mpi_predictions import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
-    from dask_efficiency.plugins.client.calls import get_trace, snapshot, stragglers, unregister, worker_series
-    from dask_efficiency.plugins.client.efficiency_report import efficiency_report
-    from dask_efficiency.plugins.client.preflight import preflight
-    from dask_efficiency.plugins.client.questions import NotRegisteredError
-    from dask_efficiency.plugins.preload import dask_setup
-    from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-    from dask_efficiency.predictions import Prediction, ideal_ladder, place, simulate, sweep
-    from dask_efficiency.results import (
-        CriticalPath,
-        EfficiencyReport,
-        PreflightResult,
-        RunTrace,
-        compare,
-        compare_paths,
-        critical_path,
-        load_report,
-        load_trace,
-    )
-    from dask_efficiency.simulation.accuracy import SimulationRefusedError, SimulationWarning
-    from dask_efficiency.simulation.cluster import ClusterSpec
-    from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-    from dask_efficiency.straggler.finding import Finding
-    from dask_efficiency.straggler.minder.detector import load_minder
-    from dask_efficiency.straggler.minder.train import train_minder
-    from dask_efficiency.straggler.offline import find_stragglers
-    from dask_efficiency.straggler.outliers import find_outliers
-    from dask_efficiency.torch_results import TorchCriticalPath, load_path, torch_critical_path
+    from dask_efficiency.accounts.buckets import Breakdown, Bucket
+    from dask_efficiency.accounts.finding import Finding
+    from dask_efficiency.fleet.minder.detector import load_minder
+    from dask_efficiency.fleet.minder.train import train_minder
+    from dask_efficiency.fleet.outliers.outliers import find_outliers
+    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
+    from dask_efficiency.mpi.trace_files import from_mpi_trace
+    from dask_efficiency.plugin.client.calls import get_trace, snapshot, stragglers, unregister, worker_series
+    from dask_efficiency.plugin.client.questions import NotRegisteredError
+    from dask_efficiency.plugin.preload import dask_setup
+    from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+    from dask_efficiency.preflights.client import preflight
+    from dask_efficiency.preflights.results import PreflightResult
+    from dask_efficiency.report.efficiency_report import efficiency_report
+    from dask_efficiency.report.results import EfficiencyReport, compare, load_report
+    from dask_efficiency.runs.results import CriticalPath, RunTrace, compare_paths, critical_path, load_trace
+    from dask_efficiency.runs.stragglers.offline import find_stragglers
+    from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
+    from dask_efficiency.simulation.model.cluster import ClusterSpec
+    from dask_efficiency.simulation.results import Prediction, ideal_ladder, place, simulate, sweep
+    from dask_efficiency.torch_traces.kineto.load import load_kineto
+    from dask_efficiency.torch_traces.results import TorchCriticalPath, load_path, torch_critical_path
 
 _HOMES = {
-    "Breakdown": "dask_efficiency.buckets",
-    "Bucket": "dask_efficiency.buckets",
-    "ClusterSpec": "dask_efficiency.simulation.cluster",
-    "CriticalPath": "dask_efficiency.results",
-    "EfficiencyPlugin": "dask_efficiency.plugins.scheduler.plugin",
-    "EfficiencyReport": "dask_efficiency.results",
-    "Finding": "dask_efficiency.straggler.finding",
-    "MpiPlacements": "dask_efficiency.mpi_predictions",
-    "MpiPrediction": "dask_efficiency.mpi_predictions",
-    "NotRegisteredError": "dask_efficiency.plugins.client.questions",
-    "PreflightResult": "dask_efficiency.results",
-    "Prediction": "dask_efficiency.predictions",
-    "RunTrace": "dask_efficiency.results",
-    "SimulationRefusedError": "dask_efficiency.simulation.accuracy",
-    "SimulationWarning": "dask_efficiency.simulation.accuracy",
-    "TorchCriticalPath": "dask_efficiency.torch_results",
-    "compare": "dask_efficiency.results",
-    "compare_paths": "dask_efficiency.results",
-    "critical_path": "dask_efficiency.results",
-    "dask_setup": "dask_efficiency.plugins.preload",
-    "efficiency_report": "dask_efficiency.plugins.client.efficiency_report",
-    "find_outliers": "dask_efficiency.straggler.outliers",
-    "find_stragglers": "dask_efficiency.straggler.offline",
-    "from_mpi_trace": "dask_efficiency.simulation.mpi.trace_files",
-    "get_trace": "dask_efficiency.plugins.client.calls",
-    "ideal_ladder": "dask_efficiency.predictions",
-    "load_kineto": "dask_efficiency.kineto.load",
-    "load_minder": "dask_efficiency.straggler.minder.detector",
-    "load_path": "dask_efficiency.torch_results",
-    "load_report": "dask_efficiency.results",
-    "load_trace": "dask_efficiency.results",
-    "place": "dask_efficiency.predictions",
-    "place_mpi": "dask_efficiency.mpi_predictions",
-    "preflight": "dask_efficiency.plugins.client.preflight",
-    "simulate": "dask_efficiency.predictions",
-    "simulate_mpi": "dask_efficiency.mpi_predictions",
-    "snapshot": "dask_efficiency.plugins.client.calls",
-    "stragglers": "dask_efficiency.plugins.client.calls",
-    "sweep": "dask_efficiency.predictions",
-    "torch_critical_path": "dask_efficiency.torch_results",
-    "train_minder": "dask_efficiency.straggler.minder.train",
-    "unregister": "dask_efficiency.plugins.client.calls",
-    "worker_series": "dask_efficiency.plugins.client.calls",
+    "Breakdown": "dask_efficiency.accounts.buckets",
+    "Bucket": "dask_efficiency.accounts.buckets",
+    "ClusterSpec": "dask_efficiency.simulation.model.cluster",
+    "CriticalPath": "dask_efficiency.runs.results",
+    "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
+    "EfficiencyReport": "dask_efficiency.report.results",
+    "Finding": "dask_efficiency.accounts.finding",
+    "MpiPlacements": "dask_efficiency.mpi.results",
+    "MpiPrediction": "dask_efficiency.mpi.results",
+    "NotRegisteredError": "dask_efficiency.plugin.client.questions",
+    "PreflightResult": "dask_efficiency.preflights.results",
+    "Prediction": "dask_efficiency.simulation.results",
+    "RunTrace": "dask_efficiency.runs.results",
+    "SimulationRefusedError": "dask_efficiency.simulation.model.accuracy",
+    "SimulationWarning": "dask_efficiency.simulation.model.accuracy",
+    "TorchCriticalPath": "dask_efficiency.torch_traces.results",
+    "compare": "dask_efficiency.report.results",
+    "compare_paths": "dask_efficiency.runs.results",
+    "critical_path": "dask_efficiency.runs.results",
+    "dask_setup": "dask_efficiency.plugin.preload",
+    "efficiency_report": "dask_efficiency.report.efficiency_report",
+    "find_outliers": "dask_efficiency.fleet.outliers.outliers",
+    "find_stragglers": "dask_efficiency.runs.stragglers.offline",
+    "from_mpi_trace": "dask_efficiency.mpi.trace_files",
+    "get_trace": "dask_efficiency.plugin.client.calls",
+    "ideal_ladder": "dask_efficiency.simulation.results",
+    "load_kineto": "dask_efficiency.torch_traces.kineto.load",
+    "load_minder": "dask_efficiency.fleet.minder.detector",
+    "load_path": "dask_efficiency.torch_traces.results",
+    "load_report": "dask_efficiency.report.results",
+    "load_trace": "dask_efficiency.runs.results",
+    "place": "dask_efficiency.simulation.results",
+    "place_mpi": "dask_efficiency.mpi.results",
+    "preflight": "dask_efficiency.preflights.client",
+    "simulate": "dask_efficiency.simulation.results",
+    "simulate_mpi": "dask_efficiency.mpi.results",
+    "snapshot": "dask_efficiency.plugin.client.calls",
+    "stragglers": "dask_efficiency.plugin.client.calls",
+    "sweep": "dask_efficiency.simulation.results",
+    "torch_critical_path": "dask_efficiency.torch_traces.results",
+    "train_minder": "dask_efficiency.fleet.minder.train",
+    "unregister": "dask_efficiency.plugin.client.calls",
+    "worker_series": "dask_efficiency.plugin.client.calls",
 }
 
 __all__ = [

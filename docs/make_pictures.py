@@ -81,7 +81,7 @@ def picture(name: str) -> Path:
 
 def report(camera: Camera) -> None:
     """The page of the demo, to its timeline."""
-    from dask_efficiency.demo import run_demo
+    from dask_efficiency.report.demo import run_demo
 
     run_demo(output="demo.json").to_html("demo.html")
     camera.take_file("demo.html", "report", height=1340)
@@ -180,7 +180,7 @@ def live(camera: Camera) -> None:
     from dashboards.monitor.__main__ import GRAPHS
     from dashboards.monitor.prometheus import scraping
     from dask_efficiency import EfficiencyPlugin
-    from dask_efficiency.demo import local_cluster
+    from dask_efficiency.report.demo import local_cluster
 
     with local_cluster(2, 2, dashboard=True) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
@@ -198,7 +198,7 @@ def live(camera: Camera) -> None:
 @contextmanager
 def working(client: Any) -> Iterator[None]:
     """The demo's workload, over and over."""
-    from dask_efficiency.demo import run_workload
+    from dask_efficiency.report.demo import run_workload
 
     enough = threading.Event()
 

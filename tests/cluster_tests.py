@@ -6,7 +6,7 @@ Each stands for its kind: the tests beside it in its file run in `make test-all`
 from __future__ import annotations
 
 PROVES = {
-    "plugins/test_identity_on_a_cluster.py": {
+    "plugin/test_identity_on_a_cluster.py": {
         "test_each_snapshot_of_a_worker_adds_up_to_the_nanosecond": "buckets add up to nthreads x elapsed",
         "test_what_two_snapshots_differ_by_is_nthreads_times_an_independent_clock": "no bucket gains what no clock saw",
         "test_a_report_is_nthreads_times_the_time_inside_it": "a window's buckets are nthreads x its length",
@@ -14,7 +14,7 @@ PROVES = {
         "test_a_report_across_a_kill_counts_the_worker_until_it_was_removed": "lost-worker, to the removal",
         "test_a_worker_that_joins_inside_a_window_counts_from_when_it_was_there": "workers that join",
     },
-    "plugins/test_buckets_on_a_cluster.py": {
+    "plugin/test_buckets_on_a_cluster.py": {
         "test_half_and_half_is_half_cpu": "thread-cpu and thread-noncpu of a task's thread",
         "test_a_coroutine_is_thread_noncpu_whose_cpu_is_not_measured": "tasks that are coroutines",
         "test_a_process_pools_task_is_thread_noncpu_whose_cpu_is_not_measured": "tasks in executors of processes",
@@ -30,16 +30,16 @@ PROVES = {
         "test_spilling_and_unspilling_are_spill_as_upstream_sums_them": "spill",
         "test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost": "recomputed",
     },
-    "plugins/test_adaptive_on_a_cluster.py": {
+    "plugin/test_adaptive_on_a_cluster.py": {
         "test_a_window_that_is_longer_than_asked_for_says_so": "a retrospect's window is as long as it says",
     },
-    "plugins/test_repeats_on_a_cluster.py": {
+    "plugin/test_repeats_on_a_cluster.py": {
         "test_a_window_tells_the_repeats_inside_it": "repeated is told from recomputed",
     },
-    "plugins/test_gpu_on_a_cluster.py": {
+    "plugin/test_gpu_on_a_cluster.py": {
         "test_gpu_time_of_tasks_reaches_the_report_and_the_metrics": "GPU time's way from a worker to a person",
     },
-    "plugins/test_registration_on_a_cluster.py": {
+    "plugin/test_registration_on_a_cluster.py": {
         "test_one_call_meters_every_worker": "client.register_plugin",
         "test_a_preload_in_the_configuration_meters_the_cluster": "the scheduler's preload",
         "test_registering_with_other_options_replaces_them_and_the_accounts_go_on": "options that change",
@@ -49,69 +49,69 @@ PROVES = {
         "test_concurrent_reports_of_two_clients_tell_their_work_apart": "several users of a cluster",
         "test_an_exception_in_the_block_passes_through_and_the_report_is_made": "a block that fails",
     },
-    "plugins/test_safety_on_a_cluster.py": {
+    "plugin/test_safety_on_a_cluster.py": {
         "test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off[break_hook]": "a meter that fails",
         "test_a_failure_on_the_scheduler_is_logged_once_and_switches_the_meter_off[break_transition]": "the same",
         "test_a_worker_that_does_not_answer_costs_the_timeout_and_counts_as_last_heard_of": "a worker that is silent",
     },
-    "plugins/test_known_causes_on_a_cluster.py": {
+    "plugin/test_known_causes_on_a_cluster.py": {
         "test_a_server_that_takes_its_time_is_the_network[in recv]": "a cause of thread-noncpu, with its line",
     },
-    "plugins/test_idle_causes_on_a_cluster.py": {
+    "plugin/test_idle_causes_on_a_cluster.py": {
         "test_a_chain_lacks_parallelism_and_its_prefix_is_named": "causes of idle slots: the graph's",
         "test_workers_that_have_done_their_short_tasks_wait_for_the_scheduler": "and the scheduler's",
     },
-    "plugins/test_spilling_on_a_cluster.py": {
+    "plugin/test_spilling_on_a_cluster.py": {
         "test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill": "an event loop that spills",
     },
-    "plugins/test_preflight_on_a_cluster.py": {
+    "preflights/test_preflight_on_a_cluster.py": {
         "test_workers_are_measured_without_a_task_and_two_are_too_few_to_tell": "a preflight",
     },
-    "plugins/test_preflight_gate_on_a_cluster.py": {
+    "preflights/test_gate_on_a_cluster.py": {
         "test_the_slow_one_is_named_and_retired_if_one_asks_for_that": "the gate of workers that join",
     },
-    "plugins/test_activity_on_a_cluster.py": {
+    "plugin/test_activity_on_a_cluster.py": {
         "test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time": "a live view's sum",
         "test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape": "what runs is seen while it runs",
     },
-    "plugins/test_what_a_report_tells_on_a_cluster.py": {
+    "report/test_what_a_report_tells_on_a_cluster.py": {
         "test_the_timeline_agrees_with_the_accounts": "the timeline",
         "test_a_page_is_written_where_the_name_says_so_and_json_elsewhere": "the page and the file",
     },
-    "plugins/test_trace_on_a_cluster.py": {
+    "runs/test_trace_on_a_cluster.py": {
         "test_every_task_has_one_run_that_succeeded": "a recorded run: its tasks",
         "test_every_instant_of_a_run_is_there_and_none_comes_before_its_cause": "its instants",
         "test_dependencies_are_those_of_the_graph": "its graph",
         "test_transfers_are_those_that_the_workers_log": "its transfers",
         "test_a_killed_worker_loses_its_runs_and_the_task_runs_again": "and what it says of a worker that died",
     },
-    "plugins/test_what_a_trace_explains_on_a_cluster.py": {
+    "report/test_what_a_trace_explains_on_a_cluster.py": {
         "test_a_recorded_run_is_explained_saved_and_drawn": "from a recording to a path, a file and a page",
     },
-    "critical_paths/test_path_on_a_cluster.py": {
+    "runs/path/test_path_on_a_cluster.py": {
         "test_the_segments_tile_explain_and_replay_as_long[transfer-bound]": "a path covers its run; so does a replay",
         "test_a_worker_that_dies_is_on_the_path_with_what_it_ran": "paths across a worker that died",
     },
-    "critical_paths/test_injected_delays_on_a_cluster.py": {
+    "runs/path/test_injected_delays_on_a_cluster.py": {
         "test_a_slow_link_is_transfer": "a delay that was put in is on the path, by its kind",
     },
-    "adapters/test_prometheus_on_a_cluster.py": {
+    "live/test_prometheus_on_a_cluster.py": {
         "test_a_cluster_in_one_process_is_exported": "/metrics",
         "test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes": "schedulers in one process",
     },
-    "adapters/bokeh/test_routes.py": {
+    "live/bokeh/test_routes.py": {
         "test_a_tab_that_breaks_takes_nothing_else_with_it": "the tab in Dask's dashboard",
     },
-    "test_cli_sources.py": {
+    "cli/test_source.py": {
         "test_a_cluster_that_records_is_explained_and_judged": "commands that take a scheduler's address",
     },
-    "test_top.py": {
+    "live/test_top.py": {
         "test_once_as_json_is_one_object_whose_threads_add_up": "dask-efficiency top",
     },
-    "test_demo.py": {
+    "report/test_demo.py": {
         "test_the_demo_reports_saves_and_says_where_to_look": "dask-efficiency demo",
     },
-    "plugins/worker/test_task_meter.py": {
+    "plugin/worker/test_task_meter.py": {
         "test_tasks_on_executors_that_a_user_gave_are_metered_and_the_executors_are_left_alone": "users' executors",
     },
 }

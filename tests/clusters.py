@@ -12,14 +12,14 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
-import tests.plugins.tasks
-import tests.plugins.watch
+import tests.plugin.tasks
+import tests.plugin.watch
 from dask_efficiency import EfficiencyPlugin
-from tests.plugins.watch import Attendance, eventually, nothing_runs
+from tests.plugin.watch import Attendance, eventually, nothing_runs
 
 # Workers started in other ways than by fork or spawn from here cannot import the tests.
-cloudpickle.register_pickle_by_value(tests.plugins.tasks)
-cloudpickle.register_pickle_by_value(tests.plugins.watch)
+cloudpickle.register_pickle_by_value(tests.plugin.tasks)
+cloudpickle.register_pickle_by_value(tests.plugin.watch)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.cluster_tests import is_listed
 
+pytest_plugins = ["tests.clusters"]
+
 settings.register_profile(
     "test",
     deadline=None,

@@ -9,9 +9,9 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import WIDTH, Part, place
-from dask_efficiency.balance import Availability, Outcome
-from dask_efficiency.ledger import Ledger
+from dask_efficiency.accounts.cluster.account import WIDTH, Part, place
+from dask_efficiency.accounts.worker.balance import Availability, Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
 
 
 def through_msgpack(payload: Any) -> Any:

@@ -8,16 +8,23 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.balance import FREE_BUCKETS, TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
-from dask_efficiency.buckets import FINALIZED, Breakdown, Bucket
-from dask_efficiency.causes import CAUSES, fit, name_of, of_bucket
-from dask_efficiency.details import Hold, Holder, Place, WindowDetails
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.skew import Largest, Longest, TaskSizes
-from dask_efficiency.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.buckets import FINALIZED, Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
+from dask_efficiency.accounts.details import Hold, Holder, Place, WindowDetails
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.skew import Largest, Longest, TaskSizes
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
+from dask_efficiency.accounts.worker.balance import (
+    FREE_BUCKETS,
+    TASK_BUCKETS,
+    UNHELD_BUCKETS,
+    Balance,
+    Outcome,
+    WindowBalance,
+)
+from dask_efficiency.accounts.worker.ledger import Ledger
 
 SECOND = 1_000_000_000
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.cupti import build
+from dask_efficiency.gpu.cupti import build
 
 pytest.importorskip("editables", reason="editables, which editable installations need, is not installed")
 sdists = pytest.importorskip("hatchling.builders.sdist", reason="hatchling, which builds the package, is not installed")
 wheels = pytest.importorskip("hatchling.builders.wheel", reason="hatchling, which builds the package, is not installed")
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = f"dask_efficiency/adapters/cupti/{build.LIBRARY_NAME}"
+LIBRARY = f"dask_efficiency/gpu/cupti/{build.LIBRARY_NAME}"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_without_a_compiler_a_wheel_is_pure(checkout: Path, capsys: pytest.Captu
     assert "-py3-none-any" in path.name
     with zipfile.ZipFile(path) as content:
         assert LIBRARY not in content.namelist()
-        assert "dask_efficiency/adapters/cupti/callbacks.py" in content.namelist()
+        assert "dask_efficiency/gpu/cupti/callbacks.py" in content.namelist()
     captured = capsys.readouterr()
     assert "built without CUPTI: no C compiler found" in captured.out + captured.err
 
@@ -84,8 +84,8 @@ def test_a_source_distribution_has_what_a_wheel_is_made_of_and_nothing_compiled(
     (unpacked,) = (checkout / "unpacked").iterdir()
     for name in (
         "hatch_build.py",
-        "dask_efficiency/adapters/cupti/callbacks.c",
-        "dask_efficiency/adapters/cupti/build.py",
+        "dask_efficiency/gpu/cupti/callbacks.c",
+        "dask_efficiency/gpu/cupti/build.py",
     ):
         assert (unpacked / name).read_bytes() == (checkout / name).read_bytes()
     assert not (unpacked / LIBRARY).exists()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from distributed import Client
 
 from dask_efficiency import EfficiencyReport, efficiency_report
-from dask_efficiency.cluster import GRACE_NS
+from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 
 #: Between an entry in Dask's log and the hook by which we hear of the same, on a busy machine; seconds.
 HOOK = 0.5

@@ -16,7 +16,7 @@ from dashboards.generator.queries import (
     gain,
     share,
 )
-from dask_efficiency.buckets import GOOD
+from dask_efficiency.accounts.buckets import GOOD
 
 #: Fixed, so that links keep working.
 OVERVIEW_UID, WORKERS_UID = "dask-efficiency-overview", "dask-efficiency-workers"

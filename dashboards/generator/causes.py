@@ -18,8 +18,8 @@ from dashboards.generator.queries import (
     select,
     total,
 )
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import CAUSE_COLOURS
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.show.colours import CAUSE_COLOURS
 
 WAITING = "dask_efficiency_thread_waiting_seconds_total"
 WORKER_WAITING = "dask_efficiency_worker_thread_waiting_seconds_total"

@@ -17,8 +17,8 @@ from dashboards.generator.panels import (
     stack,
 )
 from dashboards.generator.queries import CHOSEN_WORKERS, WORKER, Growth, gain, rate, ratio, select, total
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS, GPU_COLOURS
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
 
 GPU_SECONDS = "dask_efficiency_gpu_seconds_total"
 WORKER_GPU_SECONDS = "dask_efficiency_worker_gpu_seconds_total"

@@ -39,9 +39,9 @@ from dashboards.generator.queries import (
     total,
 )
 from dashboards.generator.thread_time import ACTIVITY_COLOURS
-from dask_efficiency.balance import Outcome
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.show.colours import COLOURS
 
 OUTCOME_COLOURS = {
     str(Outcome.SUCCEEDED): COLOURS[Bucket.THREAD_CPU],

@@ -12,7 +12,7 @@ from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models import piechart as p
 
 from dashboards.generator.queries import metrics
-from dask_efficiency.report.colours import OTHER_COLOUR
+from dask_efficiency.show.colours import OTHER_COLOUR
 
 DATASOURCE = c.DataSourceRef(type_val="prometheus", uid="${datasource}")
 

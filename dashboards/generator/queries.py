@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import GOOD, HELD, Bucket
+from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
 
 #: What is chosen on every dashboard. A ``cluster`` label is there only if the scrape configuration sets it:
 #: its "All" is ``.*``, which an absent label matches too.

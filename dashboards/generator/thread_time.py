@@ -22,9 +22,9 @@ from dashboards.generator.queries import (
     rate,
     threads,
 )
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.show.colours import COLOURS
 
 #: Slices of a pie, the folded rest not counted.
 MAX_SLICES = 6

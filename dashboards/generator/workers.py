@@ -29,8 +29,8 @@ from dashboards.generator.queries import (
     threads,
     total,
 )
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.show.colours import COLOURS
 
 
 def strip() -> list[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dashboards.monitor.phases import LOOK_AT, PARTS
 from dashboards.monitor.prometheus import SCRAPE_INTERVAL, SHORT, PrometheusError, Server, scraping, shorten
-from dask_efficiency.demo import local_cluster
+from dask_efficiency.report.demo import local_cluster
 
 if TYPE_CHECKING:
     from distributed import Client

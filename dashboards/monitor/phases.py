@@ -7,7 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from dask_efficiency import demo
+from dask_efficiency.report import demo
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.accounts.buckets import Bucket, scale_down
 
 #: In place of a cause that nobody saw. It is never given to the others.
 UNKNOWN = "unknown"

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES
-from dask_efficiency.checks import RefusedPayload, counts, listed, mapping, short, text, whole
-from dask_efficiency.profile import Frame, Hold, Holder, Place, Stack
-from dask_efficiency.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, short, text, whole
+from dask_efficiency.accounts.profile import Frame, Hold, Holder, Place, Stack
+from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
 #: Calls of a stack that travel; beyond, the outermost are left out.
 MAX_DEPTH = 60

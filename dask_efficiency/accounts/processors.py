@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from dask_efficiency.checks import RefusedPayload, mapping, short, text, whole
+from dask_efficiency.accounts.checks import RefusedPayload, mapping, short, text, whole
 
 #: More processors than any machine has.
 MAX_PROCESSORS = 1 << 16

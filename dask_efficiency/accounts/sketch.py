@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_efficiency.checks import MAX_NANOSECONDS, RefusedPayload, listed, short, whole
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload, listed, short, whole
 
 #: A quantile is off by this share of itself at most.
 MAX_ERROR = 0.01

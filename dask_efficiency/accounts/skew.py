@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, listed, short, text, whole
-from dask_efficiency.sketch import Sketch, decode_sketch, encode_sketch
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, listed, short, text, whole
+from dask_efficiency.accounts.sketch import Sketch, decode_sketch, encode_sketch
 
 #: Prefixes that a window keeps apart; the tasks of later ones count under :data:`OTHER`.
 MAX_PREFIXES = 200

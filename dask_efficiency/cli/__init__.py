@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import click
 
-from dask_efficiency import __version__, storage
-from dask_efficiency.cli import (
-    compare,
-    critical_path,
-    demo,
-    mpi_tracer,
-    preflight,
-    report,
-    simulate,
-    simulate_mpi,
-    stragglers,
-    top,
-    torch_critical_path,
-    train_minder,
-    watch,
-)
+from dask_efficiency import __version__
+from dask_efficiency.files import storage
+from dask_efficiency.fleet.cli import train_minder, watch
+from dask_efficiency.live import cli as top
+from dask_efficiency.mpi.cli import mpi_tracer, simulate_mpi
+from dask_efficiency.preflights import cli as preflight
+from dask_efficiency.report.cli import compare, demo, report, stragglers
+from dask_efficiency.runs.cli import critical_path
+from dask_efficiency.simulation import cli as simulate
+from dask_efficiency.torch_traces import cli as torch_critical_path
 
 #: As Dask's own command line has them.
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 88}

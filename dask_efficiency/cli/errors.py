@@ -23,8 +23,8 @@ def one_line_errors(kind: type[click.ClickException] = click.ClickException) -> 
 @contextmanager
 def unknown_names() -> Iterator[None]:
     """The same of a name or rank that a trace does not have, which says what there is."""
-    from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
-    from dask_efficiency.trace.errors import UnknownNameError
+    from dask_efficiency.runs.trace.errors import UnknownNameError
+    from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 
     try:
         yield

@@ -15,6 +15,6 @@ def say(found: Any, *, as_json: bool, written: bool = False) -> None:
     elif written:
         click.echo(f"{found.verdict}.")
     else:
-        from dask_efficiency.report.terminal.coloured import show
+        from dask_efficiency.show.terminal.coloured import show
 
         show(found.document)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from dask_efficiency.storage import ZIP, DamagedFileError, reading
+from dask_efficiency.files.storage import ZIP, DamagedFileError, reading
 
 _SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
 

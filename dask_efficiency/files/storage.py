@@ -90,7 +90,7 @@ class _Counted(io.RawIOBase):
             raise FileTooLargeError(
                 f"{self._name}: its first {size} bytes hold more than {self.held} once decompressed; expected at most "
                 f"{MAX_RATIO} times as many, or {MAX_BYTES}. If you trust it: `dask-efficiency --any-size`, or `with "
-                "dask_efficiency.storage.any_size():`"
+                "dask_efficiency.files.storage.any_size():`"
             )
         return len(data)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from dask_efficiency.text_files import TextFileError, known_names
+from dask_efficiency.files.text_files import TextFileError, known_names
 
 Value = TypeVar("Value")
 Default = TypeVar("Default")

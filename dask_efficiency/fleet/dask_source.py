@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dask_efficiency.plugins.client.questions import Caller, NoAnswerError, ask_series
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.fleet.retirements import Retirements
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.series_ring import STEP_SECONDS
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS
+from dask_efficiency.plugin.client.questions import Caller, NoAnswerError, ask_series
+from dask_efficiency.straggler.retirements import Retirements
 
 #: Seconds until a worker that is retired is waited for no more: its data has to go to others first.
 RETIRE_SECONDS = 60.0

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dask_efficiency.adapters.fleet.receivers import NotReceivedError, Receiver
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.fleet import said
-from dask_efficiency.straggler.fleet.habits import Habits
-from dask_efficiency.straggler.fleet.judging import Detector, unjudged
-from dask_efficiency.straggler.fleet.past import extended, missing_samples, parted
-from dask_efficiency.straggler.fleet.rounds import Change, Event, Rounds
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, Receiver
+from dask_efficiency.fleet.rounds import messages as said
+from dask_efficiency.fleet.rounds.habits import Habits
+from dask_efficiency.fleet.rounds.judging import Detector, unjudged
+from dask_efficiency.fleet.rounds.past import extended, missing_samples, parted
+from dask_efficiency.fleet.rounds.rounds import Change, Event, Rounds
 
 #: Samples that are pulled once more in the next round, as some reach Prometheus late.
 LATE_SECONDS = 60.0

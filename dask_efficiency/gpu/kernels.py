@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import Operations
-from dask_efficiency.gpu.totals import KernelTotals
 
 #: Stands for names beyond the first :data:`MAX_KERNEL_NAMES`, for kernels without a name, and for the name and prefix
 #: of the kernels that are not listed.

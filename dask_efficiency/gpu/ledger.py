@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu.attribution import MAX_AGE, WAIT, WORK, Attribution, Joined
 from dask_efficiency.gpu.blocking import OTHERS_KERNEL, STRETCH, blocked, label
 from dask_efficiency.gpu.intervals import Int64
@@ -19,7 +20,6 @@ from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.sharing import divide
 from dask_efficiency.gpu.tasks import FOREVER, NOBODY, Task, TaskTable
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 
 SECOND = 1_000_000_000
 

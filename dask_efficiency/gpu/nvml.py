@@ -1,6 +1,6 @@
 """What the sensors of a GPU say, once a second, through nvidia-ml-py: clocks, heat, power, errors, links, memory.
 
-Names, meanings and units stand in :data:`dask_efficiency.gpu.readings.READINGS`.
+Names, meanings and units stand in :data:`dask_efficiency.accounts.gpu.readings.READINGS`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from dask_efficiency.sensors.rates import Rates
+from dask_efficiency.accounts.sensors.rates import Rates
 
 #: Reasons for a lower clock, as ``nvmlClocksEventReasons`` has them: heat, found by the software or by the hardware.
 THERMAL = 0x20 | 0x40
@@ -33,7 +33,7 @@ class Nvml:
     Parameters
     ----------
     uuids
-        Of those devices, as :mod:`dask_efficiency.adapters.libcuda` has them.
+        Of those devices, as :mod:`dask_efficiency.gpu.libcuda` has them.
 
     Raises
     ------

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.gpu.intervals import Int64
 from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.gpu.records import TaskId, TaskWindow
-from dask_efficiency.gpu.totals import GpuUse
 
 #: Stands for no task, where a task's number is expected.
 NOBODY = -1

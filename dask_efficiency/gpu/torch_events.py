@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dask_efficiency.adapters import libcuda
+from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import Batch, TaskId
 

@@ -1,1 +1,1 @@
-"""What a cluster did in the last seconds: one model for the dashboard's tab and for `dask-efficiency top`."""
+"""What a cluster does now: Prometheus, a tab of Dask's dashboard, and `dask-efficiency top`."""

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
 
 #: A live view looks back this far.
 WINDOW_NS = 300_000_000_000
@@ -30,7 +30,7 @@ class ThreadTotals(Protocol):
 
     @property
     def activity(self) -> Mapping[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began."""
+        """Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began."""
 
     @property
     def nthreads(self) -> int:
@@ -38,7 +38,7 @@ class ThreadTotals(Protocol):
 
     @property
     def causes(self) -> Mapping[str, int]:
-        """The nanoseconds by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known."""
+        """The nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known."""
 
 
 def bin_width(heartbeat_seconds: float) -> int:
@@ -64,7 +64,8 @@ class Bins:
     stop: NDArray[np.int64]
     #: Mean number of threads, shape (bins,).
     nthreads: NDArray[np.float64]
-    #: Mean number of threads by :data:`~dask_efficiency.presence.ACTIVITIES`, shape (bins, activities).
+    #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (bins,
+    #: activities).
     threads: NDArray[np.float64]
 
 

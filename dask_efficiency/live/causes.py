@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.causes import CAUSES, UNKNOWN, fit_known, of_bucket
-from dask_efficiency.report.figures import format_share, harmless, shorten
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, fit_known, of_bucket
+from dask_efficiency.show.figures import format_share, harmless, shorten
 
 #: A smaller share of the threads' time is noise, or no loss worth a sentence.
 MIN_SHARE = 0.05
@@ -57,15 +57,15 @@ def causes_since(then: Mapping[str, int], now: Mapping[str, int], did: Breakdown
     Parameters
     ----------
     then, now
-        Nanoseconds by :data:`~dask_efficiency.causes.NAMES`; they only grow.
+        Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`; they only grow.
     did
         What the threads did meanwhile.
 
     Returns
     -------
     dict
-        Nanoseconds by :data:`~dask_efficiency.causes.NAMES`. Those of a bucket add up to it, or are none where nobody
-        looked.
+        Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`. Those of a bucket add up to it, or are none
+        where nobody looked.
     """
     gained = {name: ns - then.get(name, 0) for name, ns in now.items()}
     return fit_known({name: ns for name, ns in gained.items() if ns > 0}, did.to_nanoseconds())

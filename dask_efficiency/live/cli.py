@@ -37,8 +37,8 @@ def command(scheduler: str, interval: float, once: bool, as_json: bool, connecti
 def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     import asyncio
 
-    from dask_efficiency.plugins.client.questions import NotRegisteredError
-    from dask_efficiency.top import Blocks, JsonLines, MeterFailedError, Screen, show_views, terminal
+    from dask_efficiency.live.top import Blocks, JsonLines, MeterFailedError, Screen, show_views, terminal
+    from dask_efficiency.plugin.client.questions import NotRegisteredError
 
     address, security = connection.secured(address)
     connection.announce(address)

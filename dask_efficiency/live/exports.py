@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from dask_efficiency.plugins.patches import METRICS, Replacements
-from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts
+from dask_efficiency.plugin.patches import METRICS, Replacements
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -32,21 +32,21 @@ class Exports:
     def stop(self) -> None:
         """Export nothing any more."""
         if self._prometheus:
-            from dask_efficiency.adapters.prometheus import COLLECTOR
+            from dask_efficiency.live.prometheus import COLLECTOR
 
             self._replacements.put_back()
             COLLECTOR.remove(self._accounts)
             self._prometheus = False
         if self._bokeh:
-            from dask_efficiency.adapters import bokeh
+            from dask_efficiency.live import bokeh
 
             bokeh.hide(self._scheduler, self._accounts)
             self._bokeh = False
 
     def _start_prometheus(self) -> None:
         try:
-            from dask_efficiency.adapters.exposition import MetricsHandler
-            from dask_efficiency.adapters.prometheus import COLLECTOR
+            from dask_efficiency.live.exposition import MetricsHandler
+            from dask_efficiency.live.prometheus import COLLECTOR
         except ImportError as error:
             logger.info("dask_efficiency exports no Prometheus metrics: %s", error)
             return
@@ -60,7 +60,7 @@ class Exports:
             logger.info("dask_efficiency adds no tab to the dashboard: the scheduler serves none")
             return
         try:
-            from dask_efficiency.adapters import bokeh
+            from dask_efficiency.live import bokeh
         except ImportError as error:
             logger.info("dask_efficiency adds no tab to the dashboard: %s", error)
             return

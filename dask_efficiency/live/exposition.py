@@ -9,7 +9,7 @@ from distributed.http.scheduler.prometheus.core import PrometheusHandler
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from dask_efficiency.adapters.prometheus import COLLECTOR
+from dask_efficiency.live.prometheus import COLLECTOR
 
 #: Sets of labels whose text is remembered: those of a hundred workers.
 MAX_LABELS = 8_192

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.totals import DeviceTotals
-from dask_efficiency.presence import GPU_ACTIVITIES, Presence
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence
+from dask_efficiency.accounts.gpu.totals import DeviceTotals
+from dask_efficiency.live.counters import gained, shares_of
 from dask_efficiency.report.gpu import device_label
-from dask_efficiency.report.labels import label
-from dask_efficiency.report.live.counters import gained, shares_of
-from dask_efficiency.report.live.names import natural
+from dask_efficiency.show.labels import label
+from dask_efficiency.show.names import natural
 
 _IDLE = GPU_ACTIVITIES.index("idle")
 
@@ -47,7 +47,7 @@ class GpuCounters:
 
     keys: tuple[Hashable, ...]
     gpus: tuple[Gpu, ...]
-    #: By :data:`~dask_efficiency.presence.GPU_ACTIVITIES`, shape (gpus, activities).
+    #: By :data:`~dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`, shape (gpus, activities).
     nanoseconds: NDArray[np.int64]
 
     @classmethod
@@ -70,7 +70,7 @@ class GpuTimes:
     """
 
     gpus: tuple[Gpu, ...]
-    #: By :data:`~dask_efficiency.presence.GPU_ACTIVITIES`, shape (gpus, activities).
+    #: By :data:`~dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`, shape (gpus, activities).
     nanoseconds: NDArray[np.int64]
 
     @classmethod

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.report.live.causes import CauseShare, cause_shares, largest_cause
-from dask_efficiency.report.live.gpus import GpuCounters, GpuTimes
-from dask_efficiency.report.live.prefixes import PrefixTimes, prefix_times
-from dask_efficiency.report.live.workers import WorkerCounters, WorkerTimes
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.live.causes import CauseShare, cause_shares, largest_cause
+from dask_efficiency.live.gpus import GpuCounters, GpuTimes
+from dask_efficiency.live.prefixes import PrefixTimes, prefix_times
+from dask_efficiency.live.workers import WorkerCounters, WorkerTimes
 from dask_efficiency.report.model import ALL_WORKERS, ReportValues
 
 
@@ -23,7 +23,7 @@ class Details:
     at: int
     workers: WorkerCounters
     gpus: GpuCounters
-    #: Settled nanoseconds by :data:`~dask_efficiency.balance.TASK_BUCKETS`.
+    #: Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
     prefixes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
@@ -55,7 +55,7 @@ class DetailsNow:
 
     @cached_property
     def prefixes(self) -> Mapping[str, Sequence[int]]:
-        """Settled nanoseconds by :data:`~dask_efficiency.balance.TASK_BUCKETS`."""
+        """Settled nanoseconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
         return self.cluster.finalized_by_prefix()
 
 
@@ -74,7 +74,8 @@ class LastSeconds:
     now: Details | DetailsNow
     #: Worker name to the reason why its time is not measured.
     not_measured: Mapping[str, str] = field(default_factory=dict)
-    #: Parts of :attr:`did` by :data:`~dask_efficiency.causes.NAMES`: those of a bucket add up to it, or are none.
+    #: Parts of :attr:`did` by :data:`~dask_efficiency.accounts.causes.NAMES`: those of a bucket add up to it, or are
+    #: none.
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Worker name to the reason why nobody looks what its threads wait for.
     not_sampled: Mapping[str, str] = field(default_factory=dict)

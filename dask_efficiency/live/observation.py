@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.live.gpus import Gpu, GpuCounters
-from dask_efficiency.report.live.last_seconds import Details
-from dask_efficiency.report.live.names import natural
-from dask_efficiency.report.live.workers import WorkerCounters
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.live.gpus import Gpu, GpuCounters
+from dask_efficiency.live.last_seconds import Details
+from dask_efficiency.live.workers import WorkerCounters
+from dask_efficiency.show.names import natural
 
 #: Two observations that are compared are at least this many new heartbeats apart: between two, a worker has said
 #: nothing.
@@ -62,7 +62,7 @@ class Observation:
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Nanoseconds with work outstanding and without any worker.
     no_workers: int = 0
-    #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known; monotone.
+    #: The same by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known; monotone.
     causes: Mapping[str, int] = field(default_factory=dict)
     #: Parts of ``buckets``, likewise.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)

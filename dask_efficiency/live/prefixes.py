@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.report.labels import label
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.show.labels import label
 
 #: Prefixes shown one by one.
 MAX_PREFIXES = 10
@@ -21,7 +21,7 @@ class PrefixTimes:
 
     #: Short and harmless.
     names: tuple[str, ...]
-    #: Thread-seconds by :data:`~dask_efficiency.balance.TASK_BUCKETS`, shape (prefixes, buckets).
+    #: Thread-seconds by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, shape (prefixes, buckets).
     seconds: NDArray[np.float64]
 
 
@@ -33,7 +33,7 @@ def prefix_times(
     Parameters
     ----------
     then, now
-        Settled nanoseconds of each prefix by :data:`~dask_efficiency.balance.TASK_BUCKETS`.
+        Settled nanoseconds of each prefix by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
     at_most
         Number of prefixes. The others are the last row, "(other)", with those that the ledger does not tell apart.
     """

@@ -14,17 +14,17 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.balance import Outcome
-from dask_efficiency.buckets import FINALIZED, Bucket
-from dask_efficiency.causes import CAUSES, of_bucket
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.gpu.readings import READINGS
-from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.figures import harmless, shorten
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.wire import OWN_WORK
+from dask_efficiency.accounts.buckets import FINALIZED, Bucket
+from dask_efficiency.accounts.causes import CAUSES, of_bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.wire.wire import OWN_WORK
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.show.figures import harmless, shorten
 
 logger = logging.getLogger("dask_efficiency")
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.report.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
-from dask_efficiency.report.live.causes import causes_since
-from dask_efficiency.report.live.last_seconds import Details, DetailsNow, LastSeconds, done_since
-from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
+from dask_efficiency.live.causes import causes_since
+from dask_efficiency.live.last_seconds import Details, DetailsNow, LastSeconds, done_since
 
 
 @dataclass(frozen=True)

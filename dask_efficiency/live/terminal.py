@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.report.colours import COLOURS, LETTERS
-from dask_efficiency.report.figures import apportion, format_seconds, format_share, harmless, shorten
-from dask_efficiency.report.live.causes import listed, not_sampled
-from dask_efficiency.report.live.top_view import TopView
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.live.causes import listed, not_sampled
+from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.lost_time import Part, parts_of
-from dask_efficiency.report.terminal.bar import cells, letters, packed
 from dask_efficiency.report.verdict import verdict
+from dask_efficiency.show.colours import COLOURS, LETTERS
+from dask_efficiency.show.figures import apportion, format_seconds, format_share, harmless, shorten
+from dask_efficiency.show.terminal.bar import cells, letters, packed
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -13,11 +13,11 @@ from typing import IO, Protocol
 from distributed import Security
 from distributed.core import rpc
 
-from dask_efficiency.plugins.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
-from dask_efficiency.report.colours import DISTINCT_COLOURS
-from dask_efficiency.report.live.observation import HEARTBEATS, Observation, baseline, read
-from dask_efficiency.report.live.terminal import coloured, plain
-from dask_efficiency.report.live.top_view import TopView, top_view
+from dask_efficiency.live.observation import HEARTBEATS, Observation, baseline, read
+from dask_efficiency.live.terminal import coloured, plain
+from dask_efficiency.live.top_view import TopView, top_view
+from dask_efficiency.plugin.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
+from dask_efficiency.show.colours import DISTINCT_COLOURS
 
 #: Observations kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
 MAX_OBSERVATIONS = 100

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dask_efficiency.buckets import Breakdown
-from dask_efficiency.causes import fit_known
-from dask_efficiency.report.live.causes import causes_since
-from dask_efficiency.report.live.last_seconds import LastSeconds, done_since, mean_threads
-from dask_efficiency.report.live.names import natural
-from dask_efficiency.report.live.observation import Observation, WorkerObservation
+from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.causes import fit_known
+from dask_efficiency.live.causes import causes_since
+from dask_efficiency.live.last_seconds import LastSeconds, done_since, mean_threads
+from dask_efficiency.live.observation import Observation, WorkerObservation
 from dask_efficiency.report.model import ALL_WORKERS, ReportValues
 from dask_efficiency.report.verdict import verdict
+from dask_efficiency.show.names import natural
 
 
 @dataclass(frozen=True, slots=True)

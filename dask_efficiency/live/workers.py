@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import ACTIVITIES, WHERE
-from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.presence import Presence
-from dask_efficiency.report.labels import label
-from dask_efficiency.report.live.counters import gained, shares_of
-from dask_efficiency.report.live.names import natural
+from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.live.counters import gained, shares_of
+from dask_efficiency.show.labels import label
+from dask_efficiency.show.names import natural
 
 #: The quantiles of a :class:`Spread`.
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -32,7 +32,7 @@ class WorkerCounters:
     keys: tuple[Hashable, ...]
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: By :data:`~dask_efficiency.presence.ACTIVITIES`, shape (workers, activities).
+    #: By :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities).
     nanoseconds: NDArray[np.int64]
 
     @classmethod
@@ -54,7 +54,8 @@ class WorkerTimes:
 
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: By :data:`~dask_efficiency.presence.ACTIVITIES`, shape (workers, activities); a row is zero without a heartbeat.
+    #: By :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities); a row is zero
+    #: without a heartbeat.
     nanoseconds: NDArray[np.int64]
 
     @classmethod
@@ -103,7 +104,8 @@ class WorkerTimes:
 class Spread:
     """How the shares of the workers' time while there was work differ, activity by activity."""
 
-    #: Those that any worker spent time in, in the order of :data:`~dask_efficiency.presence.ACTIVITIES`.
+    #: Those that any worker spent time in, in the order of
+    #: :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`.
     activities: tuple[str, ...]
     #: Shares in [0, 1] by :data:`QUANTILES` over the workers that had work, shape (activities, quantiles).
     quantiles: NDArray[np.float64]

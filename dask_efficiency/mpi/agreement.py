@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Mapping, Sequence
 from math import gcd
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.errors import MpiTraceError
-from dask_efficiency.simulation.mpi.lines import WORLD, LineReader, Made
-from dask_efficiency.simulation.mpi.program import CollectiveCall, Op
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.errors import MpiTraceError
+from dask_efficiency.mpi.lines import WORLD, LineReader, Made
+from dask_efficiency.mpi.program import CollectiveCall, Op
 
 
 class Agreement:

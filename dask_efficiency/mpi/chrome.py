@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dask_efficiency.simulation.mpi.result import MpiRun
-from dask_efficiency.simulation.mpi.timeline import Spent
-from dask_efficiency.storage import writing
-from dask_efficiency.trace.events import Place, TraceEvents, Written
+from dask_efficiency.files.storage import writing
+from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
 
 #: Colours that the format knows.
 _COLOURS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dask_efficiency.simulation.mpi.result import MpiRun
+from dask_efficiency.mpi.result import MpiRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from dask_efficiency.simulation.mpi.matching import Message
+from dask_efficiency.mpi.matching import Message
 
 #: Sender and receiver.
 Way = tuple[int, int]

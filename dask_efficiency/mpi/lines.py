@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dask_efficiency.simulation.mpi.datatypes import BYTE, DOUBLE, nbytes_of_type
-from dask_efficiency.simulation.mpi.program import ANY, UNKNOWN, Actions, Op
+from dask_efficiency.mpi.datatypes import BYTE, DOUBLE, nbytes_of_type
+from dask_efficiency.mpi.program import ANY, UNKNOWN, Actions, Op
 
 #: What SimGrid 3.32 writes for MPI_PROC_NULL, and in receives for MPI_ANY_SOURCE as well.
 _NOBODY = "-333"
@@ -36,7 +36,7 @@ class Made(NamedTuple):
     communicator
         Its name; empty for the one of all ranks.
     name
-        As :class:`~dask_efficiency.simulation.mpi.collectives.call.Collective` has it.
+        As :class:`~dask_efficiency.mpi.collectives.call.Collective` has it.
     root
         In the communicator.
     sends, receives

@@ -6,17 +6,17 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.choice import choose
-from dask_efficiency.simulation.mpi.collectives.expansion import rounds_of
-from dask_efficiency.simulation.mpi.collectives.rounds import Round
-from dask_efficiency.simulation.mpi.connections import Connections
-from dask_efficiency.simulation.mpi.matching import Mailbox, Message, Request
-from dask_efficiency.simulation.mpi.program import ANY, Op, Program
-from dask_efficiency.simulation.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
-from dask_efficiency.simulation.mpi.timeline import Spent, Timeline
-from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.choice import choose
+from dask_efficiency.mpi.collectives.expansion import rounds_of
+from dask_efficiency.mpi.collectives.rounds import Round
+from dask_efficiency.mpi.connections import Connections
+from dask_efficiency.mpi.matching import Mailbox, Message, Request
+from dask_efficiency.mpi.program import ANY, Op, Program
+from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
+from dask_efficiency.mpi.timeline import Spent, Timeline
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.topology import Topology
 
 
 class Rank:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dask_efficiency.simulation.mpi.program import ANY
+from dask_efficiency.mpi.program import ANY
 
 
 class Message:
@@ -13,7 +13,7 @@ class Message:
     Parameters
     ----------
     source, destination, tag
-        Whose; tags of collectives are below :data:`~dask_efficiency.simulation.mpi.program.ANY`.
+        Whose; tags of collectives are below :data:`~dask_efficiency.mpi.program.ANY`.
     nbytes
         How many.
     eager

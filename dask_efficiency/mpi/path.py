@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dask_efficiency.simulation.mpi.timeline import Spent, Timeline
+from dask_efficiency.mpi.timeline import Spent, Timeline
 
 
 class Stretch(NamedTuple):

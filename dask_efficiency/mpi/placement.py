@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from dask_efficiency.simulation.hostfile import Hostfile, read_hostfile
-from dask_efficiency.simulation.placement import PlacementError
-from dask_efficiency.simulation.topology import Topology
-from dask_efficiency.simulation.units import shown_count
-from dask_efficiency.text_files import TextFileError, known_names
+from dask_efficiency.files.text_files import TextFileError, known_names
+from dask_efficiency.simulation.model.hostfile import Hostfile, read_hostfile
+from dask_efficiency.simulation.model.placement import PlacementError
+from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.units import shown_count
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.call import Collective
 
 
 class Op(IntEnum):

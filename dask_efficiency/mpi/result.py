@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.simulation.mpi.machine import Machine
-from dask_efficiency.simulation.mpi.path import Stretch, critical_path
-from dask_efficiency.simulation.mpi.program import Op, Program
-from dask_efficiency.simulation.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
-from dask_efficiency.simulation.mpi.stuck import check_finished
-from dask_efficiency.simulation.mpi.timeline import Spent, Timeline
-from dask_efficiency.simulation.placements import LinkLoad, link_loads
-from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.mpi.machine import Machine
+from dask_efficiency.mpi.path import Stretch, critical_path
+from dask_efficiency.mpi.program import Op, Program
+from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
+from dask_efficiency.mpi.stuck import check_finished
+from dask_efficiency.mpi.timeline import Spent, Timeline
+from dask_efficiency.simulation.model.placements import LinkLoad, link_loads
+from dask_efficiency.simulation.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dask_efficiency.report.sections import mpi, mpi_places
-from dask_efficiency.shown import Shown
-from dask_efficiency.simulation.cluster_file import ClusterFile, read_cluster_file
-from dask_efficiency.simulation.mpi.chrome import save_chrome
-from dask_efficiency.simulation.mpi.compare import MpiRunsCompared, compared
-from dask_efficiency.simulation.mpi.placement import hosts_of_ranks, read_hosts_of_ranks
-from dask_efficiency.simulation.mpi.program import Program
-from dask_efficiency.simulation.mpi.result import MpiRun, run
-from dask_efficiency.simulation.mpi.settings import EAGER_BYTES, MpiSettings
-from dask_efficiency.simulation.units import nbytes_of
-from dask_efficiency.trace.events import Written
+from dask_efficiency.mpi.chrome import save_chrome
+from dask_efficiency.mpi.compare import MpiRunsCompared, compared
+from dask_efficiency.mpi.placement import hosts_of_ranks, read_hosts_of_ranks
+from dask_efficiency.mpi.program import Program
+from dask_efficiency.mpi.result import MpiRun, run
+from dask_efficiency.mpi.sections import mpi
+from dask_efficiency.mpi.sections import places as mpi_places
+from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
+from dask_efficiency.runs.trace.events import Written
+from dask_efficiency.show.shown import Shown
+from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
+from dask_efficiency.simulation.model.units import nbytes_of
 
 
 class MpiPrediction(Shown, MpiRun):  # noqa: D101  # the values say it

@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-from dask_efficiency.simulation.mpi.collectives.choice import (
-    AUTO,
-    VERSIONS,
-    check_algorithm,
-    check_version,
-)
+from dask_efficiency.mpi.collectives.choice import AUTO, VERSIONS, check_algorithm, check_version
 
 #: A message of at least so many bytes waits for its receiver: what MPICH 3.2.1 does over TCP.
 EAGER_BYTES = 65_536
@@ -34,7 +29,7 @@ class MpiSettings:
         Smaller messages go at once; others when their receiver has asked, after the latency there and back.
     handshake
         Whether that latency is paid, and the answer goes in order with what the receiver sends the same rank, as
-        :class:`~dask_efficiency.simulation.mpi.connections.Connections` says. SimGrid's model has neither.
+        :class:`~dask_efficiency.mpi.connections.Connections` says. SimGrid's model has neither.
     overhead_seconds
         That each message takes its sender, and its receiver, at least 0.
     reduce_bytes_per_second

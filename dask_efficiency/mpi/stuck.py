@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dask_efficiency.simulation.mpi.errors import MpiTraceError
-from dask_efficiency.simulation.mpi.machine import Machine, Rank
-from dask_efficiency.simulation.mpi.program import ANY, Op, Program
+from dask_efficiency.mpi.errors import MpiTraceError
+from dask_efficiency.mpi.machine import Machine, Rank
+from dask_efficiency.mpi.program import ANY, Op, Program
 
 #: Ranks that an error names.
 MAX_SHOWN = 10

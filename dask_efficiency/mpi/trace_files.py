@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
 
-from dask_efficiency.simulation.mpi.agreement import Agreement
-from dask_efficiency.simulation.mpi.errors import MpiTraceError
-from dask_efficiency.simulation.mpi.lines import Known, LineReader
-from dask_efficiency.simulation.mpi.program import Program
-from dask_efficiency.storage import DamagedFileError, reading
+from dask_efficiency.files.storage import DamagedFileError, reading
+from dask_efficiency.mpi.agreement import Agreement
+from dask_efficiency.mpi.errors import MpiTraceError
+from dask_efficiency.mpi.lines import Known, LineReader
+from dask_efficiency.mpi.program import Program
 
 #: ``0 send 1 0 100``: old traces have ``p0``.
 _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")

@@ -2,7 +2,7 @@
 
 A worker that cannot import the plugin's package would not start. So this class is pickled by
 value; it tries the import, and where that fails the worker runs unmetered and says so. For the same reason it spells
-the name of the metric and of itself once more, which :mod:`~dask_efficiency.plugins.names` has.
+the name of the metric and of itself once more, which :mod:`~dask_efficiency.plugin.names` has.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
                 raise ImportError(
                     f"dask_efficiency {dask_efficiency.__version__} is installed; the scheduler has {self.version}"
                 )
-            from dask_efficiency.plugins.worker.meter import attach
+            from dask_efficiency.plugin.worker.meter import attach
 
             self.meter = attach(worker, self)
         except Exception as error:

@@ -1,7 +1,7 @@
 """The names by which the halves of the plugin know one another: each is spelled here and nowhere else.
 
 They travel, so their spelling stays. Only the standard library may be imported here. The one other place that spells
-two of them is :mod:`~dask_efficiency.plugins.bootstrap`, which travels by value to workers that may not have this
+two of them is :mod:`~dask_efficiency.plugin.bootstrap`, which travels by value to workers that may not have this
 package; a test holds the two together.
 """
 

@@ -2,8 +2,8 @@
 
 Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed and what is
 missing where upstream changed: that one thing is not measured then, and nothing breaks.
-``tests/plugins/test_patches.py`` compares each with the installed versions and says what an upgrade broke. Handlers and
-metrics that are only added under a name of our own (:data:`~dask_efficiency.plugins.names.OP`) replace nothing and are
+``tests/plugin/test_patches.py`` compares each with the installed versions and says what an upgrade broke. Handlers and
+metrics that are only added under a name of our own (:data:`~dask_efficiency.plugin.names.OP`) replace nothing and are
 not listed.
 """
 

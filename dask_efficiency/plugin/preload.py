@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import Scheduler
 
-from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 
 logger = logging.getLogger("dask_efficiency")
 

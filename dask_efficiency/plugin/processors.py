@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-from dask_efficiency.processors import Processors, Used
+from dask_efficiency.accounts.processors import Processors, Used
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")

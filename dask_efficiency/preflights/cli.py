@@ -10,12 +10,12 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta, tls_options
-from dask_efficiency.cli.said import say
+from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, look_at
-from dask_efficiency.straggler.fleet.retirements import RETIRE_SHARE
+from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
-    from dask_efficiency.results import PreflightResult
+    from dask_efficiency.preflights.results import PreflightResult
 
 
 class _NotTestedError(click.ClickException):
@@ -106,7 +106,7 @@ def command(
 async def _tested(address: str, connection: Connection, **options: object) -> PreflightResult:
     from distributed import Client
 
-    from dask_efficiency.plugins.client.preflight import preflight
+    from dask_efficiency.preflights.client import preflight
 
     address, security = connection.secured(address)
     connection.announce(address)

@@ -16,14 +16,14 @@ from dask.utils import parse_timedelta
 from distributed import Client, get_client
 from distributed.protocol import to_serialize
 
-from dask_efficiency.adapters.hardware.workload import CALLABLE, SCRIPT
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.client.questions import ask, register
-from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.plugins.scheduler.preflight import Plan
-from dask_efficiency.results import PreflightResult
-from dask_efficiency.straggler.fleet.retirements import RETIRE_SHARE, most_retired
-from dask_efficiency.straggler.preflight.wire import decode
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.client.questions import ask, register
+from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.preflights.hardware.workload import CALLABLE, SCRIPT
+from dask_efficiency.preflights.judge.wire import decode
+from dask_efficiency.preflights.results import PreflightResult
+from dask_efficiency.preflights.scheduler.preflight import Plan
+from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
 #: Where it is measured.
 DEVICES = ("auto", "cpu", "gpu")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dask_efficiency.report.figures import format_bytes, format_count, format_seconds, format_share, name_of, named
-from dask_efficiency.report.sections.document import Aside, Document, Section, Table, section, with_content
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.preflight.components import MEANINGS, Component
-from dask_efficiency.straggler.preflight.links import SlowPath
-from dask_efficiency.straggler.preflight.result import PreflightValues
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.preflights.judge.components import MEANINGS, Component
+from dask_efficiency.preflights.judge.links import SlowPath
+from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
+from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, format_share, name_of, named
 from dask_efficiency.straggler.wording import MEANINGS as CAUSES
 
 #: Rows of a table; of the rest the number is given.

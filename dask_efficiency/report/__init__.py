@@ -1,1 +1,1 @@
-"""What a breakdown means, said in a terminal, a notebook or a file: pure functions of values."""
+"""The efficiency report: what a window's accounts mean, compared, and shown."""

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
-from dask_efficiency.causes import UNKNOWN
-from dask_efficiency.causes import name_of as cause_name
-from dask_efficiency.profile import EVENT_LOOP, Frame
-from dask_efficiency.report.figures import format_seconds, format_share, name_of
+from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.causes import name_of as cause_name
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
+from dask_efficiency.show.figures import format_seconds, format_share, name_of
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
 
 #: Losses below this share get no advice: little is to be gained there.
@@ -370,7 +370,7 @@ RULES: tuple[Advice, ...] = (
 
 
 def advised(report: ReportValues) -> dict[str, str]:
-    """What to do, by bucket, or by cause as of :func:`~dask_efficiency.causes.name_of`; the largest loss first.
+    """Advice by bucket or cause (:func:`~dask_efficiency.accounts.causes.name_of`), the largest loss first.
 
     For the causes that are worth it; for a bucket that is, where none of its causes is.
     """
@@ -405,7 +405,7 @@ def cause_advice(bucket: str, cause: str) -> str:
     Parameters
     ----------
     bucket, cause
-        As in :data:`~dask_efficiency.causes.CAUSES`.
+        As in :data:`~dask_efficiency.accounts.causes.CAUSES`.
     """
     return advice(bucket, _NOTHING_KNOWN, cause)
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dask_efficiency.report.figures import format_seconds
+from dask_efficiency.show.figures import format_seconds
 
 
 @dataclass(frozen=True, slots=True)

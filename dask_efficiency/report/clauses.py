@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from dask_efficiency.buckets import Bucket
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.culprits import Culprit
-from dask_efficiency.report.figures import format_count, format_seconds, format_times, name_of, named, sentence
 from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.wall_clock import WORTH_SAYING
-from dask_efficiency.skew import Skew
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.long_tail import LongTask
+from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of, named, sentence
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
 from dask_efficiency.straggler.wording import MEANINGS
 

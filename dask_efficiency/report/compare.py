@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket
-from dask_efficiency.causes import CAUSES, name_of
-from dask_efficiency.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.model import FACTORS, ReportValues
 
@@ -68,7 +68,7 @@ class Difference(Generic[Number]):
 class Part:
     """One cause within a bucket, before and after."""
 
-    #: As in :data:`~dask_efficiency.causes.CAUSES`.
+    #: As in :data:`~dask_efficiency.accounts.causes.CAUSES`.
     cause: str
     #: Nanoseconds of thread time.
     time: Difference[int]
@@ -244,7 +244,7 @@ class ComparisonValues:
         return tuple(sorted(found, key=lambda part: (-abs(part.time.change), -part.time.after)))
 
     def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
-        """Prefix to what it lost to a cause, named as in :func:`~dask_efficiency.causes.name_of`."""
+        """Prefix to what it lost to a cause, named as in :func:`~dask_efficiency.accounts.causes.name_of`."""
         prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.causes_by_prefix)
 
         def of_prefix(prefix: str) -> Difference[int]:

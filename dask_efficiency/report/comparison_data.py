@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.causes import name_of
+from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.compare import ComparisonValues, Difference
 from dask_efficiency.report.comparison_verdict import caveats, verdict
 

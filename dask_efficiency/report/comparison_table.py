@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dask_efficiency.report.compare import Cause, ComparisonValues, Difference
-from dask_efficiency.report.figures import Scale, apportion, money_scale, time_scale
 from dask_efficiency.report.lost_time import WORTH_A_ROW
+from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 
 #: What is in the sum and in no cause, with several runs a side.
 NOT_BY_CAUSE = "(medians)"

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import UNKNOWN
-from dask_efficiency.causes import name_of as cause_name
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.report.clauses import loss_name
 from dask_efficiency.report.compare import ComparisonValues, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
-from dask_efficiency.report.figures import Scale, format_seconds, format_share, name_of, sentence
 from dask_efficiency.report.wall_clock import WORTH_SAYING
+from dask_efficiency.show.figures import Scale, format_seconds, format_share, name_of, sentence
 
 #: Below this change, two runtimes are the same to a reader.
 SAME_RUNTIME = 0.005

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import GOOD
-from dask_efficiency.profile import EVENT_LOOP, Frame, Stack
+from dask_efficiency.accounts.buckets import GOOD
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.lines import blamed, is_the_users, line_times, place_of
 from dask_efficiency.report.model import ReportValues
@@ -23,7 +23,7 @@ class Culprit:
     """
 
     bucket: str
-    #: One of :data:`~dask_efficiency.causes.CAUSES`; empty for a bucket without causes.
+    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
     cause: str
     #: Empty where it is not known; for ``idle/parallelism``, whose tasks everything waited for.
     prefix: str

@@ -208,7 +208,7 @@ def run_demo(
 
     from dask_efficiency import EfficiencyPlugin, efficiency_report
     from dask_efficiency.report.sections.report import document
-    from dask_efficiency.report.terminal.coloured import show
+    from dask_efficiency.show.terminal.coloured import show
 
     with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
         print(f"A cluster of {workers} worker processes with {threads} threads each, {MEMORY_LIMIT} a process.")

@@ -17,12 +17,9 @@ from typing import Any
 
 from distributed import Client, get_client
 
-from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.critical_paths.torch.join import with_gpu_times
-from dask_efficiency.plugins import environment, names, options
-from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
-from dask_efficiency.plugins.client.questions import (
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.plugin import environment, names, options
+from dask_efficiency.plugin.client.questions import (
     NotRegisteredError,
     ask,
     ask_report,
@@ -30,23 +27,27 @@ from dask_efficiency.plugins.client.questions import (
     register,
     with_cost,
 )
-from dask_efficiency.plugins.client.scaling import ScalingWatch
-from dask_efficiency.plugins.decorations import Decoration, decorate, decoration
-from dask_efficiency.plugins.recordings import unpack
-from dask_efficiency.plugins.reports import report_of
-from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.plugins.source import block_at, place_of
+from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
+from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.plugin.source import block_at, place_of
 from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.saving import saving
-from dask_efficiency.results import EfficiencyReport, RunTrace, critical_path
+from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report.replies import report_of
+from dask_efficiency.report.results import EfficiencyReport
+from dask_efficiency.report.scaling import ScalingWatch
+from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.recording.recordings import unpack
+from dask_efficiency.runs.results import RunTrace, critical_path
+from dask_efficiency.runs.stragglers.long_tail import long_tail
+from dask_efficiency.runs.trace.build import build
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.profiles import cost_note
+from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.saving import saving
 from dask_efficiency.straggler.breakdowns import explained
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.long_tail import long_tail
-from dask_efficiency.trace.build import build
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.profiles import cost_note
+from dask_efficiency.torch_traces.path.join import with_gpu_times
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -408,7 +409,7 @@ def _path_summary(trace: RunTrace, report: ReportValues) -> PathSummary | None:
 
 def _of_the_run(trace: RunTrace, report: ReportValues) -> tuple[Finding, ...]:
     """Findings of a live view with what they cost the run, then those that only the whole run shows."""
-    from dask_efficiency.straggler.offline import find_stragglers
+    from dask_efficiency.runs.stragglers.offline import find_stragglers
 
     known = {(finding.worker, finding.host) for finding in report.stragglers}
     found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]

@@ -12,19 +12,19 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.causes import NAMES
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
-from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.profile import Frame, Stack
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.plain import decode_gpu, encode_gpu
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.profile import Frame, Stack
+from dask_efficiency.files.storage import ZIP, DamagedFileError, FileTooLargeError, Members, reading, writing
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.verdict import verdict
-from dask_efficiency.storage import ZIP, DamagedFileError, FileTooLargeError, Members, reading, writing
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.timeline import MAX_BINS, Timeline
 
 FORMAT = "dask-efficiency-report"
 VERSION = 1

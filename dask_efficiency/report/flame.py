@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.profile import Frame
-from dask_efficiency.report.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
-from dask_efficiency.report.figures import format_share, format_thread_time, harmless, name_of, shorten
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report.lines import place_of
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NO_PREFIX, reason
+from dask_efficiency.show.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
+from dask_efficiency.show.figures import format_share, format_thread_time, harmless, name_of, shorten
 
 #: A thinner box is two pixels of a screen at most; neighbours of it are one box, or none where they are thin together.
 MIN_SHARE = 0.002

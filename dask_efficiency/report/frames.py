@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from dask_efficiency.buckets import Bucket
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.lines import line_times
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.stacks import cause_rows
-from dask_efficiency.skew import Skew
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.live.names import natural
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.show.names import natural
 
 MEANINGS = {
     "kernels": "at least one kernel ran",
@@ -42,7 +42,7 @@ class DeviceTime:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.presence.GPU_ACTIVITIES`; they add up to ``totals.elapsed``."""
+        """Nanoseconds by activity of the GPU; they add up to ``totals.elapsed``."""
         return {"kernels": self.totals.kernels, "copies": self.totals.copies, "idle": self.totals.idle}
 
 
@@ -89,7 +89,7 @@ class GpuSummary:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.presence.GPU_ACTIVITIES` of the devices that one worker used alone."""
+        """Nanoseconds by activity of the GPUs that one worker used alone."""
         return {name: sum(device.activity[name] for device in self.own) for name in GPU_ACTIVITIES}
 
     @property

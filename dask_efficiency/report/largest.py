@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.report.lost_time import worth_a_row
 from dask_efficiency.report.model import ReportValues
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from dask_efficiency.profile import Frame, Stack
+from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.stacks import exact_stacks
 

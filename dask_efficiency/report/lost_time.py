@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.report.figures import Scale, apportion, format_percent, money_scale, time_scale
+from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.report.model import ReportValues
+from dask_efficiency.show.figures import Scale, apportion, format_percent, money_scale, time_scale
 
 #: Causes of less of the finalized time are joined.
 WORTH_A_ROW = 0.01

@@ -6,18 +6,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
-from dask_efficiency.causes import CAUSES, NAMES, fit, name_of, of_bucket
-from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.accounts.causes import CAUSES, NAMES, fit, name_of, of_bucket
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.accounts.wire.wire import OTHER_CPU
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
-from dask_efficiency.skew import Skew
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.long_tail import LongTask
-from dask_efficiency.timeline import Timeline
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.wire import OTHER_CPU
+from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).
@@ -148,16 +148,16 @@ class ReportValues:
         Tasks that took far longer than the others of their prefix, in the recorded run; the longest first.
     skew
         Task prefix to how its tasks that succeeded compare in time, and their results in size; no more prefixes than
-        :data:`~dask_efficiency.skew.MAX_PREFIXES`, the rest together under
-        :data:`~dask_efficiency.balance.OTHER`. Empty in retrospect.
+        :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES`, the rest together under
+        :data:`~dask_efficiency.accounts.worker.balance.OTHER`. Empty in retrospect.
     path
         What the critical path of the recorded run says; None without ``trace=True``.
     attendance
         How many workers came and went in the window, and how many there were at a time, as of
-        :func:`~dask_efficiency.attendance.attendance`; empty where nobody counted.
+        :func:`~dask_efficiency.accounts.cluster.attendance.attendance`; empty where nobody counted.
     causes_by_worker, causes_by_prefix, causes_by_span
-        Nanoseconds of the buckets of :data:`~dask_efficiency.causes.CAUSES` by cause, named as by
-        :func:`~dask_efficiency.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
+        Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, named as by
+        :func:`~dask_efficiency.accounts.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
         ``by_span``. By prefix and span, those of ``thread-noncpu`` only.
     profile
         The lines on which tasks computed and waited, sampled.
@@ -172,7 +172,7 @@ class ReportValues:
         Worker name to the reason why nobody looked what its threads waited for.
     without_largest_seconds
         What the cluster would have taken for the recorded run with the cure of its largest loss, as
-        :func:`~dask_efficiency.report.saving.saving` has it; None where that is not known.
+        :func:`~dask_efficiency.simulation.saving.saving` has it; None where that is not known.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -227,7 +227,7 @@ class ReportValues:
 
     @property
     def causes(self) -> dict[str, float]:
-        """Thread-seconds by cause of the whole cluster, named as by :func:`~dask_efficiency.causes.name_of`."""
+        """Thread-seconds of the cluster by cause; names of :func:`~dask_efficiency.accounts.causes.name_of`."""
         rows = self.causes_by_worker.values()
         whole = {name: sum(row.get(name, 0) for row in rows) for name in NAMES}
         return {name: ns / 1e9 for name, ns in whole.items() if ns}

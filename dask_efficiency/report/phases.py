@@ -10,11 +10,11 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
-from dask_efficiency.plugins.patches import CLIENT_CLASS, Replacements
-from dask_efficiency.profile import Frame
+from dask_efficiency.accounts.cluster.windows import Interval
+from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
 from dask_efficiency.report.lines import is_the_users, place_of
 from dask_efficiency.report.model import PHASES
-from dask_efficiency.windows import Interval
 
 #: Lines that are kept, and characters of each.
 MAX_LINES, MAX_SOURCE = 100, 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_efficiency.profile import Stack
+from dask_efficiency.accounts.profile import Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class ProfileRow:
 
     #: ``thread-cpu``, ``library-threads`` or ``thread-noncpu``.
     bucket: str
-    #: One of :data:`~dask_efficiency.causes.CAUSES`; empty for a bucket without causes.
+    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
     cause: str
     prefix: str
     #: Of the task, without what Dask called it by; empty where it is not kept.
@@ -28,7 +28,7 @@ class GilHolder:
 
     #: Of the tasks that waited.
     prefix: str
-    #: Of the holder's task, or :data:`~dask_efficiency.profile.EVENT_LOOP`.
+    #: Of the holder's task, or :data:`~dask_efficiency.accounts.profile.EVENT_LOOP`.
     holder: str
     #: Where the holder was.
     stack: Stack
@@ -41,7 +41,7 @@ class Hold:
     """One stretch of time in which one thread kept all others from the GIL, or blocked its event loop."""
 
     worker: str
-    #: Prefix of its task, or :data:`~dask_efficiency.profile.EVENT_LOOP`.
+    #: Prefix of its task, or :data:`~dask_efficiency.accounts.profile.EVENT_LOOP`.
     holder: str
     stack: Stack
     seconds: float

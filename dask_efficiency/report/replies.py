@@ -8,18 +8,18 @@ from typing import Any
 
 from distributed.protocol import loads
 
-from dask_efficiency.buckets import Breakdown, Bucket, scale_down
-from dask_efficiency.causes import CAUSES, fit_known, name_of, of_bucket
-from dask_efficiency.gpu.plain import decode_gpu
-from dask_efficiency.plugins.decorations import Decoration, decorate
-from dask_efficiency.profile import Frame, Stack
+from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
+from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of, of_bucket
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.plain import decode_gpu
+from dask_efficiency.accounts.profile import Frame, Stack
+from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
-from dask_efficiency.skew import Skew
 from dask_efficiency.straggler.breakdowns import explained
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.timeline import Timeline
 
 _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 

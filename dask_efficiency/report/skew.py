@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from dask_efficiency.balance import OTHER
+from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.accounts.worker.balance import OTHER
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.skew import Skew
-from dask_efficiency.straggler.long_tail import SHARE_OF_RUN, TIMES_LONGER
+from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
 
 #: Of fewer tasks, a median says little.
 MIN_TASKS = 8

@@ -6,11 +6,11 @@ import json
 import os
 from typing import Any
 
-from dask_efficiency.profile import Frame
-from dask_efficiency.report.figures import harmless
+from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.files.storage import writing
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason
-from dask_efficiency.storage import writing
+from dask_efficiency.show.figures import harmless
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dask_efficiency.buckets import HELD, Bucket
-from dask_efficiency.causes import CAUSES, fit, name_of, of_bucket
-from dask_efficiency.report.figures import apportion
+from dask_efficiency.accounts.buckets import HELD, Bucket
+from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import ProfileRow
+from dask_efficiency.show.figures import apportion
 
 #: In place of a prefix that is not known.
 NO_PREFIX = "(no prefix)"

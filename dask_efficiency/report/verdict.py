@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.causes import UNKNOWN
-from dask_efficiency.critical_paths.verdict import SEE_WHAT, without_length
-from dask_efficiency.profile import Frame
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report.advice import advice, facts_of
 from dask_efficiency.report.clauses import CURED, at_line, long_task, loss_name, skewed, slow_worker, where
 from dask_efficiency.report.culprits import computed_by, find_culprits
-from dask_efficiency.report.figures import (
+from dask_efficiency.report.gpu import summary
+from dask_efficiency.report.largest import Largest, largest_losses
+from dask_efficiency.report.lines import NOWHERE, line_times, place_of
+from dask_efficiency.report.lost_time import LostTime, lost_time
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.skew import held_up, input_of
+from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
+from dask_efficiency.runs.path.verdict import SEE_WHAT, without_length
+from dask_efficiency.show.figures import (
     Scale,
     format_seconds,
     format_share,
@@ -20,13 +27,6 @@ from dask_efficiency.report.figures import (
     sentence,
     shorten,
 )
-from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.largest import Largest, largest_losses
-from dask_efficiency.report.lines import NOWHERE, line_times, place_of
-from dask_efficiency.report.lost_time import LostTime, lost_time
-from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.skew import held_up, input_of
-from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 
 #: From this share of the tasks on, it is said that they were computed again.
 MANY_REPEATS = 0.25

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dask_efficiency.buckets import Bucket
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.arrivals import first_request
-from dask_efficiency.report.figures import format_seconds
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
+from dask_efficiency.show.figures import format_seconds
 
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
 WORTH_SAYING = 0.05

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
 
 #: Good time is green and blue, losses are warm, nobody's time is grey. Found by a search over
 #: these hues for the largest distance in Oklab between any two, as seen with normal sight and with
@@ -29,7 +29,8 @@ COLOURS: dict[Bucket, str] = {
     Bucket.RUNNING: "#84e3ff",
 }
 
-#: What a GPU does, by the names of :data:`dask_efficiency.presence.GPU_ACTIVITIES`; the copies' by the same search.
+#: What a GPU does, by the names of :data:`dask_efficiency.accounts.cluster.presence.GPU_ACTIVITIES`; the copies' by
+#: the same search.
 GPU_COLOURS: dict[str, str] = {
     "kernels": COLOURS[Bucket.GPU],
     "copies": "#0d5173",

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import DESCRIPTIONS as CAUSES_MEAN
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import DESCRIPTIONS as CAUSES_MEAN
+from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.report.flame import Box
 from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.report.verdict import DESCRIPTIONS
-from dask_efficiency.timeline import Timeline
+from dask_efficiency.show.colours import COLOURS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_efficiency.report.figures import NAME_LENGTH
+from dask_efficiency.show.figures import NAME_LENGTH
 
 #: Rows of a table that is folded away.
 MAX_ROWS = 250

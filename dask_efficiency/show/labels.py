@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dask_efficiency.report.figures import harmless, shorten
+from dask_efficiency.show.figures import harmless, shorten
 
 #: Longest label.
 NAME_LENGTH = 28

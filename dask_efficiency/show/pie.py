@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
-from dask_efficiency.report.figures import apportion, format_percent
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.figures import apportion, format_percent
 
 #: Label of the wedge that holds what is too small for one of its own.
 OTHER = "other"

@@ -6,10 +6,10 @@ import os
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
-from dask_efficiency.report.html.render import fragment, save_page
-from dask_efficiency.report.sections.document import Document
-from dask_efficiency.report.terminal.coloured import renderables
-from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.show.document import Document
+from dask_efficiency.show.html.render import fragment, save_page
+from dask_efficiency.show.terminal.coloured import renderables
+from dask_efficiency.show.terminal.plain import plain
 
 
 def fields_of(value: Any) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""A recorded run on another cluster, under virtual time: everything but Dask itself."""
+"""A recorded run on another cluster, topology or placement."""

@@ -15,14 +15,14 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name, scheduler_options
-from dask_efficiency.cli.recorded import recorded
-from dask_efficiency.cli.said import say
-from dask_efficiency.storage import check_target
+from dask_efficiency.cli.output import say
+from dask_efficiency.files.storage import check_target
+from dask_efficiency.runs.cli.recorded import recorded
 
 if TYPE_CHECKING:
-    from dask_efficiency.predictions import IdealLadder, Placements, Prediction, Sweep
-    from dask_efficiency.results import RunTrace
-    from dask_efficiency.simulation.cluster import ClusterSpec
+    from dask_efficiency.runs.results import RunTrace
+    from dask_efficiency.simulation.model.cluster import ClusterSpec
+    from dask_efficiency.simulation.results import IdealLadder, Placements, Prediction, Sweep
 
     Found: TypeAlias = Prediction | Sweep | Placements | IdealLadder
 
@@ -64,7 +64,7 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
     """Settings of Dask by name."""
     if not values:
         return {}
-    from dask_efficiency.adapters.dask_engine.settings import SettingError, check_settings
+    from dask_efficiency.simulation.engine.settings import SettingError, check_settings
 
     found = {}
     for value in values:
@@ -211,7 +211,7 @@ def _several(asked: dict[str, Any]) -> dict[str, bool]:
 
 def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
     """What was asked for."""
-    from dask_efficiency import predictions
+    from dask_efficiency.simulation import results as predictions
 
     common: dict[str, Any] = {"force": asked["force"]}
     if asked["seeds"] is not None:
@@ -230,7 +230,7 @@ def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
 
 def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
     """The cluster that the options describe."""
-    from dask_efficiency.simulation.cluster import ClusterSpec
+    from dask_efficiency.simulation.model.cluster import ClusterSpec
 
     if asked["cluster"] is None:
         cluster = ClusterSpec.from_trace(trace)
@@ -255,7 +255,7 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
 @contextmanager
 def _one_line() -> Iterator[None]:
     """What can be put right, and a simulation that stands still, end in one line."""
-    from dask_efficiency.adapters.dask_engine.launch import SimulationError
+    from dask_efficiency.simulation.engine.launch import SimulationError
 
     with one_line_errors(), unknown_names():
         try:
@@ -281,7 +281,7 @@ def _ends_when_asked() -> Iterator[None]:
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
     """The warnings of a simulation, which are printed after it."""
-    from dask_efficiency.simulation.accuracy import SimulationWarning
+    from dask_efficiency.simulation.model.accuracy import SimulationWarning
 
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

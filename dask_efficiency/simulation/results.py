@@ -13,25 +13,27 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.adapters.dask_engine.settings import simulated_settings
-from dask_efficiency.replay.changes import changes
-from dask_efficiency.report import simulation_data
-from dask_efficiency.report.sections import simulation as sections
-from dask_efficiency.report.sections import simulation_ladder, simulation_places, simulation_sweep
-from dask_efficiency.results import CriticalPath, RunTrace, critical_path
-from dask_efficiency.shown import Shown, fields_of
-from dask_efficiency.simulation.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.ensemble import Engine, seeds_of
-from dask_efficiency.simulation.gil import check_shares
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.ladder import LadderValues, ladder
-from dask_efficiency.simulation.placements import Placement, PlacementsValues, ranked
-from dask_efficiency.simulation.requirements import check_cluster, check_trace
-from dask_efficiency.simulation.result import PredictionValues, predict, predict_own
-from dask_efficiency.simulation.sweeps import SweepValues, sizes_of
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.replay.changes import changes
+from dask_efficiency.runs.results import CriticalPath, RunTrace, critical_path
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.show.shown import Shown, fields_of
+from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.engine.settings import simulated_settings
+from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import Engine, seeds_of
+from dask_efficiency.simulation.model.gil import check_shares
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ladder import LadderValues, ladder
+from dask_efficiency.simulation.model.placements import Placement, PlacementsValues, ranked
+from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
+from dask_efficiency.simulation.model.result import PredictionValues, predict, predict_own
+from dask_efficiency.simulation.model.sweeps import SweepValues, sizes_of
+from dask_efficiency.simulation.sections import data as simulation_data
+from dask_efficiency.simulation.sections import ladder as simulation_ladder
+from dask_efficiency.simulation.sections import places as simulation_places
+from dask_efficiency.simulation.sections import prediction as sections
+from dask_efficiency.simulation.sections import sweep as simulation_sweep
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.causes import name_of
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.advice import OTHERS
 from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
-from dask_efficiency.simulation.accuracy import MAX_ERROR, SimulationRefusedError, own_job
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.ensemble import Engine, ensemble
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import makespan_seconds
-from dask_efficiency.simulation.requirements import UnplaceableError, check_cluster, check_trace
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import Engine, ensemble
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
 
 #: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s.
 MAX_TASKS = 6_000

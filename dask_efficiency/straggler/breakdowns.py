@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import place
-from dask_efficiency.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.causes import CAUSES, UNKNOWN, name_of
-from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
+from dask_efficiency.accounts.cluster.account import place
+from dask_efficiency.accounts.finding import Cause, Finding
 
 #: What a worker's waiting is the cause of, by its cause; of the others it is not known what they mean for a worker.
 BY_WAITING: dict[str, Cause] = {
@@ -80,7 +80,7 @@ def explained(
     findings
         As signals have them.
     causes
-        By worker and :func:`~dask_efficiency.causes.name_of`, nanoseconds.
+        By worker and :func:`~dask_efficiency.accounts.causes.name_of`, nanoseconds.
     by_worker
         What all of its time was.
     """

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
 from dask_efficiency.straggler.peers import Floats, median_of_others

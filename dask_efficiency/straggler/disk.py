@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.score import ROUNDING, Scores, Usual
 from dask_efficiency.straggler.signals import FINISHED
-from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: What counts as one spread of the signals of a worker that uses a slow disk, or may. With a z of 3, which flags one of
 #: a few dozen workers, it waits for the disk 1.5 times as long as usual, or its tasks are blocked 1.6 times as long.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.signals import FINISHED, MIN_TRANSFER_BYTES
-from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: A task that is on its CPU for a smaller share of its time shows nothing of its CPU.
 MIN_SHARE = 0.02

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.totals import KernelTotals
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.diagnosis import Findings, Group, Instant, findings_of
-from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import MIN_EFFECT, LiveScoring
 from dask_efficiency.straggler.signals import DURATION

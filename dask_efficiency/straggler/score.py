@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.straggler.signals import FINISHED
 from dask_efficiency.straggler.sizes import sized
-from dask_efficiency.trace.tables import Bool, Float64, Int64
 
 #: A worker is judged by at least so many tasks, or by so many kinds of them.
 MIN_TASKS = 5

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
-from dask_efficiency.heartbeats import REPEATS, Sent
-from dask_efficiency.packed import Table, TableWriter, Texts, read_table
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, Sent
+from dask_efficiency.accounts.wire.packed import Table, TableWriter, Texts, read_table
 from dask_efficiency.straggler.task_rates import (
     MAX_PREFIXES,
     MAX_RUNNING,

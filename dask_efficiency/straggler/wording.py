@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.accounts.finding import Cause, Finding
 
 #: By cause: what it means, and what to look at.
 MEANINGS: dict[Cause, tuple[str, str]] = {

@@ -10,13 +10,13 @@ import click
 
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name
-from dask_efficiency.cli.said import say
+from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.torch_results import TorchCriticalPath
+    from dask_efficiency.torch_traces.results import TorchCriticalPath
 
-#: As :data:`dask_efficiency.critical_paths.torch.speeds.WITHOUT` has them; a test compares the two.
+#: As :data:`dask_efficiency.torch_traces.path.speeds.WITHOUT` has them; a test compares the two.
 WITHOUT = ("kernel-launch", "kernel-gap", "gpu-communication", "gpu-sync", "data-loading")
 
 
@@ -102,8 +102,8 @@ def command(
     if as_json and changed is not None:
         click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict()}, indent=1))
     elif changed is not None:
-        from dask_efficiency.report.sections.torch_path import what_if_document
-        from dask_efficiency.report.terminal.coloured import show
+        from dask_efficiency.show.terminal.coloured import show
+        from dask_efficiency.torch_traces.sections.path import what_if_document
 
         show(what_if_document(recorded, changed))
     else:
@@ -118,8 +118,8 @@ def _found(
     data_loading: tuple[str, ...],
     execution_trace: str | None,
 ) -> TorchCriticalPath:
-    from dask_efficiency.kineto.load import load_kineto
-    from dask_efficiency.torch_results import load_path, torch_critical_path
+    from dask_efficiency.torch_traces.kineto.load import load_kineto
+    from dask_efficiency.torch_traces.results import load_path, torch_critical_path
 
     saved = _look(files)
     if saved is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES
+from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -99,7 +99,8 @@ class TorchProfile:
         Raises
         ------
         NotProfiled
-            If nothing was recorded, or it is larger than :data:`~dask_efficiency.trace.profiles.MAX_PROFILE_BYTES`.
+            If nothing was recorded, or it is larger than
+            :data:`~dask_efficiency.runs.trace.profiles.MAX_PROFILE_BYTES`.
         """
         if self.abandoned:
             raise NotProfiled(GAVE_UP)

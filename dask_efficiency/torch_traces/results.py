@@ -1,4 +1,4 @@
-"""The result of a PyTorch trace's critical path: it shows itself, as those of :mod:`dask_efficiency.results` do."""
+"""A PyTorch trace's critical path, as a result that shows itself."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dask_efficiency.critical_paths.torch.chrome import save_overlay
-from dask_efficiency.critical_paths.torch.files import read_path, save_path
-from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.report import torch_path_data
-from dask_efficiency.report.html.render import save_page
-from dask_efficiency.report.sections import torch_path as torch_path_sections
-from dask_efficiency.shown import Printed
-from dask_efficiency.trace.events import Written
+from dask_efficiency.runs.trace.events import Written
+from dask_efficiency.show.html.render import save_page
+from dask_efficiency.show.shown import Printed
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.chrome import save_overlay
+from dask_efficiency.torch_traces.path.files import read_path, save_path
+from dask_efficiency.torch_traces.path.path import TorchPathValues, TorchQuestion
+from dask_efficiency.torch_traces.sections import data as torch_path_data
+from dask_efficiency.torch_traces.sections import path as torch_path_sections
 
 
 class TorchCriticalPath(Printed, TorchPathValues):  # noqa: D101  # the values say it
@@ -39,7 +39,7 @@ class TorchCriticalPath(Printed, TorchPathValues):  # noqa: D101  # the values s
         Parameters
         ----------
         path, only_critical, all_edges, **storage_options
-            As of :func:`~dask_efficiency.critical_paths.torch.chrome.save_overlay`.
+            As of :func:`~dask_efficiency.torch_traces.path.chrome.save_overlay`.
         """
         return save_overlay(self.overlay(), path, only_critical=only_critical, all_edges=all_edges, **storage_options)
 

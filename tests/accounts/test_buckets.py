@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import FINALIZED, GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.accounts.buckets import FINALIZED, GOOD, HELD, Breakdown, Bucket, combine
 from tests.strategies import breakdowns
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import (
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import (
     CAUSES,
     DESCRIPTIONS,
     NAMES,

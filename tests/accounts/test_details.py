@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.details import (
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.details import (
     MAX_DEPTH,
     MAX_HOLDS,
     MAX_ROWS,

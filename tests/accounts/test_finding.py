@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
 
 FINDING = Finding(
     worker="w3",

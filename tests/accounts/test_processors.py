@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.processors import (
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.processors import (
     Both,
     Processors,
     Used,

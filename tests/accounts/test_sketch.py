@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.sketch import MAX_BINS, MAX_ERROR, MAX_INDEX, Sketch, decode_sketch, encode_sketch
+from dask_efficiency.accounts.checks import MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.sketch import MAX_BINS, MAX_ERROR, MAX_INDEX, Sketch, decode_sketch, encode_sketch
 from tests.strategies import plain_data
 
 numbers = st.integers(0, MAX_NANOSECONDS) | st.integers(0, 100) | st.sampled_from([0, 1, 2, MAX_NANOSECONDS])

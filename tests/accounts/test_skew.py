@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency import balance
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.skew import (
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.skew import (
     MAX_PREFIXES,
     OTHER,
     Skew,
@@ -24,6 +23,7 @@ from dask_efficiency.skew import (
     merge_sizes,
     skew_by_prefix,
 )
+from dask_efficiency.accounts.worker import balance
 from tests.strategies import SECOND, compared_tasks, plain_data, sizes_of
 
 #: (key, nanoseconds, bytes or -1) of a task.

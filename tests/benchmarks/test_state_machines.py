@@ -29,6 +29,6 @@ run(main)
 
 def test_every_task_that_is_driven_is_accounted_for() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
     assert "TASKS {'succeeded': 600} 0 0" in done.stdout, done.stdout + done.stderr

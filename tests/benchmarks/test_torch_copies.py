@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.torch_copies import read, timed, write_copies
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.graph import EdgeKind
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.graph import EdgeKind
+from dask_efficiency.torch_traces.path.region import find_region
 
 TRACE = Path(__file__).parent.parent / "data" / "kineto" / "event_sync.json.gz"
 

@@ -10,10 +10,10 @@ from distributed import Client, LocalCluster
 
 import dask_efficiency
 from dask_efficiency import EfficiencyReport, load_report
-from dask_efficiency.buckets import Breakdown
+from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.cli import main
 from dask_efficiency.cli.source import Kind, is_address, look_at
-from tests.results_of_commands import fails_in_one_line
+from tests.cli.results_of_commands import fails_in_one_line
 
 REPORT = EfficiencyReport(
     name="nightly",

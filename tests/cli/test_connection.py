@@ -13,7 +13,7 @@ import pytest
 from distributed import Client, Security
 
 from dask_efficiency import EfficiencyPlugin
-from tests.plugins.watch import eventually, process, scheduler_process
+from tests.plugin.watch import eventually, process, scheduler_process
 
 pytestmark = [
     pytest.mark.cluster,

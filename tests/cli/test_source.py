@@ -14,11 +14,11 @@ from distributed import Client, LocalCluster
 
 from benchmarks.simulated_traces import transfer_bound, wide
 from dask_efficiency import EfficiencyPlugin, unregister
+from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.cli import main
 from dask_efficiency.cli.source import Kind, look_at
-from dask_efficiency.straggler.finding import Cause, Finding
 from tests.report.samples import report_of, seconds
-from tests.straggler.tables_of_tasks import slowed, tasks
+from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 SLOW = Finding("w3", "h1", Cause.SLOW_CPU, 3.0, 0.95, 0.0, 2.5, None, ())
 

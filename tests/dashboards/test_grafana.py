@@ -21,12 +21,12 @@ from dashboards.generate import FOLDER, files
 from dashboards.generator.boards import BOARDS, TAG
 from dashboards.generator.panels import OTHER
 from dashboards.prove import BUILT_IN, panels, questions
-from dask_efficiency.adapters.prometheus import ClusterCollector
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.gpu.readings import READINGS
-from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
-from tests.adapters.prometheus_process import needs_promtool
-from tests.adapters.test_prometheus import SECOND, Source, straggler, watched
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.live.prometheus import ClusterCollector
+from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
+from tests.live.prometheus_process import needs_promtool
+from tests.live.test_prometheus import SECOND, Source, straggler, watched
 
 NAMES = [board.uid for board in BOARDS]
 

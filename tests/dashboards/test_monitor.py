@@ -14,8 +14,8 @@ import yaml
 
 from dashboards.monitor.phases import LOOK_AT, PARTS
 from dashboards.monitor.prometheus import RULES, SHORT, PrometheusError, configure, scraping, shorten
-from tests.adapters.prometheus_process import Prometheus, needs_prometheus, needs_promtool
-from tests.plugins.watch import eventually
+from tests.live.prometheus_process import Prometheus, needs_prometheus, needs_promtool
+from tests.plugin.watch import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = ("rules.yml", "alerts.yml")

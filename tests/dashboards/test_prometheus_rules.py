@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import FINALIZED, GOOD, Bucket
-from dask_efficiency.causes import CAUSES
-from dask_efficiency.presence import GPU_ACTIVITIES
-from tests.adapters.prometheus_process import needs_promtool
+from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from tests.docs.markdown import anchors
+from tests.live.prometheus_process import needs_promtool
 
 DASHBOARDS = Path(__file__).parent.parent.parent / "dashboards"
 FOLDER = DASHBOARDS / "prometheus"
@@ -170,9 +170,9 @@ def test_every_rule_counts_all_useful_time_as_useful():
 def exported(monkeypatch) -> set[str]:
     """Names of the series that a scheduler has."""
     prometheus_client = pytest.importorskip("prometheus_client")
-    from dask_efficiency.adapters.prometheus import ClusterCollector
-    from dask_efficiency.gpu.readings import READINGS
-    from tests.adapters.test_prometheus import SECOND, Source, straggler, watched
+    from dask_efficiency.accounts.gpu.readings import READINGS
+    from dask_efficiency.live.prometheus import ClusterCollector
+    from tests.live.test_prometheus import SECOND, Source, straggler, watched
 
     monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry())
     collector = ClusterCollector()

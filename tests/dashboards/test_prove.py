@@ -21,8 +21,8 @@ from dashboards.prove import (
     prove,
     questions,
 )
-from tests.adapters.prometheus_process import Prometheus, needs_prometheus, scraping
-from tests.plugins.watch import eventually
+from tests.live.prometheus_process import Prometheus, needs_prometheus, scraping
+from tests.plugin.watch import eventually
 
 pytestmark = [pytest.mark.cluster, needs_prometheus]
 

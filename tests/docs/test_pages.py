@@ -7,7 +7,7 @@ import pytest
 
 import dask_efficiency
 from dask_efficiency import Bucket
-from dask_efficiency.plugins.options import OPTIONS
+from dask_efficiency.plugin.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, anchors, links
 
 DOCS = ROOT / "docs"

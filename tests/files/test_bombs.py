@@ -16,22 +16,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency import (
-    from_mpi_trace,
-    load_kineto,
-    load_minder,
-    load_path,
-    load_report,
-    load_trace,
-    storage,
-)
+from dask_efficiency import from_mpi_trace, load_kineto, load_minder, load_path, load_report, load_trace
 from dask_efficiency.cli import main
-from dask_efficiency.storage import DamagedFileError, FileTooLargeError, Members, any_size, reading
+from dask_efficiency.files import storage
+from dask_efficiency.files.storage import DamagedFileError, FileTooLargeError, Members, any_size, reading
 
 #: What each bomb holds: enough to tell by the memory whether it was unpacked.
 HELD = 1 << 28
 
-TRACE = Path(__file__).parent / "data" / "diagnoses" / "chain.trace"
+TRACE = Path(__file__).parents[1] / "data" / "diagnoses" / "chain.trace"
 
 
 def deflated(member: str, content: bytes, times: int) -> bytes:
@@ -71,7 +64,7 @@ BOMBS: dict[str, tuple[Callable[[str], object], Callable[[], bytes]]] = {
 #: Reads each file with a reader, and says what became of it and what the process took at most.
 READ = """
 import resource, sys
-from tests.test_bombs import BOMBS
+from tests.files.test_bombs import BOMBS
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     try:
@@ -88,7 +81,7 @@ def test_no_reader_unpacks_a_bomb(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(made())
     paths = [str(tmp_path / name) for name in BOMBS]
     done = subprocess.run(
-        [sys.executable, "-c", READ, *paths], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+        [sys.executable, "-c", READ, *paths], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     *said, grown = done.stdout.splitlines()
     assert said == [f"{path} FileTooLargeError" for path in paths], done.stderr

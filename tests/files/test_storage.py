@@ -8,7 +8,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from dask_efficiency.storage import check_target, writing
+from dask_efficiency.files.storage import check_target, writing
 
 
 def test_what_was_written_stands_in_its_place_after_the_block(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.cli import main
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.client.fleet import Retiring, SchedulerSource, retire
-from dask_efficiency.plugins.client.questions import NoAnswerError
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.fleet.retirements import Retirements
+from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource, retire
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.client.questions import NoAnswerError
+from dask_efficiency.straggler.retirements import Retirements
 
 
 def found(name: str, score: float) -> Finding:

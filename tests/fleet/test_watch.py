@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.adapters.fleet.receivers import NotReceivedError
-from dask_efficiency.fleet_watch import FleetWatch, instants
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.fleet.rounds import Event
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.prometheus.receivers import NotReceivedError
+from dask_efficiency.fleet.rounds.rounds import Event
+from dask_efficiency.fleet.watch import FleetWatch, instants
 
 
 @dataclass

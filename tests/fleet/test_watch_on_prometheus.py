@@ -18,9 +18,9 @@ from click.testing import CliRunner
 
 from benchmarks.stragglers_fleet import NAMES, generate
 from dask_efficiency.cli import main
-from tests.adapters.fleet.answering import Answer, answering
-from tests.adapters.fleet.backfilled import metrics_file, open_metrics, prometheus_with
-from tests.adapters.prometheus_process import needs_prometheus, needs_promtool
+from tests.fleet.prometheus.answering import Answer, answering
+from tests.fleet.prometheus.backfilled import metrics_file, open_metrics, prometheus_with
+from tests.live.prometheus_process import needs_prometheus, needs_promtool
 
 pytestmark = [needs_prometheus, needs_promtool, pytest.mark.xdist_group("watch_on_prometheus")]
 

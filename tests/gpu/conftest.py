@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from benchmarks import stub_gpu as module
-from dask_efficiency.adapters.cupti.build import SOURCE, CannotCompile, compile_callbacks
-from dask_efficiency.adapters.cupti.callbacks import LIBRARY
+from dask_efficiency.gpu.cupti.build import SOURCE, CannotCompile, compile_callbacks
+from dask_efficiency.gpu.cupti.callbacks import LIBRARY
 
 _built: list[Path] = []
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import (
     BLOCKS,
@@ -24,7 +25,6 @@ from dask_efficiency.gpu.records import (
     TaskId,
     TaskWindow,
 )
-from dask_efficiency.gpu.totals import GpuUse
 
 #: Identifiers as pthread_self gives them: wider than what CUPTI keeps.
 THREADS = [(0x7F00 << 32) + low for low in (100, 200, 300)]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu import ledger as ledger_module
 from dask_efficiency.gpu.ledger import OTHER, UNATTRIBUTED, GpuLedger
 from dask_efficiency.gpu.records import BLOCKS, COPY, KERNEL, RETURNS, SPINS, Batch, TaskId, TaskWindow
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from tests.gpu.scenes import (
     DEVICES,
     FOREIGN,

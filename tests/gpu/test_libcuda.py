@@ -3,7 +3,7 @@ from types import ModuleType
 
 import pytest
 
-from dask_efficiency.adapters import libcuda
+from dask_efficiency.gpu import libcuda
 from tests.gpu.conftest import stub, stub_directory
 
 __all__ = ["stub", "stub_directory"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.nvml import Nvml
-from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.gpu.nvml import Nvml
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 
@@ -232,7 +232,7 @@ def test_closing_leaves_nvml(fake: FakeNvml):
 def test_the_real_module_without_a_driver_says_so_and_crashes_nothing():
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     program = """
-from dask_efficiency.adapters.nvml import Nvml
+from dask_efficiency.gpu.nvml import Nvml
 import pynvml
 try:
     readings = Nvml([]).read()

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.adapters import libcuda
-from dask_efficiency.adapters.cupti import CuptiMeter
-from dask_efficiency.adapters.nvml import Nvml
-from dask_efficiency.adapters.torch_profile import PROFILERS, TorchProfile
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.profiled import read_profile
-from dask_efficiency.critical_paths.torch.tiling import tile
+from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.gpu import libcuda
+from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.readings import READINGS
+from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
-from dask_efficiency.kineto.trace import Category
-from dask_efficiency.trace.profiles import Profile
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.profiled import read_profile
+from dask_efficiency.torch_traces.path.tiling import tile
+from dask_efficiency.torch_traces.profiler import PROFILERS, TorchProfile
 
 pytestmark = pytest.mark.gpu
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import Device
 from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
-from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category
 
 DATA = Path(__file__).parent / "data"
 RECORDED = ["simple_add", "cudagraph"]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.torch_events import TorchEventMeter, TorchEventsRefused
 from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
 from tests.gpu.conftest import stub, stub_directory
 
 __all__ = ["stub", "stub_directory"]

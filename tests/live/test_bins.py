@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.report.live.bins import binned, window_of
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.live.bins import binned, window_of
 
 SECOND = 1_000_000_000
 WIDTH = 5 * SECOND

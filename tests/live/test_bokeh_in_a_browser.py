@@ -13,11 +13,11 @@ import pytest
 from distributed import Client, LocalCluster, Scheduler, SpecCluster, Worker, wait
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.balance import TASK_BUCKETS
-from tests.plugins.pretended_gpu import pretend_gpu
-from tests.plugins.watch import eventually
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from tests.plugin.pretended_gpu import pretend_gpu
+from tests.plugin.watch import eventually
 
 pytestmark = pytest.mark.cluster
 

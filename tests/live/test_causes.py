@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.causes import CAUSES, NAMES, UNKNOWN
-from dask_efficiency.report.live.causes import (
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, NAMES, UNKNOWN
+from dask_efficiency.live.causes import (
     MIN_SHARE,
     SENTENCES,
     CauseShare,

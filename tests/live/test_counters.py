@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dask_efficiency.report.live.counters import gained, shares_of
+from dask_efficiency.live.counters import gained, shares_of
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tornado.httpclient import AsyncHTTPClient
 
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.adapters import exposition
-from dask_efficiency.adapters.prometheus import COLLECTOR, ClusterCollector
+from dask_efficiency.live import exposition
+from dask_efficiency.live.prometheus import COLLECTOR, ClusterCollector
 
 VALUES = st.floats(min_value=0, max_value=1e15) | st.integers(min_value=0, max_value=10**15)
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.report.live.last_seconds import Details, LastSeconds, done_since
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.live.last_seconds import Details, LastSeconds, done_since
 from dask_efficiency.report.verdict import verdict
-from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
+from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 
 
 def test_what_was_done_is_the_difference_and_never_negative() -> None:

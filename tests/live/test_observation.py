@@ -3,8 +3,8 @@ from types import MappingProxyType
 
 import pytest
 
-from dask_efficiency.report.live.observation import baseline, read
-from tests.report.live.test_top_view import NOW, observation
+from dask_efficiency.live.observation import baseline, read
+from tests.live.test_top_view import NOW, observation
 
 
 def test_the_baseline_is_the_youngest_observation_that_is_old_enough():

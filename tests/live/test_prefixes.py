@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.report.live.prefixes import prefix_times
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.live.prefixes import prefix_times
 from tests.strategies import names, rows
 
 SECOND = 1_000_000_000

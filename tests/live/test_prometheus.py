@@ -7,20 +7,20 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.adapters import prometheus
-from dask_efficiency.adapters.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
-from dask_efficiency.balance import Outcome, Used
-from dask_efficiency.buckets import FINALIZED, Bucket
-from dask_efficiency.causes import CAUSES
-from dask_efficiency.cluster import RECENT_NS, ClusterLedger
-from dask_efficiency.gpu.readings import READINGS
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.wire import OWN_WORK, Snapshot, SnapshotCauses
-from tests.adapters.prometheus_process import lint, needs_promtool
+from dask_efficiency.accounts.buckets import FINALIZED, Bucket
+from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, SnapshotCauses
+from dask_efficiency.accounts.worker.balance import Outcome, Used
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.live import prometheus
+from dask_efficiency.live.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
+from tests.live.prometheus_process import lint, needs_promtool
 
 SECOND = 1_000_000_000
 

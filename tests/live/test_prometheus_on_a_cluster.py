@@ -23,10 +23,10 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dask_efficiency import EfficiencyPlugin, unregister
-from dask_efficiency.account import ACTIVITIES
-from tests.adapters.prometheus_process import Prometheus, lint, needs_prometheus, needs_promtool, scraping
-from tests.plugins.tasks import Diary, fail, half_and_half, nap, spin, spin_until_word, wait_for_word
-from tests.plugins.watch import CLOCKS, addresses, eventually
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from tests.live.prometheus_process import Prometheus, lint, needs_prometheus, needs_promtool, scraping
+from tests.plugin.tasks import Diary, fail, half_and_half, nap, spin, spin_until_word, wait_for_word
+from tests.plugin.watch import CLOCKS, addresses, eventually
 
 pytestmark = pytest.mark.cluster
 

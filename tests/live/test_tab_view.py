@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dask_efficiency.report.live.last_seconds import Details
-from dask_efficiency.report.live.tab_view import TabView, tab_view
-from tests.adapters.bokeh.meter import SECOND, Meter
+from dask_efficiency.live.last_seconds import Details
+from dask_efficiency.live.tab_view import TabView, tab_view
+from tests.live.bokeh.meter import SECOND, Meter
 
 
 def view(meter: Meter, then: Details) -> TabView:

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.report.live.terminal import coloured, plain
-from dask_efficiency.report.live.top_view import top_view
-from tests.report.live.test_top_view import NOW, SECOND, THEN, VIEW, observation, worker
+from dask_efficiency.live.terminal import coloured, plain
+from dask_efficiency.live.top_view import top_view
+from tests.live.test_top_view import NOW, SECOND, THEN, VIEW, observation, worker
 
 HOSTILE = ["\x1b[2J\x1b[31mred", "new\nline", "\u202egnp.exe", "漢字" * 30, "x" * 500, "[bold]markup[/bold]", "é"]
 

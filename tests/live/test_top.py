@@ -19,10 +19,10 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
 from dask_efficiency.cli import main
-from dask_efficiency.plugins.scheduler.replies import MAX_LIVE_WORKERS
-from tests.plugins.tasks import Diary, wait_for_word
-from tests.plugins.watch import eventually
-from tests.results_of_commands import fails_in_one_line
+from dask_efficiency.plugin.scheduler.replies import MAX_LIVE_WORKERS
+from tests.cli.results_of_commands import fails_in_one_line
+from tests.plugin.tasks import Diary, wait_for_word
+from tests.plugin.watch import eventually
 
 #: A script that is started in the background of a shell ignores Ctrl-C, and so do its children, unless told otherwise.
 HEEDING_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -282,8 +282,8 @@ def test_without_rich_one_view_is_plain_and_a_terminal_is_told_what_to_install(a
 
 def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
     """What is told of a cluster with a few workers more than are told apart."""
-    from dask_efficiency.cluster import ClusterLedger
-    from dask_efficiency.plugins.scheduler.replies import of_live
+    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+    from dask_efficiency.plugin.scheduler.replies import of_live
 
     accounts = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts
     real, accounts.cluster = accounts.cluster, ClusterLedger(at=0)

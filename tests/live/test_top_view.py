@@ -1,9 +1,9 @@
 import math
 from dataclasses import replace
 
-from dask_efficiency.buckets import Breakdown
-from dask_efficiency.report.live.observation import Observation, WorkerObservation
-from dask_efficiency.report.live.top_view import top_view
+from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.live.observation import Observation, WorkerObservation
+from dask_efficiency.live.top_view import top_view
 
 SECOND = 1_000_000_000
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.presence import Presence
-from dask_efficiency.report.live.workers import QUANTILES, WorkerCounters, WorkerTimes, spread
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.live.workers import QUANTILES, WorkerCounters, WorkerTimes, spread
 from tests.payloads import account_of
 
 

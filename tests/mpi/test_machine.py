@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulate_mpi_programs import written
-from dask_efficiency.simulation.mpi.result import MpiRun, run
-from dask_efficiency.simulation.mpi.settings import MpiSettings
-from dask_efficiency.simulation.mpi.timeline import Spent
-from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-from dask_efficiency.simulation.topology import Host, Link, Topology
+from dask_efficiency.mpi.result import MpiRun, run
+from dask_efficiency.mpi.settings import MpiSettings
+from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
 
 #: 100 MB/s and 1 ms between two hosts, half of it on each side of the switch.
 MEGABYTE_SECONDS, LATENCY = 0.01, 0.001

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.simulation.mpi.placement import read_hosts_of_ranks
-from dask_efficiency.text_files import TextFileError
-from tests.simulation.mpi.test_machine import star
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.mpi.placement import read_hosts_of_ranks
+from tests.mpi.test_machine import star
 
 
 def hosts(folder: Path, text: str, ranks: int) -> tuple[str, ...]:

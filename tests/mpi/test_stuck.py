@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.simulation.mpi.errors import MpiTraceError
-from tests.simulation.mpi.test_machine import simulated
+from dask_efficiency.mpi.errors import MpiTraceError
+from tests.mpi.test_machine import simulated
 
 
 @pytest.mark.parametrize(

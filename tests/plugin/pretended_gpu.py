@@ -6,9 +6,9 @@ import time
 
 from distributed import Worker
 
-from dask_efficiency.gpu.readings import READINGS
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.accounts.gpu.readings import READINGS
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
 
 
 def pretend_gpu(dask_worker: Worker) -> None:

@@ -13,11 +13,11 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import snapshot
-from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.balance import FREE_BUCKETS
-from dask_efficiency.causes import CAUSES, of_bucket
-from dask_efficiency.report.live.observation import Observation, read
-from tests.plugins.tasks import (
+from dask_efficiency.accounts.causes import CAUSES, of_bucket
+from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
+from dask_efficiency.live.observation import Observation, read
+from tests.plugin.tasks import (
     Diary,
     burn,
     burn_wait_and_fail,
@@ -30,7 +30,7 @@ from tests.plugins.tasks import (
     wait_for_word,
     wait_for_word_in_a_coroutine,
 )
-from tests.plugins.watch import addresses, between, eventually, kill, near, nothing_runs, payloads
+from tests.plugin.watch import addresses, between, eventually, kill, near, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
 

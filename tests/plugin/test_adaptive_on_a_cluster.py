@@ -12,9 +12,9 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.plugins.client.questions import ask_history
-from tests.plugins.tasks import nap
-from tests.plugins.watch import Attendance, addresses, eventually, kill
+from dask_efficiency.plugin.client.questions import ask_history
+from tests.plugin.tasks import nap
+from tests.plugin.watch import Attendance, addresses, eventually, kill
 
 pytestmark = pytest.mark.cluster
 

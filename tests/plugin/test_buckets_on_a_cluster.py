@@ -17,7 +17,7 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from tests.plugins.tasks import (
+from tests.plugin.tasks import (
     Diary,
     SlowToSend,
     Stopwatch,
@@ -41,7 +41,7 @@ from tests.plugins.tasks import (
     weigh,
     write_and_nap,
 )
-from tests.plugins.watch import (
+from tests.plugin.watch import (
     Window,
     addresses,
     ahead_ns,

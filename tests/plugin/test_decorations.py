@@ -18,17 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
-from dask_efficiency.plugins import reports
-from dask_efficiency.plugins.client import efficiency_report as client_half
-from dask_efficiency.plugins.client.phases import ClientObserver
-from dask_efficiency.plugins.client.questions import ask_history
-from dask_efficiency.plugins.decorations import MAX_NOTE, Decoration, decorate
-from dask_efficiency.plugins.scheduler import replies
-from dask_efficiency.plugins.scheduler.recording import Recording
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.timeline import TimelineRecorder
-from dask_efficiency.windows import ClusterWindow
-from tests.plugins.tasks import increment, nap
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.plugin.client.questions import ask_history
+from dask_efficiency.plugin.decorations import MAX_NOTE, Decoration, decorate
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.report import efficiency_report as client_half
+from dask_efficiency.report import replies as reports
+from dask_efficiency.report.phases import ClientObserver
+from dask_efficiency.runs.recording.scheduler.recording import Recording
+from tests.plugin.tasks import increment, nap
 
 #: Fields of a report that are no figures.
 DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {

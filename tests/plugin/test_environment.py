@@ -5,7 +5,7 @@ import dask
 import distributed
 from distributed.versions import get_versions
 
-from dask_efficiency.plugins.environment import (
+from dask_efficiency.plugin.environment import (
     SHOWN,
     SHOWN_IF_CHANGED,
     SHOWN_IF_CHANGED_BY_CLIENT,

@@ -12,13 +12,13 @@ from distributed import Client, LocalCluster, wait
 from prometheus_client.parser import text_string_to_metric_families
 
 from dask_efficiency import EfficiencyPlugin, Finding, efficiency_report, load_report, snapshot, stragglers
-from dask_efficiency.buckets import HELD, combine
-from dask_efficiency.gpu.totals import DeviceTotals
-from dask_efficiency.plugins.scheduler import straggler_watch
-from dask_efficiency.straggler.finding import Cause
+from dask_efficiency.accounts.buckets import HELD, combine
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.gpu.totals import DeviceTotals
+from dask_efficiency.plugin.scheduler import straggler_watch
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
-from tests.plugins.watch import addresses, eventually, nothing_runs, silence
+from tests.plugin.watch import addresses, eventually, nothing_runs, silence
 
 __all__ = ["stub_directory"]
 

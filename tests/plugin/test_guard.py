@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from dask_efficiency.plugins.guard import MAX_REASON, Guard
+from dask_efficiency.plugin.guard import MAX_REASON, Guard
 
 
 def boom(*args: object) -> None:

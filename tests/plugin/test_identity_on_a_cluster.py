@@ -14,9 +14,9 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, snapshot
-from dask_efficiency.balance import FREE_BUCKETS
-from dask_efficiency.buckets import HELD, combine
-from tests.plugins.tasks import (
+from dask_efficiency.accounts.buckets import HELD, combine
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
+from tests.plugin.tasks import (
     Diary,
     fail_at_first,
     half_and_half,
@@ -26,7 +26,7 @@ from tests.plugins.tasks import (
     spin,
     wait_for_word,
 )
-from tests.plugins.watch import (
+from tests.plugin.watch import (
     Attendance,
     addresses,
     after_the_scheduler,

@@ -13,10 +13,10 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
-from dask_efficiency.plugins.names import PLUGIN
-from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
-from tests.plugins.tasks import nap
-from tests.plugins.watch import CLOCKS, addresses, eventually
+from dask_efficiency.plugin.names import PLUGIN
+from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
+from tests.plugin.tasks import nap
+from tests.plugin.watch import CLOCKS, addresses, eventually
 
 pytestmark = pytest.mark.cluster
 

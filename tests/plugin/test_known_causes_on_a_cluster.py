@@ -27,9 +27,9 @@ from benchmarks.diagnoses_work import keep_to
 from benchmarks.waiting import MAX_UNKNOWN, MIN_RIGHT, NONCPU, culprits_of
 from benchmarks.waiting_judge import Mark, Marking
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from tests.plugins.watch import eventually, nothing_runs
+from tests.plugin.watch import eventually, nothing_runs
 
-causes = pytest.importorskip("dask_efficiency.causes", reason="this package does not tell causes")
+causes = pytest.importorskip("dask_efficiency.accounts.causes", reason="this package does not tell causes")
 
 pytestmark = [
     pytest.mark.cluster,
@@ -48,7 +48,7 @@ ABSOLUTE = 0.02
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     """Of one worker with four threads, which all have been started."""
-    from tests.plugins.conftest import _cluster
+    from tests.clusters import _cluster
 
     with _cluster(n_workers=1, threads_per_worker=THREADS) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())

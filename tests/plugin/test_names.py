@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import dask_efficiency.plugins
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.slots import RECOMPUTED
+import dask_efficiency.plugin
+from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 
 #: The names by which halves of the same version know one another: a changed one parts them.
 WIRE = {
@@ -36,12 +36,12 @@ def test_what_travels_is_spelled_as_ever():
 def test_what_travels_by_value_spells_the_names_alike():
     assert EfficiencyWorkerPlugin.name == names.WORKER_PLUGIN
     assert EfficiencyPlugin.name == names.PLUGIN
-    (folder,) = dask_efficiency.plugins.__path__
+    (folder,) = dask_efficiency.plugin.__path__
     assert names.METRIC in strings(Path(folder) / "bootstrap.py")
 
 
 def test_names_are_spelled_in_one_file_and_in_what_travels_by_value():
-    (folder,) = dask_efficiency.plugins.__path__
+    (folder,) = dask_efficiency.plugin.__path__
     # The package's own name among the versions of a report is no name of an op.
     spelled = set(WIRE.values()) - {names.PLUGIN}
     found = {path.name for path in Path(folder).rglob("*.py") if strings(path) & spelled}

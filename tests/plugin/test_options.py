@@ -4,7 +4,7 @@ import dask
 import pytest
 from hypothesis import given as property_of
 
-from dask_efficiency.plugins.options import OPTIONS, Options, given, resolve
+from dask_efficiency.plugin.options import OPTIONS, Options, given, resolve
 from tests.strategies import plain_data
 
 

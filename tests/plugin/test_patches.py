@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tornado.iostream import IOStream, SSLIOStream
 
-import dask_efficiency.plugins
-from dask_efficiency.plugins import patches
-from dask_efficiency.plugins.patches import Patch, Replacements
-from dask_efficiency.plugins.worker import task_meter
+import dask_efficiency.plugin
+from dask_efficiency.plugin import patches
+from dask_efficiency.plugin.patches import Patch, Replacements
+from dask_efficiency.plugin.worker import task_meter
 
 # -- what an upgrade of upstream broke -------------------------------------------------------------
 
@@ -197,7 +197,7 @@ def replacements_in(tree: ast.AST) -> Iterable[ast.AST]:
 
 
 def test_nothing_is_replaced_in_another_file() -> None:
-    (folder,) = dask_efficiency.plugins.__path__
+    (folder,) = dask_efficiency.plugin.__path__
     found = {
         path.name for path in Path(folder).rglob("*.py") if any(replacements_in(ast.parse(path.read_text("utf-8"))))
     }

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.plugins import processors
-from dask_efficiency.plugins.processors import own_processors
-from dask_efficiency.processors import cores
+from dask_efficiency.accounts.processors import cores
+from dask_efficiency.plugin import processors
+from dask_efficiency.plugin.processors import own_processors
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import efficiency_report
-from tests.plugins.tasks import Diary, increment, write_and_nap
-from tests.plugins.watch import addresses, eventually, kill
+from tests.plugin.tasks import Diary, increment, write_and_nap
+from tests.plugin.watch import addresses, eventually, kill
 
 pytestmark = pytest.mark.cluster
 

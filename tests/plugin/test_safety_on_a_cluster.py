@@ -18,12 +18,12 @@ import pytest
 from distributed import Client, LocalCluster, Scheduler, Worker, as_completed, wait
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report, snapshot, unregister
-from dask_efficiency.cluster import MAX_REFUSALS
-from dask_efficiency.heartbeats import NUMBERS, REPEATS, encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.names import FINAL_SNAPSHOT, WORKER_PLUGIN
-from dask_efficiency.wire import SCHEMA, Snapshot
-from tests.plugins.tasks import (
+from dask_efficiency.accounts.cluster.cluster import MAX_REFUSALS
+from dask_efficiency.accounts.wire.heartbeats import NUMBERS, REPEATS, encode
+from dask_efficiency.accounts.wire.wire import SCHEMA, Snapshot
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin.names import FINAL_SNAPSHOT, WORKER_PLUGIN
+from tests.plugin.tasks import (
     Stopwatch,
     add_process_pool,
     burn,
@@ -35,7 +35,7 @@ from tests.plugins.tasks import (
     remove_process_pool,
     spin,
 )
-from tests.plugins.watch import (
+from tests.plugin.watch import (
     addresses,
     between,
     eventually,
@@ -346,7 +346,8 @@ def hostile(kind: str, honest: dict[str, Any]) -> Any:
     raise AssertionError(kind)
 
 
-#: One for each place where they are refused; `tests/test_heartbeats.py` has all that is wrong with a payload.
+#: One for each place where they are refused; `tests/accounts/wire/test_heartbeats.py` has all that is wrong with a
+#: payload.
 HOSTILE = ["text", "does not add up", "too many seconds", "shrinking", "deep"]
 
 

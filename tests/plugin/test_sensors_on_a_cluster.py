@@ -15,12 +15,12 @@ from distributed import Client
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report, find_outliers
-from dask_efficiency.plugins.names import METRIC
-from dask_efficiency.plugins.scheduler import outlier_watch, worker_series
-from dask_efficiency.straggler import series_ring
-from tests.plugins.tasks import spin
-from tests.plugins.test_stragglers_on_a_cluster import stopped_in_turns
-from tests.plugins.watch import addresses, eventually, name_of
+from dask_efficiency.fleet.outliers import series_ring
+from dask_efficiency.fleet.scheduler import outlier_watch, worker_series
+from dask_efficiency.plugin.names import METRIC
+from tests.plugin.tasks import spin
+from tests.plugin.test_stragglers_on_a_cluster import stopped_in_turns
+from tests.plugin.watch import addresses, eventually, name_of
 
 pytestmark = [
     pytest.mark.cluster,

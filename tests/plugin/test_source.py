@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.source import MAX_CODE, Place, block_at, bounded, place_of, recorded
+from dask_efficiency.plugin.source import MAX_CODE, Place, block_at, bounded, place_of, recorded
 
 
 class block:  # noqa: N801  # reads as what it stands for
@@ -118,7 +118,7 @@ def test_blocks_are_found_in_many_threads_at_once() -> None:
     """In a process of its own, whose garbage collector lets other threads in as often as can be."""
     program = """
 import ast, gc, sys, threading
-from dask_efficiency.plugins.source import Place, block_at
+from dask_efficiency.plugin.source import Place, block_at
 
 sys.setswitchinterval(1e-6)
 gc.set_threshold(50)

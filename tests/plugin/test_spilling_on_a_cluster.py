@@ -16,7 +16,7 @@ import pytest
 from distributed import Client, wait
 
 from dask_efficiency import EfficiencyPlugin, critical_path, efficiency_report, snapshot, unregister
-from tests.plugins.watch import eventually, nothing_runs, payloads
+from tests.plugin.watch import eventually, nothing_runs, payloads
 
 pytestmark = pytest.mark.cluster
 

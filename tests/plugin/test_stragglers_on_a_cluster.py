@@ -16,12 +16,12 @@ from distributed import Client
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.plugins.scheduler import straggler_watch
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.offline import judge
-from tests.plugins.tasks import spin
-from tests.plugins.watch import addresses, eventually, name_of
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.plugin.scheduler import straggler_watch
+from dask_efficiency.runs.stragglers.offline import judge
+from tests.plugin.tasks import spin
+from tests.plugin.watch import addresses, eventually, name_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

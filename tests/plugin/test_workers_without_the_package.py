@@ -11,8 +11,8 @@ import pytest
 from distributed import Client
 
 from dask_efficiency import EfficiencyPlugin, snapshot
-from tests.plugins.tasks import half_and_half, spin
-from tests.plugins.watch import (
+from tests.plugin.tasks import half_and_half, spin
+from tests.plugin.watch import (
     addresses,
     between,
     eventually,

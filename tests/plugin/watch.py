@@ -21,10 +21,10 @@ from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency import EfficiencyReport, efficiency_report, snapshot
-from dask_efficiency.buckets import FINALIZED, Breakdown
-from dask_efficiency.heartbeats import decode
-from dask_efficiency.plugins.names import FINAL_SNAPSHOT
-from dask_efficiency.wire import NotMeasured
+from dask_efficiency.accounts.buckets import FINALIZED, Breakdown
+from dask_efficiency.accounts.wire.heartbeats import decode
+from dask_efficiency.accounts.wire.wire import NotMeasured
+from dask_efficiency.plugin.names import FINAL_SNAPSHOT
 
 #: What a task's CPU time may be off by: 3 %, and what its thread does just before the task and just after it.
 RELATIVE, ABSOLUTE = 0.03, 0.015

@@ -10,10 +10,10 @@ from distributed import Client, Event, LocalCluster, Worker
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.plugins.scheduler import preflight as scheduler_preflight
-from dask_efficiency.plugins.worker.preflight import WorkerPreflight
-from dask_efficiency.straggler.finding import Cause
-from tests.plugins.watch import eventually
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
+from dask_efficiency.preflights.worker.preflight import WorkerPreflight
+from tests.plugin.watch import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

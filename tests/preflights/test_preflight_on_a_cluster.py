@@ -23,15 +23,15 @@ from distributed import Client, Event, LocalCluster
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, PreflightResult
-from dask_efficiency.adapters.hardware.workload import SCRIPT
+from dask_efficiency.accounts.finding import Cause
 from dask_efficiency.cli import main
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.scheduler import preflight as scheduler_preflight
-from dask_efficiency.plugins.scheduler import preflights
-from dask_efficiency.plugins.worker.preflight import OWN_TEST
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.preflight.components import Component
-from tests.plugins.watch import addresses, eventually
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.hardware.workload import SCRIPT
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
+from dask_efficiency.preflights.scheduler import preflights
+from dask_efficiency.preflights.worker.preflight import OWN_TEST
+from tests.plugin.watch import addresses, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -67,7 +67,7 @@ def children() -> list[str]:
             line = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if "dask_efficiency.adapters.hardware" in line and process.status() != psutil.STATUS_ZOMBIE:
+        if "dask_efficiency.preflights.hardware" in line and process.status() != psutil.STATUS_ZOMBIE:
             found.append(line)
     return found
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.report.html.render import fragment
-from dask_efficiency.report.sections.preflight import document, verdict
-from dask_efficiency.report.terminal.plain import plain
-from dask_efficiency.results import PreflightResult
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.links import Link
-from dask_efficiency.straggler.preflight.result import PreflightValues
-from dask_efficiency.straggler.preflight.subjects import Subject
-from tests.straggler.preflight.clusters import all_rounds, subject
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.links import Link
+from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.results import PreflightResult
+from dask_efficiency.preflights.sections import document, verdict
+from dask_efficiency.show.html.render import fragment
+from dask_efficiency.show.terminal.plain import plain
+from tests.preflights.judge.clusters import all_rounds, subject
 
 HEALTHY = tuple(subject(f"w{i}", cpu=3e10, disk=2e8) for i in range(3))
 SLOW = subject("w3", cpu=3e10, disk=1e8)

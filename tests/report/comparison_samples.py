@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from dask_efficiency.causes import NAMES
+from dask_efficiency.accounts.causes import NAMES
 from tests.report.samples import breakdowns, report_of
 
 #: One run; every one has a price.

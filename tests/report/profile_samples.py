@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import Breakdown, Bucket, combine
-from dask_efficiency.causes import CAUSES, fit
-from dask_efficiency.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.buckets import Breakdown, Bucket, combine
+from dask_efficiency.accounts.causes import CAUSES, fit
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from tests.report.samples import HOSTILE_NAMES, SECOND, report_of, seconds
 

@@ -7,17 +7,17 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.causes import NAMES
-from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import PHASES, Repeat
-from dask_efficiency.skew import Skew
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding
-from dask_efficiency.straggler.long_tail import LongTask
-from dask_efficiency.timeline import Timeline
+from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.strategies import any_gpu_totals
 
 SECOND = 1_000_000_000

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.causes import CAUSES, name_of
-from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import RULES, Facts, advice, advised, cause_advice, facts_of, page_of, read_on
 from dask_efficiency.report.profile import GilHolder
+from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil
 
 #: A run of which nothing stands out.

@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
 from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, where, why_not_known
 from dask_efficiency.report.culprits import Culprit
-from dask_efficiency.straggler.long_tail import LongTask
+from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.report.samples import causes, report_of, reports, seconds, skew
 
 LONG = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.profile import Frame
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report.collapsed import collapsed
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NoStacksError, sampled_stacks

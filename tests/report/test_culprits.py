@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.culprits import MAX_CULPRITS, at, find_culprits, who
 from dask_efficiency.report.files import from_dict

@@ -1,7 +1,8 @@
 import pytest
 from distributed import Client, LocalCluster
 
-from dask_efficiency import demo, load_report
+from dask_efficiency import load_report
+from dask_efficiency.report import demo
 
 SCALE = 0.04
 

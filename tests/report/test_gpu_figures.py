@@ -1,15 +1,15 @@
 import re
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.report.colours import GPU_COLOURS
-from dask_efficiency.report.html.render import fragment, page
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.sections import report as sections
-from dask_efficiency.report.sections.document import Document
-from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.gpu import gpus
-from tests.report.html.test_fragment import Reader
+from dask_efficiency.show.colours import GPU_COLOURS
+from dask_efficiency.show.document import Document
+from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.html.render import fragment, page
 from tests.report.samples import HOSTILE_NAMES, KERNEL, by_hand, gpu_totals, with_gpus
+from tests.report.test_fragment import Reader
 
 
 def gpu_section(report: EfficiencyReport) -> str:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import name_of
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.largest import Largest, largest_losses
 from tests.report.samples import SECOND, causes, report_of, seconds
 

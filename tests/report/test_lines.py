@@ -8,7 +8,7 @@ from hypothesis import given
 
 import dask_efficiency
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.profile import Frame
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report.lines import NOWHERE, LineTime, blamed, is_the_users, line_times, place_of
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import exact_times

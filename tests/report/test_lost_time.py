@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import Breakdown
-from dask_efficiency.causes import NAMES
+from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.report.lost_time import Row, finalized_parts, loss_cells, lost_time, percent_of
 from tests.report.samples import breakdowns, by_hand, causes, report_of, seconds, waiting_for_the_gil
 

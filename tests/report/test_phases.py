@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.plugins.client import phases
-from dask_efficiency.plugins.client.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report import phases
 from dask_efficiency.report.model import PHASES
+from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from tests.strategies import SECOND
 
 #: The order in which phases that go on at once are named; stated here once more, to be noticed.

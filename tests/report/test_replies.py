@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.plugins.reports import report_of
+from dask_efficiency.report.replies import report_of
 from tests.report.samples import skew
 from tests.strategies import nanoseconds
 

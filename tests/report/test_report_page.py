@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import Breakdown
-from dask_efficiency.report.html.render import page as html_page
+from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
 from dask_efficiency.report.model import Repeat
-from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.report import MAX_CODE, page
-from dask_efficiency.timeline import MAX_BINS, Timeline
-from tests.report.html.test_fragment import Reader
+from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.html.render import page as html_page
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds, waiting_for_the_gil
+from tests.report.test_fragment import Reader
 
 #: How a small bar begins.
 BAR = '<svg width="100%" height="12" role="img">'

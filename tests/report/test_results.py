@@ -23,13 +23,14 @@ from dask_efficiency import (
     load_report,
     load_trace,
 )
-from dask_efficiency.replay.changes import Changes
-from dask_efficiency.replay.replay import replay, replay_with
 from dask_efficiency.report.files import ReportFileError, from_dict
-from dask_efficiency.results import Comparison, PathComparison
-from dask_efficiency.trace.files import read_trace
+from dask_efficiency.report.results import Comparison
+from dask_efficiency.runs.replay.changes import Changes
+from dask_efficiency.runs.replay.replay import replay, replay_with
+from dask_efficiency.runs.results import PathComparison
+from dask_efficiency.runs.trace.files import read_trace
 from tests.report.samples import by_hand
-from tests.trace.equal import assert_same
+from tests.runs.trace.equal import assert_same
 
 RESULTS: dict[type, Callable[[], Any]] = {
     EfficiencyReport: by_hand,
@@ -53,7 +54,7 @@ def test_a_copy_is_of_the_same_class_and_shows_the_same(kind: type, copied: Call
 
 def test_the_public_names_are_the_results() -> None:
     for name in ("EfficiencyReport", "CriticalPath", "RunTrace"):
-        assert getattr(dask_efficiency, name).__module__ == "dask_efficiency.results"
+        assert getattr(dask_efficiency, name).__module__ == "dask_efficiency.report.results"
 
 
 def test_what_files_give_back_can_show_itself(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.balance import OTHER
+from dask_efficiency.accounts.worker.balance import OTHER
 from dask_efficiency.report.skew import (
     MIN_BYTES,
     MIN_TASKS,
@@ -14,7 +14,7 @@ from dask_efficiency.report.skew import (
     uneven_sizes,
     uneven_times,
 )
-from dask_efficiency.straggler.long_tail import LongTask
+from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.report.samples import report_of, skew
 
 

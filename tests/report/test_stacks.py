@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, name_of
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES, name_of
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import (
     NoStacksError,

@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.html.render import fragment, page
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding
 from dask_efficiency.report.sections import report as sections
-from dask_efficiency.report.sections.document import Document
-from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.stragglers import MAX_STRAGGLERS, SIGNAL_NAMES, stragglers
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding
+from dask_efficiency.show.document import Document
+from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.html.render import fragment, page
 from dask_efficiency.straggler.signals import SIGNALS
 from tests.report.samples import by_hand, findings
 

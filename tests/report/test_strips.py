@@ -3,12 +3,12 @@ import re
 from html import unescape
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.html.figures import SHADES
-from dask_efficiency.report.html.render import fragment
-from dask_efficiency.report.sections.document import Document, Section, is_empty
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.sections.groups import MAX_CELLS, worker_strips
+from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.document import Document, Section, is_empty
+from dask_efficiency.show.html.figures import SHADES
+from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, report_of, seconds
 
 

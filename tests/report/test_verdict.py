@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.profile import Frame
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report import verdict as verdicts
 from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
-from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import (
     by_hand,
     causes,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import lines, parts, took
+from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, reports, seconds
 
 CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 1.0, 3.1)

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, load_report, snapshot
 from dask_efficiency.report.advice import advised
-from tests.plugins.tasks import burn
+from tests.plugin.tasks import burn
 
 pytestmark = pytest.mark.cluster
 

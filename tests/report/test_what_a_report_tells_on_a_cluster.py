@@ -13,8 +13,8 @@ import pytest
 from distributed import Client
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
-from tests.plugins import tasks
-from tests.plugins.watch import Window, addresses, eventually, kill, silence, timed_report
+from tests.plugin import tasks
+from tests.plugin.watch import Window, addresses, eventually, kill, silence, timed_report
 
 pytestmark = pytest.mark.cluster
 

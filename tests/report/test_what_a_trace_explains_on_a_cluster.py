@@ -6,9 +6,9 @@ import pytest
 from distributed import Client
 
 from dask_efficiency import efficiency_report, load_trace
-from tests.plugins.tasks import nap
-from tests.trace.equal import assert_same
-from tests.trace.perfetto import FAULTS, query
+from tests.plugin.tasks import nap
+from tests.runs.trace.equal import assert_same
+from tests.runs.trace.perfetto import FAULTS, query
 
 pytestmark = pytest.mark.cluster
 

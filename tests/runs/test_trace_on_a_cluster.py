@@ -12,12 +12,12 @@ import pytest
 from distributed import Client, LocalCluster, wait
 
 from dask_efficiency import EfficiencyPlugin, NotRegisteredError, RunTrace, efficiency_report, get_trace, unregister
-from dask_efficiency.plugins.processors import own_processors
-from dask_efficiency.plugins.worker.recorder import MIN_AT_DISK_NS
-from dask_efficiency.processors import cores
-from dask_efficiency.trace.schema import BLOCKED_BY, STATES, Outcome, WorkerChange
-from dask_efficiency.trace.tables import MISSING
-from tests.plugins.tasks import (
+from dask_efficiency.accounts.processors import cores
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.runs.recording.worker.recorder import MIN_AT_DISK_NS
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, Outcome, WorkerChange
+from tests.plugin.tasks import (
     Diary,
     Tally,
     fail_at_first,
@@ -30,7 +30,7 @@ from tests.plugins.tasks import (
     wait_for_word,
     weigh,
 )
-from tests.plugins.watch import addresses, ahead_ns, eventually, kill, near
+from tests.plugin.watch import addresses, ahead_ns, eventually, kill, near
 
 pytestmark = pytest.mark.cluster
 

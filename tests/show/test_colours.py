@@ -1,8 +1,8 @@
 import pytest
 
-from dask_efficiency.buckets import GOOD, Bucket
-from dask_efficiency.causes import CAUSES
-from dask_efficiency.report.colours import CAUSE_COLOURS, COLOURS, GPU_COLOURS, LETTERS, OTHER_COLOUR, ink, luminance
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.show.colours import CAUSE_COLOURS, COLOURS, GPU_COLOURS, LETTERS, OTHER_COLOUR, ink, luminance
 
 
 def test_every_bucket_has_a_colour_and_a_letter_of_its_own() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.figures import (
+from dask_efficiency.show.figures import (
     apportion,
     format_bytes,
     format_seconds,

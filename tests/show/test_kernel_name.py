@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.kernel_name import MAX_LENGTH, kernel_name
+from dask_efficiency.show.kernel_name import MAX_LENGTH, kernel_name
 
 
 @pytest.mark.parametrize(

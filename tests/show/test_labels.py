@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.labels import NAME_LENGTH, label
+from dask_efficiency.show.labels import NAME_LENGTH, label
 
 
 @given(st.text(max_size=100))

@@ -1,4 +1,4 @@
-from dask_efficiency.report.live.names import natural
+from dask_efficiency.show.names import natural
 
 
 def test_names_sort_by_the_numbers_in_them():

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.buckets import Breakdown, Bucket
-from dask_efficiency.report.pie import OTHER, label_point, point, radians, svg_path, wedges
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.show.pie import OTHER, label_point, point, radians, svg_path, wedges
 from tests.report.samples import breakdowns
 
 

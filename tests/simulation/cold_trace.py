@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.schema import Blocked, Runs
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.schema import Blocked, Runs
 
 #: For how long.
 COLD = 700 * MS

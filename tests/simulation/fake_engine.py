@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.simulation.makespan import makespan_seconds
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.makespan import makespan_seconds
 
 #: Leaves of the tree that is recorded, and simulated again.
 LEAVES = 64

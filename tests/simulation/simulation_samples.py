@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from dask_efficiency import ClusterSpec, Prediction, RunTrace, predictions, simulate, sweep
-from dask_efficiency.predictions import Placements, Sweep
-from dask_efficiency.simulation.placements import Placement, ranked
+from dask_efficiency import ClusterSpec, Prediction, RunTrace, simulate, sweep
+from dask_efficiency.simulation import results as predictions
+from dask_efficiency.simulation.model.placements import Placement, ranked
+from dask_efficiency.simulation.results import Placements, Sweep
 from tests.report.samples import HOSTILE_NAMES
 from tests.simulation.fake_engine import FakeEngine, recorded
 

@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dask_efficiency import load_trace
-from dask_efficiency.adapters.dask_engine.launch import SimulationError
 from dask_efficiency.cli import main
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.requirements import SIMULATED
-from tests.plugins.watch import eventually
-from tests.report.simulation_samples import simulated_by
+from dask_efficiency.simulation.engine.launch import SimulationError
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.requirements import SIMULATED
+from tests.plugin.watch import eventually
 from tests.simulation.fake_engine import FakeEngine, recorded
-from tests.test_predictions import LAB
+from tests.simulation.simulation_samples import simulated_by
+from tests.simulation.test_results import LAB
 
 
 @pytest.fixture(autouse=True)

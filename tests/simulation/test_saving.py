@@ -13,16 +13,16 @@ from benchmarks.diagnoses import DIAGNOSES
 from benchmarks.diagnoses_work import Ran
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import EfficiencyReport, RunTrace
-from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.critical_paths.summary import PathSummary
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.clauses import CURED
-from dask_efficiency.report.saving import COMPUTED, CURES, saving
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.straggler.long_tail import LongTask
-from dask_efficiency.trace.schema import Runs
-from tests.replay.test_replay import NO_DELAYS
+from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.runs.trace.schema import Runs
+from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.saving import COMPUTED, CURES, saving
 from tests.report.samples import causes, report_of, seconds, skew
+from tests.runs.replay.test_replay import NO_DELAYS
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
@@ -157,7 +157,7 @@ def test_where_locks_are_waited_for_too_nothing_is_promised() -> None:
 
 
 def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_efficiency.report.saving.MAX_TASKS", 3)
+    monkeypatch.setattr("dask_efficiency.simulation.saving.MAX_TASKS", 3)
     assert saving(waiting("gil"), Engine(2.0, 1.0)) is None
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
 
 MBIT = 125_000.0
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.gpu.totals import KernelTotals
-from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
 from tests.straggler.rates import arrived

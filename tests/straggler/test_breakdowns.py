@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.account import WIDTH, place
-from dask_efficiency.buckets import Breakdown
+from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.cluster.account import WIDTH, place
+from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, decided, explained
-from dask_efficiency.straggler.finding import Cause, Finding
 
 
 def finding(worker: str = "a", cause: Cause = Cause.UNKNOWN) -> Finding:

@@ -1,7 +1,7 @@
 import pytest
 
+from dask_efficiency.accounts.finding import Cause
 from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
-from dask_efficiency.straggler.finding import Cause
 
 SAME_SHARE, LESS, NO_SHARE = Beside(0.95, 0.95), Beside(0.5, 0.95), Beside(0.02, 0.02)
 LAGS, TURNS = Beside(0.05, 0.02), Beside(0.02, 0.02)

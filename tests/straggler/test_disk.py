@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.runs.stragglers.offline import CONFIDENCE_OF_SUSPECT, find_stragglers, usual
+from dask_efficiency.runs.stragglers.tables import run_of_table
 from dask_efficiency.straggler.disk import AGAINST_USUAL, judge_disks
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.offline import CONFIDENCE_OF_SUSPECT, find_stragglers, usual
-from dask_efficiency.straggler.tables import run_of_table
-from tests.straggler.tables_of_tasks import changed, slowed, tasks
+from tests.runs.stragglers.tables_of_tasks import changed, slowed, tasks
 
 #: Workers 0 to 3 share a host, 4 to 7 another one.
 FIRST = ["w00", "w01", "w02", "w03"]

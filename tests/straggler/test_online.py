@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.straggler.comparison import IntervalComparison
-from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TASK_SUMS, TRANSFER_SUMS, TaskRates
 from tests.straggler.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.fleet.retirements import FORGET_SECONDS, Retirements
+from dask_efficiency.straggler.retirements import FORGET_SECONDS, Retirements
 
 
 def fleet(count: int) -> list[str]:

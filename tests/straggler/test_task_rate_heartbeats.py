@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.heartbeats import REPEATS
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.wire.heartbeats import REPEATS
 from dask_efficiency.straggler.task_rate_heartbeats import (
     TASK_UNITS,
     TRANSFER_UNITS,

@@ -1,4 +1,4 @@
-from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.straggler.wording import MEANINGS, describe
 
 

@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dask_efficiency import load_path
-from dask_efficiency.cli import main, torch_critical_path
-from dask_efficiency.critical_paths.torch.speeds import WITHOUT
-from dask_efficiency.report.torch_path_data import to_dict
-from tests.critical_paths.torch.samples import ALEX, RECORDED, recorded
+from dask_efficiency.cli import main
+from dask_efficiency.torch_traces import cli as torch_critical_path
+from dask_efficiency.torch_traces.path.speeds import WITHOUT
+from dask_efficiency.torch_traces.sections.data import to_dict
+from tests.torch_traces.path.samples import ALEX, RECORDED, recorded
 
 
 @pytest.fixture(autouse=True)

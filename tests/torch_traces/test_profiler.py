@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters import torch_profile
-from dask_efficiency.adapters.torch_profile import PROFILERS, NotProfiled, TorchProfile
+from dask_efficiency.torch_traces import profiler as torch_profile
+from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled, TorchProfile
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.needs("torch")
@@ -251,8 +251,8 @@ def test_one_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, limit
 def in_a_process_of_its_own(program: str) -> "subprocess.CompletedProcess[str]":
     beginning = """
         import threading, torch
-        from dask_efficiency.adapters import torch_profile
-        from dask_efficiency.adapters.torch_profile import PROFILERS, NotProfiled, TorchProfile
+        from dask_efficiency.torch_traces import profiler as torch_profile
+        from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled, TorchProfile
 
         def users():
             return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])

@@ -14,13 +14,13 @@ import cloudpickle
 import pytest
 from distributed import Client, LocalCluster, wait
 
-import tests.plugins.training
+import tests.torch_traces.training
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, get_trace, load_trace
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.kineto.read import read_rank
-from dask_efficiency.kineto.trace import Category
-from dask_efficiency.trace.profiles import Profile
-from tests.plugins.training import (
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.trace import Category
+from tests.torch_traces.training import (
     Trainer,
     fails_in_training,
     imports_torch,
@@ -33,7 +33,7 @@ from tests.plugins.training import (
 pytestmark = pytest.mark.cluster
 
 pytest.importorskip("torch", reason="torch is not installed")
-cloudpickle.register_pickle_by_value(tests.plugins.training)
+cloudpickle.register_pickle_by_value(tests.torch_traces.training)
 
 
 def prefix_of(trace: RunTrace, profile: Profile) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.torch_profile import PROFILERS, NotProfiled
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.plugins.worker import profiles
-from dask_efficiency.plugins.worker.profiles import TaskProfiles
-from dask_efficiency.trace.profiles import Profile
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.torch_traces import worker_profiles as profiles
+from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled
+from dask_efficiency.torch_traces.worker_profiles import TaskProfiles
 
 TASK = TaskId(1, 2)
 

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.balance import FREE_BUCKETS, Outcome
-from dask_efficiency.buckets import FINALIZED, Bucket
-from dask_efficiency.causes import NAMES
-from dask_efficiency.heartbeats import FIELDS
+from dask_efficiency.accounts.buckets import FINALIZED, Bucket
+from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.wire.heartbeats import FIELDS
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Outcome
 
-#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.buckets.Bucket`: the activity
+#: What a thread slot can be doing, in the order of :class:`~dask_efficiency.accounts.buckets.Bucket`: the activity
 #: view, which accrues while tasks run and knows nothing of their outcome.
 ACTIVITIES = tuple(
     str(bucket) for bucket in FINALIZED if bucket not in (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
@@ -66,7 +66,7 @@ _FROM, _TO = np.array(_PAIRS).T
 
 
 def gained(grown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a heartbeat adds to an account, by how much its :data:`~dask_efficiency.heartbeats.NUMBERS` grew.
+    """What a heartbeat adds to an account: growth of :data:`~dask_efficiency.accounts.wire.heartbeats.NUMBERS`.
 
     What shrank, as causes may, adds nothing.
     """

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import PARTS, WHERE, WIDTH, Part, gained, named, place
-from dask_efficiency.attendance import Stay, attendance
-from dask_efficiency.balance import TASK_BUCKETS
-from dask_efficiency.buckets import Breakdown, Bucket, combine
-from dask_efficiency.causes import CAUSES, name_of
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.exact import ExactSums, NamedSums
-from dask_efficiency.gpu.sums import add_totals
-from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.heartbeats import Gain, Missed, Received, header, read
-from dask_efficiency.idle import IdleWeights
-from dask_efficiency.presence import Presence, check_snapshot, is_stale
-from dask_efficiency.processors import Processors, decode_processors
-from dask_efficiency.totals import Totals, WorkClock
-from dask_efficiency.wire import NotMeasured
+from dask_efficiency.accounts.buckets import Breakdown, Bucket, combine
+from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.account import PARTS, WHERE, WIDTH, Part, gained, named, place
+from dask_efficiency.accounts.cluster.attendance import Stay, attendance
+from dask_efficiency.accounts.cluster.exact import ExactSums, NamedSums
+from dask_efficiency.accounts.cluster.idle import IdleWeights
+from dask_efficiency.accounts.cluster.presence import Presence, check_snapshot, is_stale
+from dask_efficiency.accounts.cluster.totals import Totals, WorkClock
+from dask_efficiency.accounts.gpu.sums import add_totals
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.processors import Processors, decode_processors
+from dask_efficiency.accounts.wire.heartbeats import Gain, Missed, Received, header, read
+from dask_efficiency.accounts.wire.wire import NotMeasured
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 
 #: Departed workers whose names are not kept any more are recorded under this one.
 DEPARTED = "(departed)"
@@ -265,7 +265,7 @@ class ClusterLedger:
         return [presence for presence in self._leaving if presence.closing]
 
     def attendance(self, *, start: int, stop: int) -> dict[str, int]:
-        """How many workers came and went between two instants, see :func:`~dask_efficiency.attendance.attendance`."""
+        """Workers that came and went; see :func:`~dask_efficiency.accounts.cluster.attendance.attendance`."""
         here = (Stay(presence.joined, presence.left, presence.nthreads) for presence in self._open())
         return attendance([*self._departed, *here], start=start, stop=stop)
 
@@ -305,11 +305,11 @@ class ClusterLedger:
         return self._by_worker("activity", names)
 
     def causes_by_worker(self) -> dict[str, dict[str, int]]:
-        """Finalized nanoseconds by :data:`~dask_efficiency.causes.NAMES` and worker name, as far as they are known."""
+        """Known causes of finalized time: nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES` and worker."""
         return self._by_worker("causes")
 
     def cause_activity(self) -> dict[str, int]:
-        """Nanoseconds by :data:`~dask_efficiency.causes.NAMES` of what :meth:`activity` has, as far as is known."""
+        """Known causes of :meth:`activity`, in nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`."""
         return self._of_all("cause_activity")
 
     def cause_activity_by_worker(self) -> dict[str, dict[str, int]]:
@@ -318,7 +318,7 @@ class ClusterLedger:
 
     @property
     def tasks(self) -> dict[str, int]:
-        """Finalized tasks by :class:`~dask_efficiency.balance.Outcome`."""
+        """Finalized tasks by :class:`~dask_efficiency.accounts.worker.balance.Outcome`."""
         return {outcome: n for outcome, n in self._of_all("tasks").items() if n}
 
     @property
@@ -348,7 +348,7 @@ class ClusterLedger:
         return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in rows.items()}
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
-        """The same as bare nanoseconds, by :data:`~dask_efficiency.balance.TASK_BUCKETS`."""
+        """The same as bare nanoseconds, by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
         return self._prefixes.by_name()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.balance import OTHER
+from dask_efficiency.accounts.worker.balance import OTHER
 
 #: What is added up in 64 bits before it goes to whole numbers of any size: a large cluster fills them in a day.
 MAX_PENDING = 1 << 62

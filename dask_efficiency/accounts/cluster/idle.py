@@ -10,8 +10,8 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from dask_efficiency.buckets import Bucket, scale_down
-from dask_efficiency.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.buckets import Bucket, scale_down
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
 
 #: What a free slot can be free for, in the order of precedence; ``unknown`` is where nobody looked.
 SEEN = tuple(cause for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
@@ -245,7 +245,8 @@ class IdleWeights:
         Returns
         -------
         dict
-            Nanoseconds by cause, of :data:`~dask_efficiency.causes.CAUSES`; sums to ``idle``. Where the scheduler
+            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.causes.CAUSES`; sums to ``idle``. Where the
+            scheduler
             believed in more free slots, each cause is scaled down. Where in fewer, a message was on its way or the
             scheduler had not looked at it: that is ``scheduler``, as far as it believed slots to be in use, and else
             ``unknown``.

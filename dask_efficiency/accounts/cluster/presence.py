@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import WHERE, WIDTH, Part, named
-from dask_efficiency.balance import Outcome
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.heartbeats import Received
-from dask_efficiency.processors import Processors
-from dask_efficiency.totals import Totals
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, Part, named
+from dask_efficiency.accounts.cluster.totals import Totals
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.processors import Processors
+from dask_efficiency.accounts.wire.heartbeats import Received
+from dask_efficiency.accounts.worker.balance import Outcome
 
 #: What a worker may claim beyond the time since it joined, for clocks that drift.
 SLACK_NS = 5_000_000_000
@@ -31,7 +31,8 @@ class Presence:
     name: str
     nthreads: int
     joined: int
-    #: What its threads did so far, see :mod:`~dask_efficiency.account`: both its finalized time and ``running``, and
+    #: What its threads did so far, see :mod:`~dask_efficiency.accounts.cluster.account`: both its finalized time and
+    #: ``running``, and
     #: its activities, add up to nthreads x the time covered.
     account: NDArray[np.int64] = field(default_factory=lambda: np.zeros(WIDTH, np.int64))
     running: int = 0

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import ACTIVITIES, WHERE
-from dask_efficiency.buckets import Bucket, scale_down
-from dask_efficiency.causes import NAMES
-from dask_efficiency.presence import Presence
+from dask_efficiency.accounts.buckets import Bucket, scale_down
+from dask_efficiency.accounts.causes import NAMES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES, WHERE
+from dask_efficiency.accounts.cluster.presence import Presence
 
 #: A quarter of the shortest time between two new heartbeats, between which windows begin and end: finer bins would show
 #: nothing more.
@@ -50,9 +50,10 @@ class Timeline:
     bin_ns: int
     #: Length of the whole.
     elapsed_ns: int
-    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.presence.ACTIVITIES`; those without time are left out.
+    #: Thread-nanoseconds in each bin, by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`; those without
+    #: time are left out.
     activity: Mapping[str, tuple[int, ...]]
-    #: The same by :data:`~dask_efficiency.causes.NAMES`: in each bin they add up to their activity, nearly.
+    #: The same by :data:`~dask_efficiency.accounts.causes.NAMES`: in each bin they add up to their activity, nearly.
     causes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dask_efficiency.balance import FREE_BUCKETS
-from dask_efficiency.buckets import Bucket, scale_down
+from dask_efficiency.accounts.buckets import Bucket, scale_down
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
 
 _NOT_HELD = frozenset((*FREE_BUCKETS, Bucket.NO_WORK))
 
@@ -24,7 +24,7 @@ class Totals:
     without_work: int = 0
     #: The same with outstanding work and without any worker.
     without_workers: int = 0
-    #: Parts of ``finalized`` by cause, by :data:`~dask_efficiency.causes.NAMES`.
+    #: Parts of ``finalized`` by cause, by :data:`~dask_efficiency.accounts.causes.NAMES`.
     causes: Mapping[str, int] = field(default_factory=dict)
 
 

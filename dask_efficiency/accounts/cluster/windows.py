@@ -10,17 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.account import WHERE, named
-from dask_efficiency.balance import TASK_BUCKETS, WindowBalance
-from dask_efficiency.buckets import Bucket, scale_down
-from dask_efficiency.causes import CAUSES, fit_known, name_of
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.details import MergedProfiles
-from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.heartbeats import Received
-from dask_efficiency.presence import Presence
-from dask_efficiency.processors import Processors, cores, others_share
-from dask_efficiency.totals import Totals, WorkClock, between
+from dask_efficiency.accounts.buckets import Bucket, scale_down
+from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of
+from dask_efficiency.accounts.cluster.account import WHERE, named
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.totals import Totals, WorkClock, between
+from dask_efficiency.accounts.details import MergedProfiles
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.processors import Processors, cores, others_share
+from dask_efficiency.accounts.wire.heartbeats import Received
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, WindowBalance
 
 _IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
@@ -90,7 +90,8 @@ class WindowAccounts:
     notes: list[str] = field(default_factory=list)
     #: By worker name, between its snapshots at the window's two ends or the last ones that came.
     gpu: dict[str, GpuTotals] = field(default_factory=dict)
-    #: Parts of the workers', prefixes' and spans' time by :data:`~dask_efficiency.causes.NAMES`, as far as is known.
+    #: Parts of the workers', prefixes' and spans' time by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as is
+    #: known.
     worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -252,7 +253,7 @@ class ClosingWindow:
         return accounts
 
     def _others_share(self, scheduler: Processors | None) -> float | None:
-        """See :func:`~dask_efficiency.processors.others_share`: of the machines whose workers all said it twice."""
+        """Of machines whose workers all said it twice; :func:`~dask_efficiency.accounts.processors.others_share`."""
         both = [
             (self._window._then[presence].processors or presence.processors, presence.processors)
             for presence in self._present

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import (
+from dask_efficiency.accounts.checks import (
     MAX_NAME_LENGTH,
     RefusedPayload,
     listed,
@@ -20,9 +20,9 @@ from dask_efficiency.checks import (
     text,
     wholes,
 )
-from dask_efficiency.gpu.plain import COUNTS, DEVICE_COUNTS, check_attributed, check_uuids, checked
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.packed import Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.accounts.gpu.plain import COUNTS, DEVICE_COUNTS, check_attributed, check_uuids, checked
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.wire.packed import Table, TableWriter, Texts, column_sums, read_table
 
 #: Kernels whose names are remembered on both sides, should they come back among those that took most time.
 MAX_KERNELS = 200
@@ -38,7 +38,7 @@ Kernel = tuple[str, str]
 
 
 class GpuWriter:
-    """A worker's GPU accounts as heartbeats carry them; see :class:`~dask_efficiency.packed.TableWriter`."""
+    """GPU accounts as heartbeats carry them; see :class:`~dask_efficiency.accounts.wire.packed.TableWriter`."""
 
     def __init__(self, depth: int) -> None:
         self._by_prefix: TableWriter[Where] = TableWriter(1, rising=True, depth=depth)
@@ -123,7 +123,7 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
     Raises
     ------
     RefusedPayload
-        As of :func:`~dask_efficiency.gpu.plain.decode_gpu`.
+        As of :func:`~dask_efficiency.accounts.gpu.plain.decode_gpu`.
     """
     given = mapping("gpu", payload)
     kept = _kept(given["k"]) if "k" in given else last.kept if last is not None else _kept(None)

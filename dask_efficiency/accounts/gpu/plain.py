@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from dask_efficiency.checks import (
+from dask_efficiency.accounts.checks import (
     MAX_NAME_LENGTH,
     MAX_NAMES,
     RefusedPayload,
@@ -18,7 +18,7 @@ from dask_efficiency.checks import (
     text,
     whole,
 )
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 
 #: Fields of the totals, and of each device, that are whole numbers.
 COUNTS = ("kernel_ns", "attributed_ns", "dropped", "gaps", "cost", "unknown_tasks")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 
 #: Kernels that a sum lists separately: those that took most time.
 MAX_KERNELS = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from dask_efficiency.sensors.names import GPU_SENSORS
+from dask_efficiency.accounts.sensors.names import GPU_SENSORS
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -27,12 +27,12 @@ _OF_READINGS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[float]], float
 
 
 def gpu_sensors(readings: Mapping[str, Mapping[str, float]] | None) -> Sequence[float]:
-    """The sensors :data:`~dask_efficiency.sensors.names.GPU_SENSORS`, in order; NaN where no GPU has one.
+    """The sensors :data:`~dask_efficiency.accounts.sensors.names.GPU_SENSORS`, in order; NaN where no GPU has one.
 
     Parameters
     ----------
     readings
-        By GPU, as of :data:`~dask_efficiency.gpu.readings.READINGS`; None where there is no GPU.
+        By GPU, as of :data:`~dask_efficiency.accounts.gpu.readings.READINGS`; None where there is no GPU.
     """
     if not readings:
         return _NOTHING

@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import RefusedPayload, short
-from dask_efficiency.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.checks import RefusedPayload, short
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
 
 _NAMES = tuple(HOST_SENSORS)
 _PLACES = {name: place for place, name in enumerate(_NAMES)}
@@ -49,7 +49,8 @@ def decode_sensors(payload: object) -> NDArray[np.float32]:
     Returns
     -------
     array, shape (sensors,)
-        In the order of :data:`~dask_efficiency.sensors.names.HOST_SENSORS`; NaN for what the host does not have.
+        In the order of :data:`~dask_efficiency.accounts.sensors.names.HOST_SENSORS`; NaN for what the host does not
+        have.
 
     Raises
     ------

@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.balance import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, name_of
-from dask_efficiency.checks import (
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES, name_of
+from dask_efficiency.accounts.checks import (
     MAX_NANOSECONDS,
     RefusedPayload,
     flag,
@@ -31,9 +29,11 @@ from dask_efficiency.checks import (
     text,
     whole,
 )
-from dask_efficiency.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
-from dask_efficiency.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
-from dask_efficiency.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
+from dask_efficiency.accounts.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.accounts.wire.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.accounts.wire.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
+from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
 
 #: Seconds between two snapshots of a worker in its heartbeats, at least: nobody looks more often. Those of a cluster of
 #: up to ten workers are half a second apart, and every other one repeats the last.
@@ -221,7 +221,7 @@ class Received(NamedTuple):
     numbers: Ints
     named: Texted
     prefixes: Table[str]
-    #: By :data:`~dask_efficiency.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
+    #: By :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
     gpu: HeldGpu | None
     #: None once it is recorded.
@@ -264,7 +264,7 @@ class Received(NamedTuple):
 
     @property
     def tasks(self) -> dict[str, int]:
-        """Finalized tasks by :class:`~dask_efficiency.balance.Outcome`."""
+        """Finalized tasks by :class:`~dask_efficiency.accounts.worker.balance.Outcome`."""
         return _named(_TASKS, self.numbers, _AT_TASKS)
 
 
@@ -287,7 +287,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     Parameters
     ----------
     payload
-        What a :class:`HeartbeatWriter` made, or :func:`~dask_efficiency.wire.encode_not_measured`.
+        What a :class:`HeartbeatWriter` made, or :func:`~dask_efficiency.accounts.wire.wire.encode_not_measured`.
     last
         What was read of this worker last, if anything was; an older payload than this must not come here.
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import RefusedPayload, short, wholes
+from dask_efficiency.accounts.checks import RefusedPayload, short, wholes
 
 Ints = NDArray[np.int64]
 #: Some rows of an array, ascending.

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.balance import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
-from dask_efficiency.checks import (
+from dask_efficiency.accounts.checks import (
     MAX_NAME_LENGTH,
     RefusedPayload,
     counts,
@@ -18,8 +17,9 @@ from dask_efficiency.checks import (
     text,
     whole,
 )
-from dask_efficiency.details import decode_details, encode_details
-from dask_efficiency.gpu.totals import GpuTotals
+from dask_efficiency.accounts.details import decode_details, encode_details
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
 SCHEMA = 4
@@ -44,7 +44,8 @@ _OUTCOMES = frozenset(map(str, Outcome))
 class SnapshotCauses:
     """Why the threads of a worker did no useful work: nanoseconds that add up to its accounts.
 
-    By :data:`~dask_efficiency.causes.NAMES`, of ``thread-noncpu`` and ``overhead``; of the former there is nothing
+    By :data:`~dask_efficiency.accounts.causes.NAMES`, of ``thread-noncpu`` and ``overhead``; of the former there is
+    nothing
     where nobody samples what the threads wait for. Causes by prefix travel with windows only: heartbeats are many.
     """
 

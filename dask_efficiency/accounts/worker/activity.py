@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from dask_efficiency.buckets import Bucket
+from dask_efficiency.accounts.buckets import Bucket
 
 #: What a slot that a task holds is doing, whatever becomes of the task.
 ACTIVE_BUCKETS = (

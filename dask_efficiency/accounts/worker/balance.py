@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from dask_efficiency.activity import ACTIVE_BUCKETS
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.details import WindowDetails
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
 
 #: Prefixes beyond the number that a ledger keeps apart are recorded under this name.
 OTHER = "(other)"
@@ -62,7 +62,7 @@ class Used(NamedTuple):
 
     @property
     def split(self) -> tuple[int, int, int, int, int, int]:
-        """The same by :data:`~dask_efficiency.activity.ACTIVE_BUCKETS`, without overhead."""
+        """The same by :data:`~dask_efficiency.accounts.worker.activity.ACTIVE_BUCKETS`, without overhead."""
         return self.cpu, self.gpu, self.library, self.wall - self.cpu - self.gpu - self.library, self.spill, 0
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from dask_efficiency.activity import ActivityView, SlotReservation
-from dask_efficiency.balance import (
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.worker.activity import ActivityView, SlotReservation
+from dask_efficiency.accounts.worker.balance import (
     OTHER,
     TASK_BUCKETS,
     UNHELD_BUCKETS,
@@ -16,8 +17,7 @@ from dask_efficiency.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.slot_windows import MAX_WINDOWS, PlainSums, Row, SlotWindows
+from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS, PlainSums, Row, SlotWindows
 
 #: Times of spilling for which slots that were free may still turn out to have waited.
 MAX_UNDECIDED = 1_000
@@ -382,7 +382,8 @@ class Ledger:
         at
             Now.
         used
-            Key of a task that holds a slot, or a :class:`~dask_efficiency.activity.SlotReservation` that ended and is
+            Key of a task that holds a slot, or a :class:`~dask_efficiency.accounts.worker.activity.SlotReservation`
+            that ended and is
             not finalized, to what its thread used so far, for the activity view; the rest is ``overhead``.
         """
         self._advance(at)

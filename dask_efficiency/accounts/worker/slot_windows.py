@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import OTHER, TASK_BUCKETS, UNHELD_BUCKETS, Outcome, WindowBalance
-from dask_efficiency.buckets import scale_down
+from dask_efficiency.accounts.buckets import scale_down
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS, UNHELD_BUCKETS, Outcome, WindowBalance
 
 #: Windows that a worker keeps at once; the oldest goes when one more is opened.
 MAX_WINDOWS = 64
@@ -65,7 +65,7 @@ class SlotWindows:
         Parameters
         ----------
         free
-            Nanoseconds of the free slots so far, by :data:`~dask_efficiency.balance.UNHELD_BUCKETS`.
+            Nanoseconds of the free slots so far, by :data:`~dask_efficiency.accounts.worker.balance.UNHELD_BUCKETS`.
         held
             Nanoseconds for which each reservation that is not finalized has held its slot so far.
         """
@@ -80,7 +80,8 @@ class SlotWindows:
         Parameters
         ----------
         row
-            Nanoseconds of the whole reservation, by the first of :data:`~dask_efficiency.balance.TASK_BUCKETS`.
+            Nanoseconds of the whole reservation, by the first of
+            :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
         """
         for window in self._windows.values():
             window.tasks[outcome] = window.tasks.get(outcome, 0) + reservation.tasks

@@ -7,10 +7,10 @@ from enum import StrEnum
 from operator import add
 from typing import Any, Protocol
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import Outcome
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.slot_windows import PlainSums
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slot_windows import PlainSums
 
 #: Annotation by which the scheduler marks a task that had been in memory once before.
 RECOMPUTED = "dask-efficiency-recomputed"
@@ -186,7 +186,8 @@ class SlotTracker:
         -------
         tuple
             Sums of those that ended, by span and prefix as :func:`place_of` tells them; to be recorded by
-            :meth:`~dask_efficiency.ledger.Ledger.finalize_plain`. Where they wait, their reservations, by the same.
+            :meth:`~dask_efficiency.accounts.worker.ledger.Ledger.finalize_plain`. Where they wait, their reservations,
+            by the same.
         """
         ledger = self._ledger
         by_place: dict[tuple[str | None, str], list[PlainTask]] = {}

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
-from dask_efficiency import buckets
-from dask_efficiency.balance import OTHER
-from dask_efficiency.causes import UNKNOWN
+from dask_efficiency.accounts import buckets
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.worker.balance import OTHER
 
 #: A cause that is no waiting: threads of a library, which are not the task's own, computed meanwhile.
 LIBRARY = "library"
@@ -34,7 +34,7 @@ _V = TypeVar("_V")
 
 
 def in_proportion(weights: Mapping[str, int], ns: int) -> Row:
-    """As :func:`~dask_efficiency.buckets.in_proportion`, by name."""
+    """As :func:`~dask_efficiency.accounts.buckets.in_proportion`, by name."""
     return dict(zip(weights, buckets.in_proportion([*weights.values()], ns), strict=True))
 
 

@@ -9,14 +9,14 @@ import click
 
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta
-from dask_efficiency.cli.watch_options import PrometheusOptions, instant, prometheus_options
-from dask_efficiency.storage import check_target, reading
+from dask_efficiency.files.storage import check_target, reading
+from dask_efficiency.fleet.cli.watch_options import PrometheusOptions, instant, prometheus_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.straggler.metric_series import MetricSeries
-    from dask_efficiency.trace.run_trace import TraceTables
+    from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+    from dask_efficiency.runs.trace.run_trace import TraceTables
 
 
 @click.command("train-minder")
@@ -70,7 +70,7 @@ def command(
             f"from --from to --to are {last - first:g} s; expected a window of {window:g} s at least"
         )
     with one_line_errors():
-        from dask_efficiency.straggler.minder.train import train_minder
+        from dask_efficiency.fleet.minder.train import train_minder
 
         check_target(output)
         if prometheus.url is None:
@@ -86,7 +86,7 @@ def _pulled(
     options: PrometheusOptions, first: float, last: float, window: float, windows: int, timeout: float
 ) -> Iterator[MetricSeries]:
     """Windows of the past, evenly spread."""
-    from dask_efficiency.cli.watch_parts import prometheus_source
+    from dask_efficiency.fleet.cli.watch_parts import prometheus_source
 
     source = prometheus_source(options, timeout)
     count = min(windows, max(int((last - first) // window), 1))
@@ -108,6 +108,6 @@ def _run(path: str) -> TraceTables | pd.DataFrame:
         with reading(path) as file:
             frame: pd.DataFrame = pd.read_csv(file)
         return frame
-    from dask_efficiency.results import load_trace
+    from dask_efficiency.runs.results import load_trace
 
     return load_trace(path)

@@ -13,12 +13,12 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta, tls_options
-from dask_efficiency.cli.watch_options import WatchOptions, instant, prometheus_options
-from dask_efficiency.straggler.fleet.retirements import RETIRE_SHARE
+from dask_efficiency.fleet.cli.watch_options import WatchOptions, instant, prometheus_options
+from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
-    from dask_efficiency.fleet_watch import FleetWatch
-    from dask_efficiency.straggler.fleet.rounds import Event
+    from dask_efficiency.fleet.rounds.rounds import Event
+    from dask_efficiency.fleet.watch import FleetWatch
 
 
 class _NotJudgedError(click.ClickException):
@@ -96,7 +96,7 @@ def command(scheduler: str | None, timeout: float, connection: Connection, **giv
     options = WatchOptions(scheduler=scheduler, connection=replace(connection, timeout_seconds=timeout), **given)
     options.check()
     with one_line_errors(_NotJudgedError if options.fail else click.ClickException):
-        from dask_efficiency.cli.watch_parts import build
+        from dask_efficiency.fleet.cli.watch_parts import build
 
         watch, retire = build(options, show=_shown(options.as_json), warn=_warn, clock=time.monotonic)
         try:
@@ -137,7 +137,7 @@ def _watched(watch: FleetWatch, options: WatchOptions, retire: Callable[[float],
 
 def _instants(options: WatchOptions) -> Iterator[float]:
     """When rounds are; of a watch that goes on, each comes when it is due."""
-    from dask_efficiency.fleet_watch import instants
+    from dask_efficiency.fleet.watch import instants
 
     if options.first is not None:
         yield from instants(options.first, options.last or time.time(), every_seconds=options.every)
@@ -152,7 +152,7 @@ def _instants(options: WatchOptions) -> Iterator[float]:
 
 
 def _shown(as_json: bool) -> Callable[[Event], None]:
-    from dask_efficiency.straggler.fleet import said
+    from dask_efficiency.fleet.rounds import messages as said
 
     def show(event: Event) -> None:
         click.echo(json.dumps(said.record(event)) if as_json else said.line(event))
@@ -161,6 +161,6 @@ def _shown(as_json: bool) -> Callable[[Event], None]:
 
 
 def _warn(text: str) -> None:
-    from dask_efficiency.straggler.fleet.said import instant as shown
+    from dask_efficiency.fleet.rounds.messages import instant as shown
 
     click.echo(f"{shown(time.time())} {' '.join(text.split())}", err=True)

@@ -8,20 +8,20 @@ from typing import Any
 
 import click
 
-from dask_efficiency.adapters.fleet.http_config import HttpConfig, read_http_config
-from dask_efficiency.adapters.fleet.own_metrics import OwnMetrics
-from dask_efficiency.adapters.fleet.prometheus_query import PrometheusClient
-from dask_efficiency.adapters.fleet.prometheus_source import PrometheusSource
-from dask_efficiency.adapters.fleet.receivers import Command, Receiver, Webhook
 from dask_efficiency.cli.source import Kind, look_at
-from dask_efficiency.cli.watch_options import PrometheusOptions, WatchOptions
-from dask_efficiency.fleet_watch import FleetWatch, Source
-from dask_efficiency.plugins.client.fleet import Asking, Retiring, SchedulerSource
-from dask_efficiency.plugins.scheduler.worker_series import NAMES
-from dask_efficiency.straggler.fleet.judging import ByMinder, Detector, Outliers, check_model
-from dask_efficiency.straggler.fleet.metrics_file import read_metrics_file
-from dask_efficiency.straggler.fleet.retirements import Retirements
-from dask_efficiency.straggler.fleet.rounds import Event
+from dask_efficiency.fleet.cli.watch_options import PrometheusOptions, WatchOptions
+from dask_efficiency.fleet.dask_source import Asking, Retiring, SchedulerSource
+from dask_efficiency.fleet.prometheus.http_config import HttpConfig, read_http_config
+from dask_efficiency.fleet.prometheus.own_metrics import OwnMetrics
+from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
+from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
+from dask_efficiency.fleet.prometheus.receivers import Command, Receiver, Webhook
+from dask_efficiency.fleet.rounds.judging import ByMinder, Detector, Outliers, check_model
+from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
+from dask_efficiency.fleet.rounds.rounds import Event
+from dask_efficiency.fleet.scheduler.worker_series import NAMES
+from dask_efficiency.fleet.watch import FleetWatch, Source
+from dask_efficiency.straggler.retirements import Retirements
 
 #: A window of fewer samples has too little in it.
 MIN_SAMPLES = 16
@@ -114,7 +114,7 @@ def prometheus_source(options: PrometheusOptions, timeout_seconds: float) -> Pro
 def _detector(options: WatchOptions, names: Sequence[str], source: str) -> Detector:
     if options.model is None:
         return Outliers(options.continuity)
-    from dask_efficiency.straggler.minder.detector import load_minder
+    from dask_efficiency.fleet.minder.detector import load_minder
 
     minder = load_minder(options.model)
     check_model(minder, options.model, names, source)

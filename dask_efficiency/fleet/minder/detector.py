@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.lasting import lasting
-from dask_efficiency.straggler.metric_series import (
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.minder import files
+from dask_efficiency.fleet.minder.distances import robust_scores
+from dask_efficiency.fleet.minder.network import Autoencoder
+from dask_efficiency.fleet.minder.windows import normalised, windowed
+from dask_efficiency.fleet.outliers.lasting import lasting
+from dask_efficiency.fleet.outliers.metric_series import (
     REACH_SECONDS,
     MetricSeries,
     evidence_of,
@@ -20,16 +24,12 @@ from dask_efficiency.straggler.metric_series import (
     finding_of,
     metric_series_of,
 )
-from dask_efficiency.straggler.minder import files
-from dask_efficiency.straggler.minder.distances import robust_scores
-from dask_efficiency.straggler.minder.network import Autoencoder
-from dask_efficiency.straggler.minder.windows import normalised, windowed
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: Length of a window, as in the paper.
 WINDOW_SAMPLES = 8
@@ -40,7 +40,7 @@ MAX_WINDOWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Minder:
-    """A trained detector; :func:`~dask_efficiency.straggler.minder.train.train_minder` makes one.
+    """A trained detector; :func:`~dask_efficiency.fleet.minder.train.train_minder` makes one.
 
     Parameters
     ----------

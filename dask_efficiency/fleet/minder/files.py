@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.storage import FileTooLargeError, Members, reading, writing
-from dask_efficiency.straggler.minder.network import Autoencoder
+from dask_efficiency.files.storage import FileTooLargeError, Members, reading, writing
+from dask_efficiency.fleet.minder.network import Autoencoder
 
 FORMAT = "dask-efficiency-minder"
 VERSION = 1

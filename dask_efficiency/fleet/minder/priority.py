@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 #: Consecutive samples that make one example for the tree.
 EXAMPLE_SAMPLES = 60

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import REACH_SECONDS, MetricSeries, filled, metric_series_of
-from dask_efficiency.straggler.minder.detector import WINDOW_SAMPLES, Minder
-from dask_efficiency.straggler.minder.network import Autoencoder
-from dask_efficiency.straggler.minder.priority import prioritised
-from dask_efficiency.straggler.minder.windows import normalised, windowed
+from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder
+from dask_efficiency.fleet.minder.network import Autoencoder
+from dask_efficiency.fleet.minder.priority import prioritised
+from dask_efficiency.fleet.minder.windows import normalised, windowed
+from dask_efficiency.fleet.outliers.metric_series import REACH_SECONDS, MetricSeries, filled, metric_series_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: The sizes of the paper's network, which has one layer.
 HIDDEN = 4

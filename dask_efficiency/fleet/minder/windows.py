@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import Values
+from dask_efficiency.fleet.outliers.metric_series import Values
 
 
 def normalised(values: Values) -> Values:

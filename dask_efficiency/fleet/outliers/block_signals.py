@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import MetricSeries, Values, least_effect
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, least_effect
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
 #: Samples are averaged in blocks of so many seconds, and of this many samples at least.

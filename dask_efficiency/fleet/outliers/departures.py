@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.block_signals import BlockSignals, evenly, median_of_last
-from dask_efficiency.straggler.metric_series import Values
+from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly, median_of_last
+from dask_efficiency.fleet.outliers.metric_series import Values
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
 #: A worker's past is no shorter than this.

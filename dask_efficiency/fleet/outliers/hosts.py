@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.metric_series import MetricSeries, Values
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 
 
 def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.finding import WRONG_BY_METRICS, Cause, Evidence, Finding, confidence_of
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Series
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.finding import WRONG_BY_METRICS, Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,8 @@ METRICS: Mapping[str, Metric] = {
     "disk_read": Metric(0, Cause.DISK, of_host=True),
     "disk_write": Metric(0, Cause.DISK, of_host=True),
     "loop_interval": Metric(1, Cause.GIL),
-    # Sensors of the host, and of the GPUs; see dask_efficiency.sensors.names. Many are 0 nearly always, so that a share
+    # Sensors of the host, and of the GPUs; see dask_efficiency.accounts.sensors.names. Many are 0 nearly always, so
+    # that a share
     # of their level would be nothing: what matters of these is our judgement, in their units.
     "host_cpu": Metric(0, least_value=MIN_CHANGE, of_host=True),
     "steal": Metric(1, Cause.SLOW_CPU, least_value=MIN_CHANGE, of_host=True),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import MetricSeries, Values
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
 #: Samples are averaged over so many seconds, if they are not further apart.

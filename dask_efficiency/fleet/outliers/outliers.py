@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.block_signals import block_samples, block_signals
-from dask_efficiency.straggler.departures import Past, departures, past_of
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.hosts import by_host, of_host
-from dask_efficiency.straggler.lasting import independent
-from dask_efficiency.straggler.metric_series import (
-    MetricSeries,
-    Values,
-    evidence_of,
-    finding_of,
-    metric_series_of,
-)
-from dask_efficiency.straggler.onsets import onset
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals
+from dask_efficiency.fleet.outliers.departures import Past, departures, past_of
+from dask_efficiency.fleet.outliers.hosts import by_host, of_host
+from dask_efficiency.fleet.outliers.lasting import independent
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, evidence_of, finding_of, metric_series_of
+from dask_efficiency.fleet.outliers.onsets import onset
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: For how long a worker is an outlier, at least.
 CONTINUITY_SECONDS = 270.0

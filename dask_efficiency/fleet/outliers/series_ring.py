@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import REACH_SECONDS, MetricSeries, Values, filled
+from dask_efficiency.fleet.outliers.metric_series import REACH_SECONDS, MetricSeries, Values, filled
 
 #: Between two samples, in seconds: a heartbeat of a cluster of 800 workers. The outlier detector averages three.
 STEP_SECONDS = 5.0

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dask_efficiency.text_files import TextFileError, read_text
-from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.files.text_files import TextFileError, read_text
+from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
 
 _KEYS = {"basic_auth", "authorization", "bearer_token_file", "tls_config", "http_headers"}
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from dask_efficiency.straggler.finding import Cause, Finding
+from dask_efficiency.accounts.finding import Cause, Finding
 
 PREFIX = "dask_efficiency_watch"
 

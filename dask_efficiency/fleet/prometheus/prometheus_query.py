@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from dask_efficiency.adapters.fleet.http_config import HttpConfig
-from dask_efficiency.adapters.fleet.matrix import Answered, AnswerError, matrix
+from dask_efficiency.fleet.prometheus.http_config import HttpConfig
+from dask_efficiency.fleet.prometheus.matrix import Answered, AnswerError, matrix
 
 Result = TypeVar("Result")
 

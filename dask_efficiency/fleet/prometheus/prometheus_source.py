@@ -9,17 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.adapters.fleet.matrix import Answered
-from dask_efficiency.adapters.fleet.prometheus_query import (
-    PrometheusClient,
-    QueryRefusedError,
-    slices,
-)
-from dask_efficiency.straggler.fleet.durations import shown_duration
-from dask_efficiency.straggler.fleet.gathered import Gathered
-from dask_efficiency.straggler.fleet.metrics_file import MetricQuery, MetricsFile
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.text_files import known_names
+from dask_efficiency.files.text_files import known_names
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.prometheus.matrix import Answered
+from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient, QueryRefusedError, slices
+from dask_efficiency.fleet.rounds.durations import shown_duration
+from dask_efficiency.fleet.rounds.gathered import Gathered
+from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile
 
 #: Prometheus answers 11,000 points a series at most. Fewer at a time, for one answer that breaks off is asked again.
 SLICE_STEPS = 3_600

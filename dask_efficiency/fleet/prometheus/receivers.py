@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dask_efficiency.adapters.fleet.http_config import HttpConfig
+from dask_efficiency.fleet.prometheus.http_config import HttpConfig
 
 #: A receiver that takes longer is told again in the next round.
 TIMEOUT_SECONDS = 30.0

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.fleet.metrics_file import MetricQuery, MetricsFile
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.text_files import known_names
+from dask_efficiency.files.text_files import known_names
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile
 
 #: Values that are held at most, of all machines, metrics and instants: 512 MB.
 MAX_VALUES = 1 << 27

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.straggler.block_signals import evenly, median_of_workers
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.fleet.rounds import subject
-from dask_efficiency.straggler.metric_series import MetricSeries, Values
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.block_signals import evenly, median_of_workers
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
+from dask_efficiency.fleet.rounds.rounds import subject
 
 
 class Habits:

@@ -9,13 +9,13 @@ from typing import Protocol
 
 import numpy as np
 
-from dask_efficiency.straggler.departures import MIN_PAST_SECONDS
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.minder.detector import Minder
-from dask_efficiency.straggler.outliers import CONTINUITY_SECONDS, find_outliers
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.files.text_files import known_names
+from dask_efficiency.fleet.minder.detector import Minder
+from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS, find_outliers
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.text_files import known_names
 
 
 class Detector(Protocol):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dask_efficiency.straggler.finding import Evidence
-from dask_efficiency.straggler.fleet.rounds import Change, Event, subject
+from dask_efficiency.accounts.finding import Evidence
+from dask_efficiency.fleet.rounds.rounds import Change, Event, subject
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: The name that a finding has as an alert.

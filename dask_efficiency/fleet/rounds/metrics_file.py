@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.fleet.durations import duration_of
-from dask_efficiency.straggler.metric_series import MIN_CHANGE, Metric
-from dask_efficiency.text_files import TextFileError, known_names, read_text
-from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.files.text_files import TextFileError, known_names, read_text
+from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric
+from dask_efficiency.fleet.rounds.durations import duration_of
 
 #: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
 READY = ("node", "dcgm", "dask-efficiency")
@@ -102,7 +102,7 @@ def read_metrics_file(given: str | os.PathLike[str]) -> MetricsFile:
     """
     name = os.fspath(given)
     if name in READY:
-        file = resources.files("dask_efficiency.straggler.fleet").joinpath("metrics", f"{name}.yaml")
+        file = resources.files("dask_efficiency.fleet.rounds").joinpath("metrics", f"{name}.yaml")
         return parse_metrics_file(file.read_text(encoding="utf-8"), f"{name}.yaml")
     if not Path(name).exists():
         raise FileNotFoundError(f"there is no file {name!r}; expected the path of one, or one of: {', '.join(READY)}")

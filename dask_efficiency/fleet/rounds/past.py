@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 
 def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) -> MetricSeries:

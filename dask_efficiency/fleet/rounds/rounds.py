@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.accounts.finding import Finding
 
 #: A finding has ended once so many rounds in a row did not make it: one that is near a threshold comes and goes.
 END_ROUNDS = 2

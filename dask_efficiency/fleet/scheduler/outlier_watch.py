@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.fleet.past import parted
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.outliers import find_outliers
+from dask_efficiency.fleet.rounds.past import parted
+from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.straggler.online import MAX_PAST, Past
-from dask_efficiency.straggler.outliers import find_outliers
 
 #: Between the beginnings of two looks, in seconds; and what they look at.
 EVERY_SECONDS = 60.0

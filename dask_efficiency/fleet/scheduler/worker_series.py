@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_efficiency.account import place
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
-from dask_efficiency.plugins.scheduler.straggler_watch import comparable
-from dask_efficiency.sensors.gpus import gpu_sensors
-from dask_efficiency.sensors.names import GPU_SENSORS, HOST_SENSORS
-from dask_efficiency.straggler.metric_series import METRICS, MIN_BUSY, MetricSeries
-from dask_efficiency.straggler.series_ring import STEP_SECONDS, SeriesRing, series_of
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.account import place
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.sensors.gpus import gpu_sensors
+from dask_efficiency.accounts.sensors.names import GPU_SENSORS, HOST_SENSORS
+from dask_efficiency.fleet.outliers.metric_series import METRICS, MIN_BUSY, MetricSeries
+from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS, SeriesRing, series_of
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
+from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 
 if TYPE_CHECKING:
     from distributed.scheduler import WorkerState

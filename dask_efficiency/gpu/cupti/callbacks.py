@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.adapters.cupti.build import LIBRARY_NAME
+from dask_efficiency.gpu.cupti.build import LIBRARY_NAME
 
 #: The compiled ``callbacks.c``; an installation that had no C compiler lacks it.
 LIBRARY = Path(__file__).with_name(LIBRARY_NAME)

@@ -12,14 +12,14 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.adapters import libcuda
-from dask_efficiency.adapters.cupti import library
-from dask_efficiency.adapters.cupti.callbacks import BufferPool
-from dask_efficiency.adapters.cupti.clock import ClockPair, RecordClock
-from dask_efficiency.adapters.cupti.kineto import KinetoWatch
-from dask_efficiency.adapters.cupti.library import Cupti, CuptiError
-from dask_efficiency.adapters.cupti.names import KernelNames
+from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
+from dask_efficiency.gpu.cupti import library
+from dask_efficiency.gpu.cupti.callbacks import BufferPool
+from dask_efficiency.gpu.cupti.clock import ClockPair, RecordClock
+from dask_efficiency.gpu.cupti.kineto import KinetoWatch
+from dask_efficiency.gpu.cupti.library import Cupti, CuptiError
+from dask_efficiency.gpu.cupti.names import KernelNames
 from dask_efficiency.gpu.decode import Decoded, decode
 from dask_efficiency.gpu.layouts import CONCURRENT_KERNEL, DRIVER, MEMCPY, MEMSET, RUNTIME, layout_for
 from dask_efficiency.gpu.meter import Device

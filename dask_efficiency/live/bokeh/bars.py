@@ -8,14 +8,14 @@ from typing import Any
 from bokeh.models import ColumnDataSource, DataRange1d, FixedTicker, HoverTool, NoOverlap, NumeralTickFormatter, Range1d
 from bokeh.plotting import figure
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.adapters.bokeh import columns
-from dask_efficiency.adapters.bokeh.columns import Columns
-from dask_efficiency.adapters.bokeh.part import SLOW_NS, send
-from dask_efficiency.balance import TASK_BUCKETS
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS, GPU_COLOURS
-from dask_efficiency.report.live.tab_view import TabView
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from dask_efficiency.live.bokeh import columns
+from dask_efficiency.live.bokeh.columns import Columns
+from dask_efficiency.live.bokeh.part import SLOW_NS, send
+from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
 
 #: A figure that fills its window has room for so many rows at least: one or two would be walls of colour.
 MIN_ROWS = 6

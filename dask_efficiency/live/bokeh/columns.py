@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.balance import TASK_BUCKETS
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES
-from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.colours import COLOURS, ink
-from dask_efficiency.report.labels import label
-from dask_efficiency.report.live.causes import listed
-from dask_efficiency.report.live.tab_view import TabView
-from dask_efficiency.report.live.workers import QUANTILES, spread
-from dask_efficiency.report.pie import Wedge, label_point, radians, wedges
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from dask_efficiency.live.causes import listed
+from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.live.workers import QUANTILES, spread
+from dask_efficiency.show.colours import COLOURS, ink
+from dask_efficiency.show.labels import label
+from dask_efficiency.show.pie import Wedge, label_point, radians, wedges
 
 #: Of more workers than these, a page with other figures on it shows the least useful.
 FEW_WORKERS = 20

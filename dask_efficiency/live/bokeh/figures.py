@@ -16,13 +16,13 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from bokeh.transform import stack
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.adapters.bokeh import columns
-from dask_efficiency.adapters.bokeh.columns import Columns
-from dask_efficiency.adapters.bokeh.growth import growth
-from dask_efficiency.adapters.bokeh.part import send
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.live.bokeh import columns
+from dask_efficiency.live.bokeh.columns import Columns
+from dask_efficiency.live.bokeh.growth import growth
+from dask_efficiency.live.bokeh.part import send
+from dask_efficiency.show.colours import COLOURS
 
 
 class PieFigure:

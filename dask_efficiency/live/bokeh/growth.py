@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dask_efficiency.adapters.bokeh.columns import Columns
+from dask_efficiency.live.bokeh.columns import Columns
 
 
 @dataclass(frozen=True, slots=True)

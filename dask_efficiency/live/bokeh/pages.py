@@ -10,12 +10,12 @@ from bokeh.models import Column, Row
 from distributed.dashboard.components import DashboardComponent
 from distributed.utils import log_errors
 
-from dask_efficiency.adapters.bokeh import columns, texts
-from dask_efficiency.adapters.bokeh.bars import BESIDE_OTHERS, gpu_bars, prefix_bars, worker_bars, worker_spread
-from dask_efficiency.adapters.bokeh.figures import PieFigure, TimelineFigure
-from dask_efficiency.adapters.bokeh.part import SLOW_NS, Part, Text
-from dask_efficiency.adapters.bokeh.tab import Tab
-from dask_efficiency.report.live.tab_view import TabView
+from dask_efficiency.live.bokeh import columns, texts
+from dask_efficiency.live.bokeh.bars import BESIDE_OTHERS, gpu_bars, prefix_bars, worker_bars, worker_spread
+from dask_efficiency.live.bokeh.figures import PieFigure, TimelineFigure
+from dask_efficiency.live.bokeh.part import SLOW_NS, Part, Text
+from dask_efficiency.live.bokeh.tab import Tab
+from dask_efficiency.live.tab_view import TabView
 
 
 class Page(DashboardComponent):

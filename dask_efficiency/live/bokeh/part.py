@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from bokeh.models import ColumnDataSource, Div
 
-from dask_efficiency.adapters.bokeh.columns import Columns
-from dask_efficiency.report.live.tab_view import TabView
+from dask_efficiency.live.bokeh.columns import Columns
+from dask_efficiency.live.tab_view import TabView
 
 #: How long something may stay on a page that changes by little in a few seconds, such as shares of five minutes.
 SLOW_NS = 5_000_000_000

@@ -15,8 +15,8 @@ from distributed.dashboard.scheduler import template_variables
 from distributed.http.scheduler.info import IndividualPlots
 from tornado.ioloop import IOLoop
 
-from dask_efficiency.adapters.bokeh.pages import PAGES, Page, whole
-from dask_efficiency.adapters.bokeh.tab import LINK, UPDATE_MS, Source, Tab
+from dask_efficiency.live.bokeh.pages import PAGES, Page, whole
+from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Source, Tab
 
 if TYPE_CHECKING:
     from distributed import Scheduler

@@ -12,12 +12,12 @@ from typing import Any, Protocol, TypeVar, cast
 from distributed.scheduler import heartbeat_interval
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.heartbeats import REPORT_SECONDS
-from dask_efficiency.report.live.bins import WINDOW_NS, ThreadTotals
-from dask_efficiency.report.live.last_seconds import Details
-from dask_efficiency.report.live.tab_view import TabView, tab_view
-from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
+from dask_efficiency.live.bins import WINDOW_NS, ThreadTotals
+from dask_efficiency.live.last_seconds import Details
+from dask_efficiency.live.tab_view import TabView, tab_view
 
 logger = logging.getLogger("dask_efficiency")
 

@@ -9,8 +9,11 @@ from html import escape
 
 import numpy as np
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.adapters.bokeh.columns import (
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
+from dask_efficiency.live.bokeh.columns import (
     FEW_GPUS,
     FEW_WORKERS,
     MANY_GPUS,
@@ -19,17 +22,14 @@ from dask_efficiency.adapters.bokeh.columns import (
     too_many_workers,
     with_work,
 )
-from dask_efficiency.balance import TASK_BUCKETS
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
-from dask_efficiency.report.figures import format_share, format_times, name_of
+from dask_efficiency.live.causes import SENTENCES, not_sampled
+from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
-from dask_efficiency.report.live.causes import SENTENCES, not_sampled
-from dask_efficiency.report.live.tab_view import TabView
-from dask_efficiency.report.pie import OTHER, wedges
 from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.report.verdict import verdict as verdict_of
+from dask_efficiency.show.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
+from dask_efficiency.show.figures import format_share, format_times, name_of
+from dask_efficiency.show.pie import OTHER, wedges
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: Rows of the table of stragglers.

@@ -32,7 +32,7 @@ def command(mpicc: str, output: Path, trace: Path, command: tuple[str, ...]) -> 
     With a command such as `mpiexec -n 4 ./program`, this runs it and records it. Without one, this
     compiles the library that records, and prints how a job script uses it.
     """
-    from dask_efficiency.adapters.mpi.build import compile_tracer, preloaded
+    from dask_efficiency.mpi.tracer.build import compile_tracer, preloaded
 
     library, folder = output.resolve(), trace.resolve()
     with one_line_errors():

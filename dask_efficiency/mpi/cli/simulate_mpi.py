@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.said import say
-from dask_efficiency.storage import check_target
+from dask_efficiency.cli.output import say
+from dask_efficiency.files.storage import check_target
 
 if TYPE_CHECKING:
-    from dask_efficiency.mpi_predictions import MpiPlacements, MpiPrediction
+    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction
 
 
 def algorithms(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -91,9 +91,9 @@ def _found(
     trace: str, ranks: int | None, hostfile: str | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
     """What was asked for."""
-    from dask_efficiency.mpi_predictions import place_mpi, simulate_mpi
-    from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-    from dask_efficiency.simulation.units import seconds_of
+    from dask_efficiency.mpi.results import place_mpi, simulate_mpi
+    from dask_efficiency.mpi.trace_files import from_mpi_trace
+    from dask_efficiency.simulation.model.units import seconds_of
 
     program = from_mpi_trace(trace)
     if ranks is not None and ranks != program.size:

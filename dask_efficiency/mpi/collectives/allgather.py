@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.doubling import doubling_allgather
-from dask_efficiency.simulation.mpi.collectives.layout import layout_of
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, exchange, message, receive, send
-from dask_efficiency.simulation.mpi.collectives.thresholds import ALLGATHERV_PIECE_BYTES
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.doubling import doubling_allgather
+from dask_efficiency.mpi.collectives.layout import layout_of
+from dask_efficiency.mpi.collectives.rounds import Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.thresholds import ALLGATHERV_PIECE_BYTES
 
 
 def allgather_brucks(call: Collective, rank: int) -> Iterator[Round]:

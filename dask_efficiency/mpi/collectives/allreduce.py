@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.halving import halves, reduce_scatter_by_halving
-from dask_efficiency.simulation.mpi.collectives.layout import element_pieces
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, exchange, message, receive, send
-from dask_efficiency.simulation.mpi.collectives.trees import Folded
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.halving import halves, reduce_scatter_by_halving
+from dask_efficiency.mpi.collectives.layout import element_pieces
+from dask_efficiency.mpi.collectives.rounds import Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.trees import Folded
 
 
 def allreduce_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:

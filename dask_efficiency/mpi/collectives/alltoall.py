@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.layout import layout_of
-from dask_efficiency.simulation.mpi.collectives.rounds import Message, Round, exchange, message
-from dask_efficiency.simulation.mpi.collectives.thresholds import ALLTOALL_SCATTERED_PEERS
-from dask_efficiency.simulation.mpi.collectives.trees import is_power_of_two
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.layout import layout_of
+from dask_efficiency.mpi.collectives.rounds import Message, Round, exchange, message
+from dask_efficiency.mpi.collectives.thresholds import ALLTOALL_SCATTERED_PEERS
+from dask_efficiency.mpi.collectives.trees import is_power_of_two
 
 
 def alltoall_brucks(call: Collective, rank: int) -> Iterator[Round]:

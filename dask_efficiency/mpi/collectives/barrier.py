@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, exchange, message
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.rounds import Round, exchange, message
 
 
 def barrier_dissemination(call: Collective, rank: int) -> Iterator[Round]:

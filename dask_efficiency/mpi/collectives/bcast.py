@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.doubling import doubling_allgather
-from dask_efficiency.simulation.mpi.collectives.layout import ceiling_pieces
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, exchange, message, receive, send
-from dask_efficiency.simulation.mpi.collectives.trees import children, subtree
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.doubling import doubling_allgather
+from dask_efficiency.mpi.collectives.layout import ceiling_pieces
+from dask_efficiency.mpi.collectives.rounds import Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.trees import children, subtree
 
 
 def bcast_binomial(call: Collective, rank: int) -> Iterator[Round]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.nodes import by_node
-from dask_efficiency.simulation.mpi.collectives.restrictions import ALGORITHMS, aborts, falls_back
-from dask_efficiency.simulation.mpi.collectives.thresholds import (
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.nodes import by_node
+from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS, aborts, falls_back
+from dask_efficiency.mpi.collectives.thresholds import (
     MAX_ALLGATHER_BRUCKS_BYTES,
     MAX_ALLGATHER_RECURSIVE_DOUBLING_BYTES,
     MAX_ALLREDUCE_RECURSIVE_DOUBLING_BYTES,
@@ -27,7 +27,7 @@ from dask_efficiency.simulation.mpi.collectives.thresholds import (
     MIN_BCAST_SCATTER_BYTES,
     MIN_BCAST_SCATTER_RANKS,
 )
-from dask_efficiency.simulation.mpi.collectives.trees import is_power_of_two, power_at_most
+from dask_efficiency.mpi.collectives.trees import is_power_of_two, power_at_most
 
 #: MPICH's versions whose tables are known.
 VERSIONS = ("3.2.1", "4.0.2")

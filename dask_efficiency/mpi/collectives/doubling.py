@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dask_efficiency.simulation.mpi.collectives.layout import Layout
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.layout import Layout
+from dask_efficiency.mpi.collectives.rounds import Round, exchange, message, receive, send
 
 
 class Step(NamedTuple):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.layout import layout_of
-from dask_efficiency.simulation.mpi.collectives.rounds import Blocks, Round, message, receive, send
-from dask_efficiency.simulation.mpi.collectives.thresholds import MIN_GATHERV_SYNCHRONOUS_RANKS
-from dask_efficiency.simulation.mpi.collectives.trees import children, subtree
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.layout import layout_of
+from dask_efficiency.mpi.collectives.rounds import Blocks, Round, message, receive, send
+from dask_efficiency.mpi.collectives.thresholds import MIN_GATHERV_SYNCHRONOUS_RANKS
+from dask_efficiency.mpi.collectives.trees import children, subtree
 
 
 def gather_binomial(call: Collective, rank: int) -> Iterator[Round]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.layout import Layout
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, exchange, message
-from dask_efficiency.simulation.mpi.collectives.trees import Folded
+from dask_efficiency.mpi.collectives.layout import Layout
+from dask_efficiency.mpi.collectives.rounds import Round, exchange, message
+from dask_efficiency.mpi.collectives.trees import Folded
 
 
 def halves(place: int, count: int) -> Iterator[tuple[int, range, range]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
 
-from dask_efficiency.simulation.mpi.collectives.rounds import Blocks
+from dask_efficiency.mpi.collectives.rounds import Blocks
 
 
 class Layout:

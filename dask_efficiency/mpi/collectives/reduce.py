@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.halving import halves, reduce_scatter_by_halving
-from dask_efficiency.simulation.mpi.collectives.layout import Layout, element_pieces
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, receive, send
-from dask_efficiency.simulation.mpi.collectives.trees import Folded, children, subtree
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.halving import halves, reduce_scatter_by_halving
+from dask_efficiency.mpi.collectives.layout import Layout, element_pieces
+from dask_efficiency.mpi.collectives.rounds import Round, receive, send
+from dask_efficiency.mpi.collectives.trees import Folded, children, subtree
 
 
 def reduce_binomial(call: Collective, rank: int) -> Iterator[Round]:

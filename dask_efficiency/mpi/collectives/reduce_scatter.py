@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.doubling import doubling_steps
-from dask_efficiency.simulation.mpi.collectives.layout import Layout, layout_of
-from dask_efficiency.simulation.mpi.collectives.rounds import Blocks, Round, exchange, message, receive, send
-from dask_efficiency.simulation.mpi.collectives.trees import Folded
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.doubling import doubling_steps
+from dask_efficiency.mpi.collectives.layout import Layout, layout_of
+from dask_efficiency.mpi.collectives.rounds import Blocks, Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.trees import Folded
 
 
 def reduce_scatter_recursive_halving(call: Collective, rank: int) -> Iterator[Round]:

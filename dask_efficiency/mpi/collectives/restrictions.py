@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.nodes import by_node
-from dask_efficiency.simulation.mpi.collectives.trees import is_power_of_two, power_at_most
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.nodes import by_node
+from dask_efficiency.mpi.collectives.trees import is_power_of_two, power_at_most
 
 _REDUCE_SCATTER = ("noncommutative", "pairwise", "recursive_doubling", "recursive_halving")
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dask_efficiency.simulation.mpi.collectives.bcast import (
+from dask_efficiency.mpi.collectives.bcast import (
     bcast_binomial,
     bcast_scatter_recursive_doubling_allgather,
     bcast_scatter_ring_allgather,
 )
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.nodes import by_node
-from dask_efficiency.simulation.mpi.collectives.rounds import Round, receive, send, translated
-from dask_efficiency.simulation.mpi.collectives.thresholds import (
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.nodes import by_node
+from dask_efficiency.mpi.collectives.rounds import Round, receive, send, translated
+from dask_efficiency.mpi.collectives.thresholds import (
     MAX_BCAST_RECURSIVE_DOUBLING_BYTES,
     MIN_BCAST_SCATTER_BYTES,
     MIN_BCAST_SCATTER_RANKS,
 )
-from dask_efficiency.simulation.mpi.collectives.trees import is_power_of_two
+from dask_efficiency.mpi.collectives.trees import is_power_of_two
 
 #: What a collective of fewer ranks, which share no nodes, is expanded with: the call and the rank in it.
 Nested = Callable[[Collective, int], Iterable[Round]]

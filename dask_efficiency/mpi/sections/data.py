@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
-from dask_efficiency.simulation.mpi.result import MpiRun
-from dask_efficiency.simulation.mpi.timeline import Spent
+from dask_efficiency.mpi.compare import MpiRunsCompared
+from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.timeline import Spent
 
 
 def mpi_run(run: MpiRun) -> dict[str, Any]:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.report.figures import (
-    format_bytes,
-    format_count,
-    format_seconds,
-    format_share,
-    name_of,
-    time_scale,
-)
-from dask_efficiency.report.mpi_data import mpi_run as to_dict
-from dask_efficiency.report.sections.document import (
+from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.sections.data import mpi_run as to_dict
+from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.runs.sections.spent import seconds_table, top
+from dask_efficiency.show.document import (
     Along,
     Aside,
     Document,
@@ -26,10 +21,8 @@ from dask_efficiency.report.sections.document import (
     section,
     with_content,
 )
-from dask_efficiency.report.sections.simulation import notes
-from dask_efficiency.report.sections.spent import seconds_table, top
-from dask_efficiency.simulation.mpi.result import MpiRun
-from dask_efficiency.simulation.mpi.timeline import Spent
+from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, format_share, name_of, time_scale
+from dask_efficiency.simulation.sections.prediction import notes
 
 #: Rows of a table.
 MAX_ROWS = 12

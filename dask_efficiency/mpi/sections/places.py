@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.report.figures import (
+from dask_efficiency.mpi.compare import MpiRunsCompared
+from dask_efficiency.mpi.sections.data import comparison as to_dict
+from dask_efficiency.mpi.sections.mpi import links, title
+from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
+from dask_efficiency.show.figures import (
     format_bytes,
     format_count,
     format_seconds,
@@ -13,12 +18,7 @@ from dask_efficiency.report.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.report.mpi_data import comparison as to_dict
-from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section, with_content
-from dask_efficiency.report.sections.mpi import links, title
-from dask_efficiency.report.sections.simulation import SAME, notes
-from dask_efficiency.simulation.mpi.compare import MpiRunsCompared
-from dask_efficiency.simulation.mpi.timeline import Spent
+from dask_efficiency.simulation.sections.prediction import SAME, notes
 
 
 def verdict(compared: MpiRunsCompared) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import Client, get_client
 
-from dask_efficiency.plugins.client.questions import (
+from dask_efficiency.plugin.client.questions import (
     NotRegisteredError,
     ask,
     ask_life,
@@ -15,7 +15,7 @@ from dask_efficiency.plugins.client.questions import (
     ask_stragglers,
     ask_trace,
 )
-from dask_efficiency.plugins.names import UNREGISTER
+from dask_efficiency.plugin.names import UNREGISTER
 
 
 def snapshot(client: Client | None = None) -> Any:

@@ -13,15 +13,16 @@ import numpy as np
 from distributed import Client
 from distributed.protocol import Serialize
 
-from dask_efficiency.critical_paths.torch.join import with_gpu_times
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.recordings import unpack
-from dask_efficiency.plugins.reports import report_of, unpacked
-from dask_efficiency.plugins.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.results import EfficiencyReport, RunTrace
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.trace.build import build
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.report.replies import report_of, unpacked
+from dask_efficiency.report.results import EfficiencyReport
+from dask_efficiency.runs.recording.recordings import unpack
+from dask_efficiency.runs.results import RunTrace
+from dask_efficiency.runs.trace.build import build
+from dask_efficiency.torch_traces.path.join import with_gpu_times
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -126,7 +127,7 @@ async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
 
 def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings with the time that each cost the recorded run, where a replay can say that."""
-    from dask_efficiency.straggler.offline import REPLAYED, REPLAYS, seconds_lost
+    from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, seconds_lost
 
     there = {name for worker in trace.workers for name in (worker.name, worker.host)}
     known = list(findings)

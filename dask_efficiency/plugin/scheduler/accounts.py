@@ -12,27 +12,27 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.balance import WindowBalance
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.cluster import SILENT_NS, ClusterLedger
-from dask_efficiency.idle import Alone
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.plugins.names import FINAL_SNAPSHOT, METRIC
-from dask_efficiency.plugins.options import Options
-from dask_efficiency.plugins.scheduler.arrivals import Arrivals
-from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
-from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
-from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugins.scheduler.recording import Recording
-from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
-from dask_efficiency.plugins.scheduler.timelines import Timelines
-from dask_efficiency.plugins.scheduler.worker_series import WorkerSeries
-from dask_efficiency.presence import Presence
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.timeline import TimelineRecorder
-from dask_efficiency.windows import ClusterWindow
-from dask_efficiency.wire import decode_window
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.wire.wire import decode_window
+from dask_efficiency.accounts.worker.balance import WindowBalance
+from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
+from dask_efficiency.fleet.scheduler.worker_series import WorkerSeries
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC
+from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.scheduler.arrivals import Arrivals
+from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
+from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugin.scheduler.timelines import Timelines
+from dask_efficiency.runs.recording.scheduler.recording import Recording
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -65,10 +65,10 @@ class Moment:
     """What the cluster had done by one instant, as far as heartbeats had come."""
 
     at: int
-    #: Nanoseconds by :data:`~dask_efficiency.presence.ACTIVITIES` since the accounts began.
+    #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began.
     activity: Mapping[str, int]
     nthreads: int
-    #: The same by :data:`~dask_efficiency.causes.NAMES`, as far as causes are known.
+    #: The same by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known.
     causes: Mapping[str, int] = field(default_factory=dict)
 
 

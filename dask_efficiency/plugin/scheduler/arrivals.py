@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
-from dask_efficiency.plugins.names import METRIC
-from dask_efficiency.plugins.scheduler.share import HeartbeatShare
-from dask_efficiency.plugins.scheduler.straggler_watch import POLL_SECONDS
-from dask_efficiency.presence import Presence, is_stale
+from dask_efficiency.accounts.cluster.presence import Presence, is_stale
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
+from dask_efficiency.plugin.names import METRIC
+from dask_efficiency.plugin.scheduler.share import HeartbeatShare
+from dask_efficiency.plugin.scheduler.straggler_watch import POLL_SECONDS
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -116,7 +116,7 @@ class Arrivals:
         return left if left is not None and self._is_news(address, left) else None
 
     def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
-        """Note what a poll took, see :meth:`~dask_efficiency.plugins.scheduler.share.HeartbeatShare.spent`."""
+        """Note what a poll took, see :meth:`~dask_efficiency.plugin.scheduler.share.HeartbeatShare.spent`."""
         self._share.spent(at=at, arrived=arrived, read=read, reading_seconds=seconds, other_seconds=other_seconds)
 
     def _new(self) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.plugins.names import METRIC, SENSORS
-from dask_efficiency.sensors.names import HOST_SENSORS
-from dask_efficiency.sensors.wire import decode_sensors
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors.wire import decode_sensors
+from dask_efficiency.plugin.names import METRIC, SENSORS
 
 #: Where Dask's own metrics stand in a heartbeat, by column.
 DASK_METRICS: dict[str, tuple[str, ...]] = {

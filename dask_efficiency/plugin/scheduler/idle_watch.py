@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, TypeVar
 from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.idle import Alone, ClusterState, IdleWeights, Slots
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.cluster.idle import Alone, ClusterState, IdleWeights, Slots
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.guard import Guard
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import TaskState, WorkerState
 
-    from dask_efficiency.cluster import ClusterLedger
-    from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
+    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+    from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 
 #: How often the state is looked at, up to a hundred workers; with more, in proportion less often.
 INTERVAL_MS = 50.0
@@ -52,7 +52,7 @@ class IdleWatch:
     What the scheduler holds is as it was at the last look until the next one. While its event loop is blocked that is
     true: nothing is sent and no result is heard of, a graph goes on being taken in, and what was free for lack of ready
     tasks would be so without the block. Slots that workers finish with in the meantime are idle beyond what the
-    scheduler believed, which :meth:`~dask_efficiency.idle.IdleWeights.split` gives to ``scheduler``.
+    scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``.
 
     If it fails, it says so once and the meter goes on without it: idle time is ``unknown`` from then on.
 
@@ -63,7 +63,7 @@ class IdleWatch:
     work
         Tells when work and graphs begin and end.
     cluster
-        Knows the workers: weights are by :class:`~dask_efficiency.presence.Presence`.
+        Knows the workers: weights are by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
     weights
         Where time is counted.
     """

@@ -12,20 +12,20 @@ from weakref import WeakKeyDictionary
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.plugins.options import Options
-from dask_efficiency.plugins.reports import life_report, unpacked
-from dask_efficiency.plugins.scheduler import replies
-from dask_efficiency.plugins.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
-from dask_efficiency.plugins.scheduler.exports import Exports
-from dask_efficiency.plugins.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
-from dask_efficiency.plugins.scheduler.preflights import Preflights
-from dask_efficiency.plugins.scheduler.recording import Recording
-from dask_efficiency.plugins.scheduler.workers import WorkerHalves
-from dask_efficiency.presence import Presence
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.live.exports import Exports
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
+from dask_efficiency.plugin.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from dask_efficiency.preflights.scheduler.preflights import Preflights
 from dask_efficiency.report.files import save
-from dask_efficiency.windows import ClusterWindow
+from dask_efficiency.report.replies import life_report, unpacked
+from dask_efficiency.runs.recording.scheduler.recording import Recording
 
 if TYPE_CHECKING:
     from distributed import Scheduler

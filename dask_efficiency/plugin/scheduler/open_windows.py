@@ -7,15 +7,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from dask_efficiency.plugins.decorations import decoration
-from dask_efficiency.plugins.names import CLOSE, OPEN
-from dask_efficiency.plugins.processors import own_processors
-from dask_efficiency.plugins.scheduler import replies
-from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
-from dask_efficiency.plugins.scheduler.recording import Recording
-from dask_efficiency.plugins.scheduler.workers import WorkerHalves
-from dask_efficiency.presence import Presence
-from dask_efficiency.windows import ClusterWindow
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.plugin.decorations import decoration
+from dask_efficiency.plugin.names import CLOSE, OPEN
+from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from dask_efficiency.runs.recording.scheduler.recording import Recording
 
 #: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
 FINAL_SNAPSHOT_NS = 250_000_000

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
 
-from dask_efficiency.plugins.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
-from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.slots import RECOMPUTED
+from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
+from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import TaskPrefix, TaskState
 
-    from dask_efficiency.cluster import ClusterLedger
-    from dask_efficiency.presence import Presence
-    from dask_efficiency.windows import ClusterWindow
+    from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+    from dask_efficiency.accounts.cluster.presence import Presence
+    from dask_efficiency.accounts.cluster.windows import ClusterWindow
 
 #: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
 MAX_KEYS = 500_000

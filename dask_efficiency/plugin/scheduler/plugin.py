@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_efficiency.plugins import options
-from dask_efficiency.plugins.names import PLUGIN
+from dask_efficiency.plugin import options
+from dask_efficiency.plugin.names import PLUGIN
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-    from dask_efficiency.plugins.scheduler.meter import ClusterMeter
-    from dask_efficiency.straggler.finding import Finding
+    from dask_efficiency.accounts.finding import Finding
+    from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 
 
 class EfficiencyPlugin(SchedulerPlugin):
@@ -131,13 +131,13 @@ class EfficiencyPlugin(SchedulerPlugin):
 
     async def start(self, scheduler: Scheduler) -> None:
         """Take the accounts over from a former registration, or begin them, and meter the workers."""
-        from dask_efficiency.plugins.scheduler.meter import turn
+        from dask_efficiency.plugin.scheduler.meter import turn
 
         async with turn(scheduler):
             await self._start(scheduler)
 
     async def _start(self, scheduler: Scheduler) -> None:
-        from dask_efficiency.plugins.scheduler.meter import ClusterMeter
+        from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 
         former = {n: p for n, p in scheduler.plugins.items() if p is not self and isinstance(p, EfficiencyPlugin)}
         meters = [plugin._meter for plugin in former.values() if plugin._meter and not plugin._meter.closed]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dask_efficiency.balance import OTHER
-from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
 
-#: Prefixes that are counted separately; later ones are counted as :data:`~dask_efficiency.balance.OTHER`.
+#: Prefixes that are counted separately; later ones are counted as
+#: :data:`~dask_efficiency.accounts.worker.balance.OTHER`.
 MAX_PREFIXES = 1_000
 
 

@@ -1,4 +1,4 @@
-"""Replies: what travels from the scheduler to a client; :mod:`~dask_efficiency.plugins.reports` reads it."""
+"""Replies: what travels from the scheduler to a client; :mod:`~dask_efficiency.report.replies` reads it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 from distributed.protocol import dumps, to_serialize
 
-from dask_efficiency.details import MergedProfiles, StackNumbers
-from dask_efficiency.gpu.plain import encode_gpu
-from dask_efficiency.gpu.totals import GpuTotals
-from dask_efficiency.idle import Alone
-from dask_efficiency.plugins import environment, source
-from dask_efficiency.plugins.decorations import Decoration, decorate
-from dask_efficiency.plugins.scheduler.accounts import ClusterAccounts, OpenWindow
-from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS, WorkTracker
-from dask_efficiency.report.live.gpus import own_gpus
+from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.accounts.cluster.totals import Totals, between
+from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
+from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
+from dask_efficiency.accounts.gpu.plain import encode_gpu
+from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.skew import key_name, skew_by_prefix
+from dask_efficiency.live.gpus import own_gpus
+from dask_efficiency.plugin import environment, source
+from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, WorkTracker
 from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK
-from dask_efficiency.skew import key_name, skew_by_prefix
-from dask_efficiency.timeline import Timeline
-from dask_efficiency.totals import Totals, between
-from dask_efficiency.windows import WindowAccounts, mean_cores
 
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000
@@ -182,7 +182,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     """What a live view asks for each second or so: no worker is asked, and its size is bounded.
 
-    As :class:`~dask_efficiency.report.live.observation.Observation` has it.
+    As :class:`~dask_efficiency.live.observation.Observation` has it.
     """
     cluster = accounts.cluster
     at = time.monotonic_ns()

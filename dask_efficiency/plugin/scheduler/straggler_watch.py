@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.account import place
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.heartbeats import REPEATS, header
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
-from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.account import place
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, header
+from dask_efficiency.fleet.rounds.rounds import subject
+from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.fleet.rounds import subject
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
 from dask_efficiency.straggler.wording import describe

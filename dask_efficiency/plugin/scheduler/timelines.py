@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dask_efficiency.plugins.decorations import decoration
-from dask_efficiency.presence import Presence
-from dask_efficiency.timeline import ActivityFeed, Timeline, TimelineRecorder
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
+from dask_efficiency.plugin.decorations import decoration
 
 
 class Timelines:

@@ -13,9 +13,9 @@ import cloudpickle
 from distributed.core import rpc
 
 import dask_efficiency
-from dask_efficiency.cluster import GRACE_NS
-from dask_efficiency.plugins import bootstrap, names
-from dask_efficiency.plugins.options import Options
+from dask_efficiency.accounts.cluster.cluster import GRACE_NS
+from dask_efficiency.plugin import bootstrap, names
+from dask_efficiency.plugin.options import Options
 
 if TYPE_CHECKING:
     from distributed import Scheduler

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import TASK_BUCKETS, Balance, WindowBalance
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit, of_bucket, under_names
-from dask_efficiency.details import WindowDetails
-from dask_efficiency.plugins.worker.sampler import WaitingSampler
-from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.slot_windows import MAX_WINDOWS
-from dask_efficiency.wire import SnapshotCauses
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import fit, of_bucket, under_names
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.wire.wire import SnapshotCauses
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, WindowBalance
+from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
+from dask_efficiency.plugin.worker.sampler import WaitingSampler
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
     from distributed import Worker

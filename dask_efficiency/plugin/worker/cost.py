@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
 
-from dask_efficiency.plugins.worker.transitions import Hooks
+from dask_efficiency.plugin.worker.transitions import Hooks
 
 #: Tasks whose hooks are timed after each heartbeat. Timing one takes as long as the hook itself does, so all of them
 #: are not.

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader, ThreadFiles
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 
 #: Nanoseconds for which the GIL is held at once to see another thread wait for it; half of Python's switch interval
 #: of 5 ms is enough for that thread to begin to wait.

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from dask_efficiency.accounts.gpu.sums import add_totals
+from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.gpu.sums import add_totals
-from dask_efficiency.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.plugins.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -138,7 +138,7 @@ class WorkerGpu:
 
 def new_watch(option: str, threads: TaskThreads, worker: Worker) -> Watch:
     """The watch of this process; called in the event loop's thread."""
-    from dask_efficiency.plugins.worker.gpu_watch import GpuWatch
+    from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 
     own = worker.executors.keys() - {"default", "offload", "actor"}
     return GpuWatch(

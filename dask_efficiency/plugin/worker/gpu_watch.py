@@ -16,16 +16,16 @@ from typing import Any
 
 from dask.utils import key_split
 
-from dask_efficiency.adapters import libcuda
-from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused
-from dask_efficiency.adapters.nvml import Nvml
-from dask_efficiency.adapters.torch_events import TorchEventMeter, TorchEventsRefused
-from dask_efficiency.adapters.torch_profile import PROFILERS
+from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.gpu import libcuda
+from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import GpuMeter, NullMeter
+from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
-from dask_efficiency.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
+from dask_efficiency.torch_traces.profiler import PROFILERS
 
 logger = logging.getLogger("dask_efficiency")
 

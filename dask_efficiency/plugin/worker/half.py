@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class WorkerHalf(Protocol):
-    """What :class:`~dask_efficiency.plugins.bootstrap.EfficiencyWorkerPlugin` brings along."""
+    """What :class:`~dask_efficiency.plugin.bootstrap.EfficiencyWorkerPlugin` brings along."""
 
     #: The registration that it belongs to.
     session: str

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
-from dask_efficiency.balance import Availability
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker.cost import HookCost, TimedHooks
-from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
-from dask_efficiency.plugins.worker.recorder import WorkerRecorder
-from dask_efficiency.plugins.worker.transitions import Transitions, matters
-from dask_efficiency.slots import RECOMPUTED, PlainTask, SlotTracker
+from dask_efficiency.accounts.worker.balance import Availability
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slots import RECOMPUTED, PlainTask, SlotTracker
+from dask_efficiency.plugin.worker.cost import HookCost, TimedHooks
+from dask_efficiency.plugin.worker.loop_spills import LoopSpills
+from dask_efficiency.plugin.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
+from dask_efficiency.plugin.worker.transitions import Transitions, matters
+from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from dask_efficiency.plugins.worker.threads import TaskThreads
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Events of upstream's that the ledger is told of without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})

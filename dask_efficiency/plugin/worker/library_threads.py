@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 _TASKS = "/proc/self/task"
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NamedTuple
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.plugins.worker.library_threads import LibraryThreads
-from dask_efficiency.plugins.worker.python_locks import PythonLocks
-from dask_efficiency.plugins.worker.stacks import Stacks
-from dask_efficiency.plugins.worker.throttling import Throttling
-from dask_efficiency.plugins.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
-from dask_efficiency.plugins.worker.watched_threads import Watched, WatchedThreads
-from dask_efficiency.profile import EVENT_LOOP, Hold, Holder, Place, Stack
-from dask_efficiency.waiting import BESIDE, LIBRARY, Key, in_proportion
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, Stack
+from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
+from dask_efficiency.plugin.worker.library_threads import LibraryThreads
+from dask_efficiency.plugin.worker.python_locks import PythonLocks
+from dask_efficiency.plugin.worker.stacks import Stacks
+from dask_efficiency.plugin.worker.throttling import Throttling
+from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
+from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
 
 CORE, THROTTLED = "core", "throttled"
 

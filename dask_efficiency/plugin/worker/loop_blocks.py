@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed.metrics import time
 
-from dask_efficiency.profile import EVENT_LOOP, Hold, Stack
+from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Stack
 
 #: Seconds for which a blocked loop is reported.
 MIN_SECONDS = 0.1

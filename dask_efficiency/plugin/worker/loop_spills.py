@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from distributed.worker_state_machine import ComputeTaskEvent
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker.spill_watch import SpillWatch
-from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.slots import Run
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slots import Run
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+from dask_efficiency.plugin.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
     from distributed import Worker

@@ -13,10 +13,12 @@ from weakref import WeakKeyDictionary
 
 from distributed.core import Status
 
-from dask_efficiency.balance import Outcome, Used, WindowBalance
-from dask_efficiency.heartbeats import REPORT_SECONDS, HeartbeatWriter
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.names import (
+from dask_efficiency.accounts.processors import encode_processors
+from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
+from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
+from dask_efficiency.accounts.worker.balance import Outcome, Used, WindowBalance
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,
     CLOSE,
@@ -30,30 +32,28 @@ from dask_efficiency.plugins.names import (
     RECORD,
     SENSORS,
 )
-from dask_efficiency.plugins.processors import own_processors
-from dask_efficiency.plugins.worker.causes import WorkerCauses
-from dask_efficiency.plugins.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
-from dask_efficiency.plugins.worker.gpu import WorkerGpu
-from dask_efficiency.plugins.worker.hooks import WorkerHooks
-from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import PendingTasks
-from dask_efficiency.plugins.worker.preflight import OWN_TEST, WorkerPreflight
-from dask_efficiency.plugins.worker.process_metrics import ProcessMetrics
-from dask_efficiency.plugins.worker.process_threads import ProcessThreads
-from dask_efficiency.plugins.worker.profiles import Requests, TaskProfiles
-from dask_efficiency.plugins.worker.recorder import WorkerRecorder
-from dask_efficiency.plugins.worker.sensors.readings import WorkerSensors
-from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.processors import encode_processors
+from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.worker.causes import WorkerCauses
+from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
+from dask_efficiency.plugin.worker.gpu import WorkerGpu
+from dask_efficiency.plugin.worker.hooks import WorkerHooks
+from dask_efficiency.plugin.worker.loop_spills import LoopSpills
+from dask_efficiency.plugin.worker.pending import PendingTasks
+from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
+from dask_efficiency.plugin.worker.process_threads import ProcessThreads
+from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
+from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.preflights.worker.preflight import OWN_TEST, WorkerPreflight
+from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 from dask_efficiency.straggler.task_rates import RatedTask
-from dask_efficiency.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
+from dask_efficiency.torch_traces.worker_profiles import Requests, TaskProfiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from distributed import Worker
 
-    from dask_efficiency.plugins.worker.half import WorkerHalf
+    from dask_efficiency.plugin.worker.half import WorkerHalf
 
 logger = logging.getLogger("dask_efficiency")
 

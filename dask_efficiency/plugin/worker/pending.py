@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import Outcome, Used
+from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import Outcome, Used
+from dask_efficiency.accounts.worker.ledger import Ended, Ledger
+from dask_efficiency.accounts.worker.slot_windows import PlainSums
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH, PlainTask, Run, place_of
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ended, Ledger
-from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
-from dask_efficiency.plugins.worker.process_metrics import input_bytes
-from dask_efficiency.plugins.worker.task_sizes import SizesByWindow
-from dask_efficiency.slot_windows import PlainSums
-from dask_efficiency.slots import MAX_PREFIX_LENGTH, PlainTask, Run, place_of
+from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.process_metrics import input_bytes
+from dask_efficiency.plugin.worker.task_sizes import SizesByWindow
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 if TYPE_CHECKING:
-    from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-    from dask_efficiency.plugins.worker.threads import TaskThreads
-    from dask_efficiency.slots import SlotTracker
+    from dask_efficiency.accounts.worker.slots import SlotTracker
+    from dask_efficiency.plugin.worker.loop_spills import LoopSpills
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Tasks that ended are finalized together, once there are so many, and before each report of the accounts.
 BATCH = 100
@@ -250,7 +250,7 @@ class PendingTasks:
         at: int,
         watched: bool,
     ) -> None:
-        """Finalize tasks that only took a slot and ran; see :meth:`~dask_efficiency.slots.SlotTracker.follow`.
+        """Finalize tasks that only ran; see :meth:`~dask_efficiency.accounts.worker.slots.SlotTracker.follow`.
 
         If the GPU was ``watched`` meanwhile, that waits until their use of it is known.
         """

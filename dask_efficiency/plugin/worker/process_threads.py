@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from distributed import Scheduler, Worker
 
-from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
+from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
 
 if TYPE_CHECKING:
-    from dask_efficiency.plugins.worker.threads import TaskThreads
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 _THREADS = "/proc/self/task"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dask_efficiency.details import WindowDetails
-from dask_efficiency.profile import Hold, Holder, Place, StackTable
-from dask_efficiency.slot_windows import MAX_WINDOWS
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.profile import Hold, Holder, Place, StackTable
+from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
 
 #: The longest of so many are kept of each window.
 MAX_HOLDS = 50

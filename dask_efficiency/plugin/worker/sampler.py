@@ -13,27 +13,27 @@ from collections.abc import Callable
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.details import WindowDetails
-from dask_efficiency.plugins.processors import own_processors
-from dask_efficiency.plugins.worker.gil import find_gil, has_gil
-from dask_efficiency.plugins.worker.library_threads import LibraryThreads
-from dask_efficiency.plugins.worker.look import Look
-from dask_efficiency.plugins.worker.loop_blocks import LoopBlocks
-from dask_efficiency.plugins.worker.sample_windows import SampleWindows
-from dask_efficiency.plugins.worker.stacks import Stacks
-from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
-from dask_efficiency.plugins.worker.throttling import Throttling
-from dask_efficiency.plugins.worker.wait_states import CALLS, WaitStates
-from dask_efficiency.plugins.worker.watched_threads import WatchedThreads
-from dask_efficiency.processors import cores
-from dask_efficiency.profile import Hold, Holder, Place
-from dask_efficiency.waiting import Key, WaitingSums
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.processors import cores
+from dask_efficiency.accounts.profile import Hold, Holder, Place
+from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
+from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.worker.gil import find_gil, has_gil
+from dask_efficiency.plugin.worker.library_threads import LibraryThreads
+from dask_efficiency.plugin.worker.look import Look
+from dask_efficiency.plugin.worker.loop_blocks import LoopBlocks
+from dask_efficiency.plugin.worker.sample_windows import SampleWindows
+from dask_efficiency.plugin.worker.stacks import Stacks
+from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
+from dask_efficiency.plugin.worker.throttling import Throttling
+from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates
+from dask_efficiency.plugin.worker.watched_threads import WatchedThreads
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from dask_efficiency.activity import SlotReservation
-    from dask_efficiency.plugins.worker.threads import TaskThreads
+    from dask_efficiency.accounts.worker.activity import SlotReservation
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 logger = logging.getLogger("dask_efficiency")
 

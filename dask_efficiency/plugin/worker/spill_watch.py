@@ -11,7 +11,7 @@ from typing import Any
 
 from zict import Buffer
 
-from dask_efficiency.plugins.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
+from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
 
 #: Times that are remembered; of a task that began before the first of them, some spilling may be missed.
 MAX_TIMES = 20_000

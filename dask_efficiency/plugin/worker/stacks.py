@@ -12,8 +12,8 @@ import dask
 import distributed
 import tornado
 
-from dask_efficiency import plugins
-from dask_efficiency.profile import MAX_DEPTH, Frame, Stack
+from dask_efficiency import plugin as plugins
+from dask_efficiency.accounts.profile import MAX_DEPTH, Frame, Stack
 
 #: Lines that are remembered; of functions that come with each task's message, there are new ones each time.
 MAX_KNOWN = 20_000

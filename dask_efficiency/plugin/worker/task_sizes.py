@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
-from dask_efficiency.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
-from dask_efficiency.slot_windows import MAX_WINDOWS
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
+from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
+from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
 
 logger = logging.getLogger("dask_efficiency")
 

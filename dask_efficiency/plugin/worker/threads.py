@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import Used
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import Used
+from dask_efficiency.accounts.worker.slots import Run
 from dask_efficiency.gpu.records import TaskId, TaskWindow
-from dask_efficiency.plugins.worker.task_meter import MAX_UNCLAIMED, TaskMeter, live_used
-from dask_efficiency.slots import Run
+from dask_efficiency.plugin.worker.task_meter import MAX_UNCLAIMED, TaskMeter, live_used
 
 if TYPE_CHECKING:
     from distributed import Worker

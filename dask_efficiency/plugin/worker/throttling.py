@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dask_efficiency.plugins.processors import own_cpu_limit_group
+from dask_efficiency.plugin.processors import own_cpu_limit_group
 
 #: The file's size; the first lines are the ones that are read.
 _MAX_BYTES = 2_048

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from dask_efficiency.plugins.patches import PLUGINS, TRANSITIONS, Replacements
+from dask_efficiency.plugin.patches import PLUGINS, TRANSITIONS, Replacements
 
 if TYPE_CHECKING:
     from distributed import Worker

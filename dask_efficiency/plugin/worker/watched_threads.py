@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from distributed import Scheduler, Worker
 
-from dask_efficiency.plugins.worker.thread_clocks import Clocks, HeldReader, ThreadFiles, cpu_clock
-from dask_efficiency.plugins.worker.wait_states import RUNNING
-from dask_efficiency.profile import Stack
+from dask_efficiency.accounts.profile import Stack
+from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles, cpu_clock
+from dask_efficiency.plugin.worker.wait_states import RUNNING
 
 if TYPE_CHECKING:
-    from dask_efficiency.waiting import Key
+    from dask_efficiency.accounts.worker.waiting import Key
 
 #: Threads that are looked at; of a process with more, the others count as a library's.
 MAX_THREADS = 256

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
-from dask_efficiency.adapters.hardware.measured import NotMeasured
+from dask_efficiency.preflights.hardware.measured import NotMeasured
 
 #: Characters of a reason.
 MAX_REASON = 500
@@ -65,31 +65,31 @@ def _measured(component: str, request: Mapping[str, Any], payload: bytes) -> dic
 
 
 def _cpu(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.adapters.hardware.processor import matrix_products
+    from dask_efficiency.preflights.hardware.processor import matrix_products
 
     return matrix_products(1, request["repetition"], request["repeats"])
 
 
 def _cpu_all(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.adapters.hardware.processor import matrix_products
+    from dask_efficiency.preflights.hardware.processor import matrix_products
 
     return matrix_products(request["threads"], request["repetition"], request["repeats"])
 
 
 def _memory(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.adapters.hardware.memory import copies
+    from dask_efficiency.preflights.hardware.memory import copies
 
     return copies(request["memory"], request["repetition"], request["repeats"])
 
 
 def _disk(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.adapters.hardware.disk import writes
+    from dask_efficiency.preflights.hardware.disk import writes
 
     return writes(request["directory"], request["repetition"], request["repeats"])
 
 
 def _workload(request: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
-    from dask_efficiency.adapters.hardware import workload
+    from dask_efficiency.preflights.hardware import workload
 
     return workload.run(request["workload"], payload, request["repeats"])
 
@@ -97,7 +97,7 @@ def _workload(request: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
 def _collective(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
     import torch
 
-    from dask_efficiency.adapters.hardware.collective import all_reduce
+    from dask_efficiency.preflights.hardware.collective import all_reduce
 
     of = request["collective"]
     return all_reduce(torch, of["backend"], of["address"], of["rank"], of["timeout"])
@@ -107,7 +107,7 @@ def _on_gpu(name: str) -> Callable[[Mapping[str, Any], bytes], dict[str, Any]]:
     def measure(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
         import torch
 
-        from dask_efficiency.adapters.hardware import torch_gpu
+        from dask_efficiency.preflights.hardware import torch_gpu
 
         found: dict[str, Any] = getattr(torch_gpu, name)(torch)
         return found

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import least_seconds
+from dask_efficiency.preflights.hardware.measured import least_seconds
 
 #: Bytes that are reduced.
 NBYTES = 16 * 2**20

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import REPEATS, NotMeasured, best_rate
+from dask_efficiency.preflights.hardware.measured import REPEATS, NotMeasured, best_rate
 
 #: Bytes that are written at once: at first, and on a disk that takes them in a moment. A fast disk takes less time for
 #: a MiB than a core takes to wake up for it: whether it has to is chance, and made a rate of 2 or of 6 GB/s.

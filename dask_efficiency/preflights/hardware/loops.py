@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import REPEATS, spread_of
+from dask_efficiency.preflights.hardware.measured import REPEATS, spread_of
 
 #: Turns of the loop between two looks at the clock: a quarter of a millisecond.
 TURNS = 5_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.adapters.hardware.measured import REPEATS, best_rate
+from dask_efficiency.preflights.hardware.measured import REPEATS, best_rate
 
 #: Bytes of each of the two arrays. Caches of today's servers hold tens of megabytes for each core that may use them.
 NBYTES = 64 * 2**20

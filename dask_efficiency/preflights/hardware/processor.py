@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.adapters.hardware.measured import REPEATS, best_rate
+from dask_efficiency.preflights.hardware.measured import REPEATS, best_rate
 
 #: Rows of the matrices: three of them take 1.5 MB, and a product a millisecond.
 ROWS = 256

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import NotMeasured, best_rate, least_seconds
+from dask_efficiency.preflights.hardware.measured import NotMeasured, best_rate, least_seconds
 
 #: Rows of the matrices: a product takes 2 to 20 ms on the GPUs of today's servers.
 ROWS = 8192

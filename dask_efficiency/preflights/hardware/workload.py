@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dask_efficiency.adapters.hardware.measured import REPEATS, least_seconds
+from dask_efficiency.preflights.hardware.measured import REPEATS, least_seconds
 
 #: What a workload may be.
 CALLABLE, SCRIPT = "callable", "script"

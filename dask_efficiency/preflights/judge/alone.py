@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from dask_efficiency.preflights.judge.components import ALONE, MEANINGS, MIN_Z, THRESHOLD, Component, seconds_of
+from dask_efficiency.preflights.judge.confirmation import is_confirmed
+from dask_efficiency.preflights.judge.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
+from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.preflight.components import ALONE, MEANINGS, MIN_Z, THRESHOLD, Component, seconds_of
-from dask_efficiency.straggler.preflight.confirmation import is_confirmed
-from dask_efficiency.straggler.preflight.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
-from dask_efficiency.straggler.preflight.subjects import Subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from dask_efficiency.straggler.preflight.components import THRESHOLD, Component, seconds_of
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject
+from dask_efficiency.preflights.judge.components import THRESHOLD, Component, seconds_of
+from dask_efficiency.preflights.judge.subjects import Reading, Subject
 
 #: Pairs of measurements, next to each other in time, by which it is known whether a worker is slow.
 PAIRS = 5

@@ -7,13 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dask_efficiency.straggler.preflight.components import (
-    MEANINGS,
-    MIN_LATENCY_SECONDS,
-    MIN_Z,
-    THRESHOLD,
-    Component,
-)
+from dask_efficiency.preflights.judge.components import MEANINGS, MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2

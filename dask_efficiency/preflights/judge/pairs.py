@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from dask_efficiency.straggler.preflight.links import Links
+from dask_efficiency.preflights.judge.links import Links
 
 
 class Pair(NamedTuple):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dask_efficiency.straggler.finding import Finding
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.preflights.judge.alone import compare_alone
+from dask_efficiency.preflights.judge.components import MEANINGS, Component
+from dask_efficiency.preflights.judge.links import Link, Links, SlowPath
+from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.preflight.alone import compare_alone
-from dask_efficiency.straggler.preflight.components import MEANINGS, Component
-from dask_efficiency.straggler.preflight.links import Link, Links, SlowPath
-from dask_efficiency.straggler.preflight.subjects import Subject
-from dask_efficiency.straggler.preflight.verdict import judge
 
 
 @dataclass(frozen=True)

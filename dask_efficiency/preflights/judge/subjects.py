@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.straggler.preflight.components import Component, seconds_of, worst
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.preflights.judge.components import Component, seconds_of, worst
 
 
 @dataclass(frozen=True, slots=True)

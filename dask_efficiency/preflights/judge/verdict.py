@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
-from dask_efficiency.straggler.preflight.alone import Comparison, compare_alone
-from dask_efficiency.straggler.preflight.components import MEANINGS, THRESHOLD, Component
-from dask_efficiency.straggler.preflight.links import Links, SlowWorker
-from dask_efficiency.straggler.preflight.subjects import Subject
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.preflights.judge.alone import Comparison, compare_alone
+from dask_efficiency.preflights.judge.components import MEANINGS, THRESHOLD, Component
+from dask_efficiency.preflights.judge.links import Links, SlowWorker
+from dask_efficiency.preflights.judge.subjects import Subject
 
 #: How often a finding is wrong that is barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
 WRONG_BY_PREFLIGHT = 0.1

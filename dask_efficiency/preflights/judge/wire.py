@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.links import Link
-from dask_efficiency.straggler.preflight.result import PreflightValues
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.links import Link
+from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.subjects import Reading, Subject
 
 
 def encode(

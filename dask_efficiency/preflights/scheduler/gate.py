@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dask_efficiency.plugins.names import STRAGGLERS_TOPIC
-from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.preflight.alone import compare_alone, suspects
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.subjects import Subject
-from dask_efficiency.straggler.preflight.verdict import judge
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
+from dask_efficiency.preflights.judge.alone import compare_alone, suspects
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.verdict import judge
+from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
 from dask_efficiency.straggler.wording import describe
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.plugins import names
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.judge.alone import Comparison, compare_alone, suspects
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.confirmation import ALIKE, PAIRS, unsettled, with_pair
+from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round, startable
+from dask_efficiency.preflights.judge.subjects import Reading, Subject, better, read_measurements
 from dask_efficiency.straggler.peers import MIN_PEERS
-from dask_efficiency.straggler.preflight.alone import Comparison, compare_alone, suspects
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.confirmation import ALIKE, PAIRS, unsettled, with_pair
-from dask_efficiency.straggler.preflight.links import Link, Links
-from dask_efficiency.straggler.preflight.pairs import Pair, first_round, next_round, startable
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject, better, read_measurements
 
 #: Seconds until a worker that does not answer is hung: an idle one answers in milliseconds, and five heartbeats of a
 #: small cluster are over.

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.options import Options
-from dask_efficiency.plugins.scheduler.gate import Gate
-from dask_efficiency.plugins.scheduler.preflight import Candidate, Plan, Preflight
-from dask_efficiency.plugins.scheduler.straggler_watch import comparable
-from dask_efficiency.plugins.scheduler.workers import WorkerHalves
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.straggler.preflight.subjects import Subject
-from dask_efficiency.straggler.preflight.wire import encode
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.scheduler.straggler_watch import comparable
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.wire import encode
+from dask_efficiency.preflights.scheduler.gate import Gate
+from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
 
 if TYPE_CHECKING:
     from distributed import Scheduler

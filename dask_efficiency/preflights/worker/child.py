@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-_MODULE = "dask_efficiency.adapters.hardware"
+_MODULE = "dask_efficiency.preflights.hardware"
 
 #: Threads of libraries are switched off: what is asked for says how many threads compute.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
@@ -46,7 +46,7 @@ class Child:
         Parameters
         ----------
         request, payload
-            For the child; see :mod:`~dask_efficiency.adapters.hardware.__main__`.
+            For the child; see :mod:`~dask_efficiency.preflights.hardware.__main__`.
         seconds
             Until it is killed.
         ended

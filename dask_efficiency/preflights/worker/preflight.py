@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from distributed.core import Status
 from distributed.protocol import to_serialize
 
-from dask_efficiency.adapters.hardware.loops import python_loops
-from dask_efficiency.adapters.hardware.measured import spread_of
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.worker.child import Child
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.hardware.loops import python_loops
+from dask_efficiency.preflights.hardware.measured import spread_of
+from dask_efficiency.preflights.worker.child import Child
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -130,7 +130,7 @@ class WorkerPreflight:
         Returns
         -------
         dict
-            ``measured``, by component as :func:`~dask_efficiency.straggler.preflight.subjects.read_measurements` takes
+            ``measured``, by component as :func:`~dask_efficiency.preflights.judge.subjects.read_measurements` takes
             it; or ``busy``, if a task began meanwhile and ``force`` was not asked for.
         """
         test, seconds, force = asked["test"], float(asked["seconds"]), bool(asked["force"])

@@ -14,7 +14,7 @@ from dask_efficiency.cli.errors import one_line_errors
 @click.option("--dashboard/--no-dashboard", default=False, show_default=True, help="Serve Dask's dashboard too.")
 def command(workers: int, threads: int, output: str, dashboard: bool) -> None:
     """Run a workload of 10 to 20 seconds on a local cluster and report on it."""
-    from dask_efficiency.demo import run_demo
+    from dask_efficiency.report.demo import run_demo
 
     with one_line_errors():
         run_demo(workers=workers, threads=threads, output=output, dashboard=dashboard)

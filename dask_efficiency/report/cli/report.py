@@ -9,11 +9,11 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import scheduler_options, timedelta
-from dask_efficiency.cli.said import say
+from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, Source, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.results import EfficiencyReport
+    from dask_efficiency.report.results import EfficiencyReport
 
 
 @click.command("report")
@@ -50,11 +50,11 @@ def command(
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:
     if source.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugins.client.questions import ask_history
+        from dask_efficiency.plugin.client.questions import ask_history
 
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
     if source.kind not in (Kind.REPORT, Kind.OTHER):
         raise source.refusal("a saved report or a scheduler's address")
-    from dask_efficiency.results import load_report
+    from dask_efficiency.report.results import load_report
 
     return load_report(source.where)

@@ -12,14 +12,14 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import scheduler_options
 from dask_efficiency.cli.source import Kind, Source, look_at
-from dask_efficiency.storage import reading
+from dask_efficiency.files.storage import reading
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.plugins.client.questions import Caller
-    from dask_efficiency.results import RunTrace
-    from dask_efficiency.straggler.offline import Judgement
+    from dask_efficiency.plugin.client.questions import Caller
+    from dask_efficiency.runs.results import RunTrace
+    from dask_efficiency.runs.stragglers.offline import Judgement
 
 
 @click.command("stragglers")
@@ -43,13 +43,13 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
         click.echo(json.dumps([one.to_dict() for one in found.findings], indent=1))
     else:
         from dask_efficiency.report.sections.stragglers import document
-        from dask_efficiency.report.terminal.plain import plain
+        from dask_efficiency.show.terminal.plain import plain
 
         click.echo(plain(document(found, source), shutil.get_terminal_size().columns))
 
 
 def _judgement(source: Source, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:
-    from dask_efficiency.straggler.offline import FACTOR, Judgement, judge
+    from dask_efficiency.runs.stragglers.offline import FACTOR, Judgement, judge
 
     found: Judgement | RunTrace | pd.DataFrame
     if source.kind is Kind.SCHEDULER:
@@ -72,9 +72,9 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 
 async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     """What the cluster recorded; or what its scheduler found, where it does not record."""
-    from dask_efficiency.plugins.client.questions import ask, ask_trace
-    from dask_efficiency.straggler.finding import Finding
-    from dask_efficiency.straggler.offline import Judgement
+    from dask_efficiency.accounts.finding import Finding
+    from dask_efficiency.plugin.client.questions import ask, ask_trace
+    from dask_efficiency.runs.stragglers.offline import Judgement
 
     answer = await ask(caller, "stragglers")
     if answer["records"]:
@@ -85,8 +85,8 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
 
 
 def _of_report(source: Source) -> Judgement:
-    from dask_efficiency.results import load_report
-    from dask_efficiency.straggler.offline import Judgement
+    from dask_efficiency.report.results import load_report
+    from dask_efficiency.runs.stragglers.offline import Judgement
 
     report = load_report(source.where)
     note = "As the scheduler found them during the run, by heartbeats; a recorded run can be judged more closely."
@@ -100,7 +100,7 @@ def _run(source: Source) -> RunTrace | pd.DataFrame:
     if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
         raise source.refusal("a recorded run or a table of tasks")
     if not is_table and source.kind is not Kind.PARQUET:
-        from dask_efficiency.results import load_trace
+        from dask_efficiency.runs.results import load_trace
 
         return load_trace(source.where)
     import pandas as pd

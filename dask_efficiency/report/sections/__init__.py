@@ -1,1 +1,1 @@
-"""What a report, a critical path, a comparison or a judgement says, as values that any renderer can show."""
+"""What is shown of a report, a comparison and stragglers."""

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.compare import ComparisonValues, Difference, PrefixChange
 from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.comparison_table import (
@@ -20,9 +19,11 @@ from dask_efficiency.report.comparison_table import (
 )
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
 from dask_efficiency.report.comparison_verdict import format_rise, verdict
-from dask_efficiency.report.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
 from dask_efficiency.report.lost_time import finalized_parts
-from dask_efficiency.report.sections.document import (
+from dask_efficiency.report.sections.groups import TOP_GROUPS
+from dask_efficiency.report.sections.report import TOP_LABELS
+from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.document import (
     Change,
     Document,
     Label,
@@ -37,8 +38,7 @@ from dask_efficiency.report.sections.document import (
     slices_of,
     with_content,
 )
-from dask_efficiency.report.sections.groups import TOP_GROUPS
-from dask_efficiency.report.sections.report import TOP_LABELS
+from dask_efficiency.show.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
 
 #: Before a change that is not more than the runs differ among themselves.
 WITHIN = "~"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import DESCRIPTIONS
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import DESCRIPTIONS
 from dask_efficiency.report.culprits import Culprit, at, find_culprits, who
-from dask_efficiency.report.figures import format_seconds, harmless, name_of, sentence, shorten, time_scale
 from dask_efficiency.report.flame import boxes
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import Hold
-from dask_efficiency.report.sections.document import Aside, Flames, Label, Section, Table, bucket_label, section
-from dask_efficiency.report.sections.extent import SCREEN, Extent
 from dask_efficiency.report.stacks import reason, sampled_stacks
+from dask_efficiency.show.document import Aside, Flames, Label, Section, Table, bucket_label, section
+from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.figures import format_seconds, harmless, name_of, sentence, shorten, time_scale
 
 #: Rows on a screen; a page has all of them.
 TOP_CULPRITS = 8

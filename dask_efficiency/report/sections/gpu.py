@@ -6,11 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.gpu.totals import KernelTotals
-from dask_efficiency.presence import GPU_ACTIVITIES
-from dask_efficiency.report.colours import GPU_COLOURS
-from dask_efficiency.report.figures import (
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.report.gpu import (
+    MEANINGS,
+    OTHER_KERNELS,
+    DeviceTime,
+    GpuSummary,
+    offload_efficiency,
+    summary,
+    waiting_seconds,
+)
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.show.colours import GPU_COLOURS
+from dask_efficiency.show.document import Aside, Block, Label, Legend, Section, Slice, Stack, Table, section
+from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.figures import (
     apportion,
     format_percent,
     format_seconds,
@@ -24,29 +36,7 @@ from dask_efficiency.report.figures import (
     shorten,
     time_scale,
 )
-from dask_efficiency.report.gpu import (
-    MEANINGS,
-    OTHER_KERNELS,
-    DeviceTime,
-    GpuSummary,
-    offload_efficiency,
-    summary,
-    waiting_seconds,
-)
-from dask_efficiency.report.kernel_name import kernel_name
-from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.sections.document import (
-    Aside,
-    Block,
-    Label,
-    Legend,
-    Section,
-    Slice,
-    Stack,
-    Table,
-    section,
-)
-from dask_efficiency.report.sections.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.kernel_name import kernel_name
 
 #: Of more GPUs than there is room for, those with the smallest share of kernels are listed.
 MIN_BUSY = 5

@@ -7,12 +7,16 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dask_efficiency.buckets import GOOD, HELD, Breakdown, Bucket, combine
-from dask_efficiency.causes import CAUSES, UNKNOWN, of_bucket
-from dask_efficiency.causes import name_of as cause_name
+from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
+from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.report.arrivals import lines as arrival_lines
-from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.figures import (
+from dask_efficiency.report.lost_time import in_order, parts_of
+from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK, ReportValues
+from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
+from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.figures import (
     apportion,
     format_count,
     format_percent,
@@ -21,20 +25,6 @@ from dask_efficiency.report.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.report.lost_time import in_order, parts_of
-from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK, ReportValues
-from dask_efficiency.report.sections.document import (
-    Label,
-    Section,
-    Stack,
-    Strip,
-    Strips,
-    Table,
-    bucket_label,
-    section,
-    slices_of,
-)
-from dask_efficiency.report.sections.extent import MAX_ROWS, SCREEN, Extent
 
 WORST_WORKERS = 5
 TOP_GROUPS = 8

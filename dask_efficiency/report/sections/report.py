@@ -9,26 +9,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dask_efficiency.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.report.advice import advised, read_on
 from dask_efficiency.report.clauses import why_not_known
-from dask_efficiency.report.figures import (
-    format_count,
-    format_percent,
-    format_seconds,
-    format_share,
-    format_thread_time,
-    harmless,
-    name_of,
-    named,
-    sentence,
-    shorten,
-)
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
 from dask_efficiency.report.model import PHASES, ReportValues
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
-from dask_efficiency.report.sections.document import (
+from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
+from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.skew import skew
+from dask_efficiency.report.sections.stragglers import long_tail, stragglers
+from dask_efficiency.report.verdict import verdict
+from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
+from dask_efficiency.report.wall_clock import lines as ideal_lines
+from dask_efficiency.runs.sections.path import in_report
+from dask_efficiency.show.document import (
     Aside,
     ByBucket,
     Code,
@@ -45,16 +42,19 @@ from dask_efficiency.report.sections.document import (
     slices_of,
     with_content,
 )
-from dask_efficiency.report.sections.extent import PAGE, SCREEN, Extent
-from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
-from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
-from dask_efficiency.report.sections.path import in_report
-from dask_efficiency.report.sections.skew import skew
-from dask_efficiency.report.sections.stragglers import long_tail, stragglers
-from dask_efficiency.report.verdict import verdict
-from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
-from dask_efficiency.report.wall_clock import lines as ideal_lines
-from dask_efficiency.timeline import Timeline
+from dask_efficiency.show.extent import PAGE, SCREEN, Extent
+from dask_efficiency.show.figures import (
+    format_count,
+    format_percent,
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    name_of,
+    named,
+    sentence,
+    shorten,
+)
 
 #: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
 MIN_FACTOR_SECONDS = 1.0

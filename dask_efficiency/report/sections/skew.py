@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.clauses import skewed
-from dask_efficiency.report.figures import format_bytes, format_seconds, format_times, name_of
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.sections.document import Section, Table, section
-from dask_efficiency.report.sections.extent import MAX_ROWS, SCREEN, Extent
 from dask_efficiency.report.skew import input_of, long_tasks, uneven_sizes, uneven_times
-from dask_efficiency.skew import Skew
+from dask_efficiency.show.document import Section, Table, section
+from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.figures import format_bytes, format_seconds, format_times, name_of
 
 #: Sentences; the tables have more.
 MAX_SENTENCES = 3

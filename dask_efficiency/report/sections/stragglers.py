@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 
+from dask_efficiency.accounts.finding import Evidence, Finding
 from dask_efficiency.report.clauses import long_task
-from dask_efficiency.report.figures import (
-    NAME_LENGTH,
-    format_seconds,
-    format_share,
-    format_times,
-    name_of,
-    named,
-)
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.sections.document import Aside, Document, Peers, Section, Table, section, with_content
-from dask_efficiency.report.sections.extent import SCREEN, Extent
-from dask_efficiency.straggler.finding import Evidence, Finding
-from dask_efficiency.straggler.offline import Judgement
+from dask_efficiency.runs.stragglers.offline import Judgement
+from dask_efficiency.show.document import Aside, Document, Peers, Section, Table, section, with_content
+from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.figures import NAME_LENGTH, format_seconds, format_share, format_times, name_of, named
 from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
 from dask_efficiency.straggler.wording import MEANINGS
 

@@ -11,11 +11,11 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors, unknown_names
 from dask_efficiency.cli.options import numbers_by_name, scheduler_options
-from dask_efficiency.cli.recorded import recorded
-from dask_efficiency.cli.said import say
+from dask_efficiency.cli.output import say
+from dask_efficiency.runs.cli.recorded import recorded
 
 if TYPE_CHECKING:
-    from dask_efficiency.results import CriticalPath, RunTrace
+    from dask_efficiency.runs.results import CriticalPath, RunTrace
 
 
 @click.command("critical-path")
@@ -84,7 +84,7 @@ def command(
         if html is not None:
             found.to_html(html)
     if as_json:
-        from dask_efficiency.report.path_data import improvements, to_dict
+        from dask_efficiency.runs.sections.path_data import improvements, to_dict
 
         data = to_dict(found)
         if changed is not None:
@@ -95,9 +95,9 @@ def command(
             data["speedups"] = improvements(found)
         click.echo(json.dumps(data, indent=1))
         return
-    from dask_efficiency.report.sections import path as sections
-    from dask_efficiency.report.terminal.coloured import show
-    from dask_efficiency.results import compare_paths
+    from dask_efficiency.runs.results import compare_paths
+    from dask_efficiency.runs.sections import path as sections
+    from dask_efficiency.show.terminal.coloured import show
 
     if earlier is not None:
         show(compare_paths(earlier, found).document)
@@ -113,7 +113,7 @@ def _paths(
     trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[CriticalPath, CriticalPath | None]:
     """The path as recorded, and with changes where there are any."""
-    from dask_efficiency.results import critical_path
+    from dask_efficiency.runs.results import critical_path
 
     found = critical_path(trace, **scope)
     return found, found.what_if(**changes) if any(changes.values()) else None

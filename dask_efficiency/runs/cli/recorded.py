@@ -8,7 +8,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.results import RunTrace
+    from dask_efficiency.runs.results import RunTrace
 
 
 def recorded(source: str, connection: Connection) -> RunTrace:
@@ -23,7 +23,7 @@ def recorded(source: str, connection: Connection) -> RunTrace:
     """
     given = look_at(source)
     if given.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugins.client.questions import ask_trace
+        from dask_efficiency.plugin.client.questions import ask_trace
 
         return connection.ask(given.where, ask_trace)
     if given.kind not in (Kind.TRACE, Kind.OTHER):
@@ -31,6 +31,6 @@ def recorded(source: str, connection: Connection) -> RunTrace:
             "a recorded run, which `efficiency_report(trace=True)` makes and `report.trace.save('run.trace')` saves, "
             "or the address of a scheduler that records"
         )
-    from dask_efficiency.results import load_trace
+    from dask_efficiency.runs.results import load_trace
 
     return load_trace(given.where)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.segments import CODES, Interval, Row, Segments, overlaps, relabelled
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.segments import CODES, Interval, Row, Segments, overlaps, relabelled
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Of segments of these kinds, the part in which the event loop of this process was blocked is attributed to it.
 #: GRAPH_UPDATE is in none of them, because taking a graph in is itself what blocks the scheduler.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.path.scope import Scope
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.clients import ClientLog
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
 
 _NEVER = np.iinfo(np.int64).max
 

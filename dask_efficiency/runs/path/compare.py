@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from dask_efficiency.critical_paths.path import GROUPS, NOBODY, PathValues
+from dask_efficiency.runs.path.path import GROUPS, NOBODY, PathValues
 
 if TYPE_CHECKING:
     import pandas as pd

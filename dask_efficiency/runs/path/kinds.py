@@ -60,7 +60,7 @@ class Kind(StrEnum):
     UNATTRIBUTED = "unattributed"
 
 
-#: Kinds by position, as :class:`~dask_efficiency.critical_paths.segments.Segments` holds them.
+#: Kinds by position, as :class:`~dask_efficiency.runs.path.segments.Segments` holds them.
 KINDS = tuple(Kind)
 
 #: The task itself.

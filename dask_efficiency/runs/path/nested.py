@@ -7,9 +7,9 @@ from collections import Counter
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
 
 #: The names of the clients that workers have for their tasks (``worker_client``, ``get_client``) begin with this.
 WORKER_CLIENT = "Client-worker-"

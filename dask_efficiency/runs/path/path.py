@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dask_efficiency.critical_paths.blocked import loop_causes, relabel
-from dask_efficiency.critical_paths.bounds import is_one_a_worker, longest_chain, slack_ns, useful_ns, work_ns
-from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
-from dask_efficiency.critical_paths.presence import name_without_workers, slots
-from dask_efficiency.critical_paths.scope import Question, Scope
-from dask_efficiency.critical_paths.segments import CODES, Segments
-from dask_efficiency.critical_paths.speedups import Speedup, replays, speedups
-from dask_efficiency.critical_paths.summary import PathSummary
-from dask_efficiency.critical_paths.torch.join import expand
-from dask_efficiency.critical_paths.verdict import verdict
-from dask_efficiency.critical_paths.walk import walk
-from dask_efficiency.replay.changes import Changes, changes
-from dask_efficiency.replay.replay import replay_with
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.runs.path.blocked import loop_causes, relabel
+from dask_efficiency.runs.path.bounds import is_one_a_worker, longest_chain, slack_ns, useful_ns, work_ns
+from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.runs.path.presence import name_without_workers, slots
+from dask_efficiency.runs.path.scope import Question, Scope
+from dask_efficiency.runs.path.segments import CODES, Segments
+from dask_efficiency.runs.path.speedups import Speedup, replays, speedups
+from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.verdict import verdict
+from dask_efficiency.runs.path.walk import walk
+from dask_efficiency.runs.replay.changes import Changes, changes
+from dask_efficiency.runs.replay.replay import replay_with
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.torch_traces.path.join import expand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,8 +202,8 @@ class PathValues:
     def loop_causes(self) -> dict[str, float]:
         """Seconds of ``worker-loop`` by what kept the event loop busy, as far as it was recorded; largest first.
 
-        Names are those of :data:`~dask_efficiency.trace.schema.BLOCKED_BY`: ``computing`` itself, as a coroutine or
-        a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
+        Names are those of :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`: ``computing`` itself, as a coroutine
+        or a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
         standing in a ``call`` that blocks.
         """
         return loop_causes(self.segments, self.trace)
@@ -240,7 +240,7 @@ class PathValues:
 
     @cached_property
     def run_slack_ns(self) -> Int64:
-        """By run of the trace: :func:`~dask_efficiency.critical_paths.bounds.slack_ns`."""
+        """By run of the trace: :func:`~dask_efficiency.runs.path.bounds.slack_ns`."""
         return slack_ns(self.trace, self.causes, self.scope)
 
     def slack(self) -> pd.Series[float]:
@@ -307,8 +307,8 @@ class PathValues:
     ) -> Self:
         """The path of the same run with changes.
 
-        The arguments and errors are those of :func:`~dask_efficiency.replay.replay.replay`. All times are worked out
-        anew from their causes, the slots and the queue. So the answer is the path of another run, and not this path
+        The arguments and errors are those of :func:`~dask_efficiency.runs.replay.replay.replay`. All times are worked
+        out anew from their causes, the slots and the queue. So the answer is the path of another run, and not this path
         with parts left out. It is an estimate, and its trace's notes say that it is a replay.
         """
         again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.critical_paths.segments import Interval, Row, Segments, relabelled
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import WorkerChange
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.scope import Scope
+from dask_efficiency.runs.path.segments import Interval, Row, Segments, relabelled
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import WorkerChange
 
 #: Kinds that need no worker, and the time that was lost with one.
 _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}

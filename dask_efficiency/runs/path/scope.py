@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from dask_efficiency.trace.clients import heard_by_clients
-from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import PHASES, Outcome
-from dask_efficiency.trace.tables import MISSING, Bool
+from dask_efficiency.accounts.tables import MISSING, Bool
+from dask_efficiency.runs.trace.clients import heard_by_clients
+from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import PHASES, Outcome
 
 _GATHER = PHASES.index("gather")
 

@@ -9,8 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.trace.tables import Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Int8, Int32, Int64, Table
+from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 #: A row of :class:`Segments`, its values in the order of the columns.
 Row = tuple[int, ...]
@@ -18,7 +18,7 @@ Row = tuple[int, ...]
 #: From an instant to another one, in nanoseconds.
 Interval = tuple[int, int]
 
-#: By kind, its position in :data:`~dask_efficiency.critical_paths.kinds.KINDS`.
+#: By kind, its position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
 CODES = {kind: position for position, kind in enumerate(KINDS)}
 
 
@@ -26,7 +26,7 @@ CODES = {kind: position for position, kind in enumerate(KINDS)}
 class Segments(Table):
     """A row for each stretch of a path, in time order; each begins where the one before it stops."""
 
-    #: Position in :data:`~dask_efficiency.critical_paths.kinds.KINDS`.
+    #: Position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
     kind: Int8
     #: Nanoseconds since the epoch, on the scheduler's clock.
     start: Int64

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from dask_efficiency.replay.changes import Changes
+from dask_efficiency.runs.replay.changes import Changes
 
 #: Number of runs that all replays of one improvement may have together, unless a single replay has more.
 RUNS = 20_000

@@ -14,7 +14,7 @@ class PathSummary:
     verdict: str
     #: Seconds from the client's first activity to the last result.
     makespan_seconds: float
-    #: Seconds of the makespan by :class:`~dask_efficiency.critical_paths.kinds.Kind`, largest first.
+    #: Seconds of the makespan by :class:`~dask_efficiency.runs.path.kinds.Kind`, largest first.
     seconds_by_kind: Mapping[str, float]
     #: Seconds of the longest path of pure computing through the graph.
     floor_seconds: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
+from dask_efficiency.runs.path.kinds import COMPUTE, Kind
 
 EVENT_LOOPS = "the workers' event loops"
 

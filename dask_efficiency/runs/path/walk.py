@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.critical_paths.nested import Nested
-from dask_efficiency.critical_paths.scope import Scope
-from dask_efficiency.critical_paths.segments import CODES, Row, Segments
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import RUN_INSTANTS, STATES, Outcome
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.path.nested import Nested
+from dask_efficiency.runs.path.scope import Scope
+from dask_efficiency.runs.path.segments import CODES, Row, Segments
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.clients import ClientLog
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, STATES, Outcome
 
 #: A stage of a run is a position in its instants.
 _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(RUN_INSTANTS))

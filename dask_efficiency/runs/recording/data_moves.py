@@ -14,7 +14,7 @@ from time import monotonic_ns, thread_time_ns
 from types import FunctionType
 from typing import Any, cast
 
-from dask_efficiency.plugins.patches import OFFLOAD, READ, SERIALIZE, WRITE, Replacements
+from dask_efficiency.plugin.patches import OFFLOAD, READ, SERIALIZE, WRITE, Replacements
 
 #: In a call that is longer, the thread may have waited for the GIL.
 _LONG_NS = 1_000_000

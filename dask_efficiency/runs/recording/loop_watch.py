@@ -7,10 +7,10 @@ from collections.abc import Callable
 from time import monotonic_ns, process_time_ns, thread_time_ns
 from typing import Any, NamedTuple
 
-from dask_efficiency.plugins.data_moves import DataMoves
-from dask_efficiency.plugins.patches import TICK, Replacements
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.plugin.patches import TICK, Replacements
+from dask_efficiency.runs.recording.data_moves import DataMoves
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: How late a tick must be to be reported.
 LATE_NS = 10_000_000
@@ -38,7 +38,7 @@ class LoopWatch:
     blocked
         Called with the start and stop of the interval, nanoseconds of the monotonic clock; with how many of them were
         spent on moving data; and with what most of them were spent on, as an index of
-        :data:`~dask_efficiency.trace.schema.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
+        :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
         between its last tick and the one that was due: the middle is given as the start.
     """
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from distributed.protocol import Serialize, to_serialize
 
-from dask_efficiency.trace.recording import Recording
-from dask_efficiency.trace.tables import Texts
+from dask_efficiency.accounts.tables import Texts
+from dask_efficiency.runs.trace.recording import Recording
 
 
 def pack(recording: Recording) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: What can be left out: moving results between workers; writing results to disk and reading them back; the messages to
 #: and from the scheduler, and the scheduler's own time.

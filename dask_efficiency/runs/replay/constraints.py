@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.clients import ClientLog
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.clients import ClientLog
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 
 @dataclass(frozen=True, slots=True)

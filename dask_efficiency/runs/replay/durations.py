@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.replay.changes import Changes
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import RUN_INSTANTS
-from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
+from dask_efficiency.runs.replay.changes import Changes
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS
 
 #: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks.
 NOISE = 0.01
@@ -23,7 +23,7 @@ def ordered_instants(trace: TraceTables) -> Int64:
     Returns
     -------
     array, shape (9, runs)
-        In the order of the columns of :class:`~dask_efficiency.trace.schema.Runs`.
+        In the order of the columns of :class:`~dask_efficiency.runs.trace.schema.Runs`.
     """
     known = np.stack([getattr(trace.runs, name) for name in RUN_INSTANTS])
     found: Int64 = np.maximum.accumulate(np.maximum(known, 0), axis=0)

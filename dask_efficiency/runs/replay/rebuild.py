@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dask_efficiency.replay.changes import Changes
-from dask_efficiency.replay.constraints import Constraints
-from dask_efficiency.replay.durations import Durations, Moved
-from dask_efficiency.replay.schedule import Schedule
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import STATES, Blocked, Outcome, Runs, Series, Stimuli, Transitions, instants
-from dask_efficiency.trace.tables import MISSING, Clock, Int64
+from dask_efficiency.accounts.tables import MISSING, Clock, Int64
+from dask_efficiency.runs.replay.changes import Changes
+from dask_efficiency.runs.replay.constraints import Constraints
+from dask_efficiency.runs.replay.durations import Durations, Moved
+from dask_efficiency.runs.replay.schedule import Schedule
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import STATES, Blocked, Outcome, Runs, Series, Stimuli, Transitions, instants
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
 _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from dask_efficiency.replay.changes import Changes, changes
-from dask_efficiency.replay.constraints import constraints
-from dask_efficiency.replay.durations import durations, moved
-from dask_efficiency.replay.rebuild import rebuild
-from dask_efficiency.replay.schedule import VirtualCluster
-from dask_efficiency.replay.task_times import repaired, task_times
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.replay.changes import Changes, changes
+from dask_efficiency.runs.replay.constraints import constraints
+from dask_efficiency.runs.replay.durations import durations, moved
+from dask_efficiency.runs.replay.rebuild import rebuild
+from dask_efficiency.runs.replay.schedule import VirtualCluster
+from dask_efficiency.runs.replay.task_times import repaired, task_times
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: A replay is of the recorded run's own class.
 Trace = TypeVar("Trace", bound=TraceTables)

@@ -8,11 +8,11 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from dask_efficiency.replay.constraints import Constraints
-from dask_efficiency.replay.durations import Durations, prefix_of_runs
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.runs.replay.constraints import Constraints
+from dask_efficiency.runs.replay.durations import Durations, prefix_of_runs
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
 
 #: Kinds of events, in the order in which those of one instant happen.
 _FREE, _REPORT, _READY = range(3)

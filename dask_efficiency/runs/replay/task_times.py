@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from dask_efficiency.replay.durations import prefix_of_runs
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Float64
+from dask_efficiency.accounts.tables import MISSING, Float64
+from dask_efficiency.runs.replay.durations import prefix_of_runs
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: Beyond this value of Welch's t, a worker counts as slower or faster than the others.
 DISTINCT = 3.0

@@ -6,10 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dask_efficiency.critical_paths.compare import COMPARED, PathChange, PathComparisonValues
-from dask_efficiency.critical_paths.path import NOBODY, PathValues
-from dask_efficiency.critical_paths.scope import Question
-from dask_efficiency.report.figures import (
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparisonValues
+from dask_efficiency.runs.path.path import NOBODY, PathValues
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.sections.path_data import to_dict
+from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
+from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.figures import (
     Scale,
     format_count,
     format_seconds,
@@ -18,20 +24,6 @@ from dask_efficiency.report.figures import (
     sentence,
     time_scale,
 )
-from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.path_data import to_dict
-from dask_efficiency.report.sections.document import (
-    Along,
-    Document,
-    Section,
-    Share,
-    Table,
-    section,
-    with_content,
-)
-from dask_efficiency.report.sections.extent import SCREEN, Extent
-from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
-from dask_efficiency.trace.errors import EmptyTraceError
 
 #: Rows of a table of differences.
 MAX_DIFFERENCES = 12

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from dask_efficiency.critical_paths.path import GROUPS, PathValues
+from dask_efficiency.runs.path.path import GROUPS, PathValues
 
 
 def to_dict(path: PathValues) -> dict[str, Any]:

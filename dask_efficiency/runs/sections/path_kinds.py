@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.report.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
 
 #: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
 #: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind. Those of the
-#: GPU were found by a search as in :mod:`dask_efficiency.report.colours`.
+#: GPU were found by a search as in :mod:`dask_efficiency.show.colours`.
 KIND_COLOURS: dict[Kind, str] = {
     Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
     Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],

@@ -7,11 +7,11 @@ from itertools import groupby
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.report.figures import apportion, format_percent, format_seconds, time_scale
-from dask_efficiency.report.path_kinds import MEANINGS, colour_of
-from dask_efficiency.report.sections.document import Along, Label, Share, Table
-from dask_efficiency.trace.tables import Int8, Int64
+from dask_efficiency.accounts.tables import Int8, Int64
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.sections.path_kinds import MEANINGS, colour_of
+from dask_efficiency.show.document import Along, Label, Share, Table
+from dask_efficiency.show.figures import apportion, format_percent, format_seconds, time_scale
 
 #: Rows of a table by name; the rest is summed up.
 TOP_NAMES = 8
@@ -33,7 +33,7 @@ def along(
     Parameters
     ----------
     kinds, starts, stops
-        Stretches in time order, each a position in :data:`~dask_efficiency.critical_paths.kinds.KINDS`.
+        Stretches in time order, each a position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
     """
     start, length = window[0], window[1] - window[0]
     # beside its own time, a stretch takes part in the step that it begins in

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.straggler.tables import sizes_of_work
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.stragglers.tables import sizes_of_work
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
 
 #: A task is reported if it took this many times the median of its prefix, and this share of the run.
 TIMES_LONGER = 4.0

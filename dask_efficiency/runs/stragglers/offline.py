@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_efficiency.replay.replay import replay
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64
+from dask_efficiency.runs.replay.replay import replay
+from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
+from dask_efficiency.runs.stragglers.tables import Run, run_of_table, run_of_trace
+from dask_efficiency.runs.trace.run_trace import TraceTables
 from dask_efficiency.straggler.disk import AT_THE_DISK, Disks, judge_disks
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding, confidence_of
-from dask_efficiency.straggler.long_tail import LongTask, long_tail
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
 from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
 from dask_efficiency.straggler.signals import FINISHED, Unit
-from dask_efficiency.straggler.tables import Run, run_of_table, run_of_trace
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Bool, Float64
 
 if TYPE_CHECKING:
     from typing import TypeAlias

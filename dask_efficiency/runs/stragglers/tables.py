@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
 from dask_efficiency.straggler.observations import Observations, Work, compare_by, observations_of
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.storage import DamagedFileError, Members, reading, writing
-from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
-from dask_efficiency.trace.tables import Int64, Texts
+from dask_efficiency.accounts.tables import Int64, Texts
+from dask_efficiency.files.storage import DamagedFileError, Members, reading, writing
+from dask_efficiency.runs.trace.packing import ROW_BEFORE, Packing, pack, unpack
 
 T = TypeVar("T")
 

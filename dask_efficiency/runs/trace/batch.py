@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.checks import RefusedPayload, counts, listed, mapping, row, short, text, whole
-from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES, Profile
-from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, row, short, text, whole
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES, Profile
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 
 SCHEMA = 1
 
-#: Columns of the rows that a worker sends, as they stand in :mod:`~dask_efficiency.trace.schema`. Instants are by its
+#: Columns of the rows that a worker sends, as they stand in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by
+#: its
 #: monotonic clock, ``after`` is the number of a run, and ``sender`` a position in the batch's senders; the key of a
 #: transfer stands in the batch's keys.
 RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.batch import RUN
-from dask_efficiency.trace.part import since_start
-from dask_efficiency.trace.profiles import Profile, cost_note
-from dask_efficiency.trace.recording import Recording
-from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
-from dask_efficiency.trace.schema import (
+from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table
+from dask_efficiency.runs.trace.batch import RUN
+from dask_efficiency.runs.trace.part import since_start
+from dask_efficiency.runs.trace.profiles import Profile, cost_note
+from dask_efficiency.runs.trace.recording import Recording
+from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.schema import (
     PHASES,
     RUN_INSTANTS,
     STATES,
@@ -33,7 +34,6 @@ from dask_efficiency.trace.schema import (
     WorkerEvents,
     instants,
 )
-from dask_efficiency.trace.tables import MISSING, Clock, Int64, Table
 
 _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", "memory", "erred"))
 

@@ -7,9 +7,9 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import STATES, Outcome, Runs
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import STATES, Outcome, Runs
 
 _PROCESSING = STATES.index("processing")
 _QUEUED = STATES.index("queued")

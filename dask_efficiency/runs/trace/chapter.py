@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.trace.batch import Batch
-from dask_efficiency.trace.schema import Blocked, Graphs, Releases, Series, Stimuli, Tasks, Transitions, WorkerEvents
+from dask_efficiency.runs.trace.batch import Batch
+from dask_efficiency.runs.trace.schema import (
+    Blocked,
+    Graphs,
+    Releases,
+    Series,
+    Stimuli,
+    Tasks,
+    Transitions,
+    WorkerEvents,
+)
 
 #: What is known of a task when it is first met.
 TASKS = tuple(name for name, column in Tasks.schema().items() if column.points_into is not None)

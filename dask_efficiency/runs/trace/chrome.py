@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.storage import writing
-from dask_efficiency.trace.events import Place, TraceEvents, Written
-from dask_efficiency.trace.lanes import lanes
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
+from dask_efficiency.files.storage import writing
+from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
+from dask_efficiency.runs.trace.lanes import lanes
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
 
 #: A longer key is cut.
 _KEY_LENGTH = 200

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import PHASES, Outcome
-from dask_efficiency.trace.tables import MISSING, Bool
+from dask_efficiency.accounts.tables import MISSING, Bool
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import PHASES, Outcome
 
 _GATHER = PHASES.index("gather")
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.archive import Archive, Format, plain, read_archive, write_archive
-from dask_efficiency.trace.positions import check_positions
-from dask_efficiency.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_BYTES, Profile
-from dask_efficiency.trace.run_trace import TABLES, TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.archive import Archive, Format, plain, read_archive, write_archive
+from dask_efficiency.runs.trace.positions import check_positions
+from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_BYTES, Profile
+from dask_efficiency.runs.trace.run_trace import TABLES, TraceTables, WorkerSpec
 
 FORMAT = "dask-efficiency-trace"
 VERSION = 3

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
 
 
 def lanes(start: Int64, stop: Int64, wanted: Int64 | None = None) -> Int64:

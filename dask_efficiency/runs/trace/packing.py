@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
 
 #: :attr:`Packing.against` of a column whose rows are given as differences from the row before.
 ROW_BEFORE = "<"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING, Texts
+from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
 
 
 def since_start(trace: TraceTables) -> TraceTables:

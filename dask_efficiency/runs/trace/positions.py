@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.run_trace import TABLES, TraceTables
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import TABLES, TraceTables
 
 #: By table and column: what its numbers are positions in, a field of the trace or an enumeration.
 POINTS_INTO = {

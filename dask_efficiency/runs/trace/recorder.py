@@ -10,13 +10,13 @@ from itertools import chain, compress, count, filterfalse, repeat
 from operator import itemgetter, methodcaller, ne
 from typing import Any, NamedTuple, cast
 
-from dask_efficiency.trace.batch import Batch
-from dask_efficiency.trace.chapter import Chapter
-from dask_efficiency.trace.names import Names
-from dask_efficiency.trace.profiles import MAX_ALL_PROFILES_BYTES
-from dask_efficiency.trace.recording import Frozen
-from dask_efficiency.trace.schema import STATES, Series
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.batch import Batch
+from dask_efficiency.runs.trace.chapter import Chapter
+from dask_efficiency.runs.trace.names import Names
+from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES
+from dask_efficiency.runs.trace.recording import Frozen
+from dask_efficiency.runs.trace.schema import STATES, Series
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``.
 _CODES = {(start, finish): i * len(STATES) + j for i, start in enumerate(STATES) for j, finish in enumerate(STATES)}
@@ -57,7 +57,7 @@ class TaskFacts(NamedTuple):
     priorities: Sequence[Sequence[int]]
     #: Keys of what each needs; empty where none of them needs anything.
     dependencies: Sequence[Sequence[Any]]
-    #: As in :attr:`~dask_efficiency.trace.run_trace.TraceTables.constraints`, by position, of those that have any.
+    #: As in :attr:`~dask_efficiency.runs.trace.run_trace.TraceTables.constraints`, by position, of those that have any.
     constraints: Mapping[int, Mapping[str, Any]]
 
 

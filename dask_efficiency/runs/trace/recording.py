@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
-from dask_efficiency.trace.chapter import TASKS, Chapter
-from dask_efficiency.trace.tables import MISSING, Texts
+from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.runs.trace.chapter import TASKS, Chapter
 
 #: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits.
 _PIECE = 50_000

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from dask_efficiency.trace.profiles import Profile
-from dask_efficiency.trace.schema import (
+from dask_efficiency.accounts.tables import Int32, Int64, Table, Texts
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.schema import (
     Blocked,
     Graphs,
     Phases,
@@ -20,7 +21,6 @@ from dask_efficiency.trace.schema import (
     Transitions,
     WorkerEvents,
 )
-from dask_efficiency.trace.tables import Int32, Int64, Table, Texts
 
 
 @dataclass(frozen=True, slots=True)

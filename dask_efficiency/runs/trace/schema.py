@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Annotated
 
-from dask_efficiency.trace.tables import Bool, Clock, Column, Float32, Float64, Int8, Int16, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Bool, Clock, Column, Float32, Float64, Int8, Int16, Int32, Int64, Table
 
 #: States of a task on the scheduler; a transition's columns hold positions in here.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
@@ -63,7 +63,7 @@ _THREAD_SECONDS = Column(unit="s")
 
 
 def _sensor(unit: str) -> Column:
-    """A sensor of a worker's host or GPUs; :mod:`dask_efficiency.sensors.names` says what it tells."""
+    """A sensor of a worker's host or GPUs; :mod:`dask_efficiency.accounts.sensors.names` says what it tells."""
     return Column(unit=unit)
 
 
@@ -138,7 +138,7 @@ class Runs(Table):
     """A row for each time that a task was given to a worker, in the order of ``assigned``.
 
     The instants of :data:`RUN_INSTANTS` never decrease; what did not happen, or was not recorded, is
-    :data:`~dask_efficiency.trace.tables.MISSING`.
+    :data:`~dask_efficiency.accounts.tables.MISSING`.
     """
 
     task: Annotated[Int32, _position("tasks")]

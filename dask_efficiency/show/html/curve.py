@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dask_efficiency.report.figures import format_seconds
-from dask_efficiency.report.html.timeline import ticks
-from dask_efficiency.report.sections.document import Curve
+from dask_efficiency.show.document import Curve
+from dask_efficiency.show.figures import format_seconds
+from dask_efficiency.show.html.timeline import ticks
 
 #: Steps of the figure's own coordinates from left to right, finer than a screen; and its height in pixels.
 WIDTH, HEIGHT = 1000, 220

@@ -6,13 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from dask_efficiency.report.colours import ink
-from dask_efficiency.report.html.curve import curve
-from dask_efficiency.report.html.flames import flames
-from dask_efficiency.report.html.timeline import through
 from dask_efficiency.report.lost_time import Part
-from dask_efficiency.report.pie import label_point, svg_path, wedges
-from dask_efficiency.report.sections.document import (
+from dask_efficiency.show.colours import ink
+from dask_efficiency.show.document import (
     Along,
     Change,
     Label,
@@ -24,6 +20,10 @@ from dask_efficiency.report.sections.document import (
     legend_of,
     slices_of,
 )
+from dask_efficiency.show.html.curve import curve
+from dask_efficiency.show.html.flames import flames
+from dask_efficiency.show.html.timeline import through
+from dask_efficiency.show.pie import label_point, svg_path, wedges
 
 __all__ = [
     "along",

@@ -15,19 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from dask_efficiency.report.html import figures
-from dask_efficiency.report.sections.document import (
-    Block,
-    Cell,
-    Document,
-    Flames,
-    Label,
-    Section,
-    Strips,
-    Table,
-    Through,
-)
-from dask_efficiency.storage import writing
+from dask_efficiency.files.storage import writing
+from dask_efficiency.show.document import Block, Cell, Document, Flames, Label, Section, Strips, Table, Through
+from dask_efficiency.show.html import figures
 
 #: What figures need when a reader points at them.
 SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
@@ -92,7 +82,7 @@ class _OneLine(Extension):
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("dask_efficiency.report.html", "templates"),
+        loader=PackageLoader("dask_efficiency.show.html", "templates"),
         extensions=[_OneLine],
         autoescape=True,
         undefined=StrictUndefined,

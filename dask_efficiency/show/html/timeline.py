@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.report.colours import COLOURS
-from dask_efficiency.report.figures import format_seconds
-from dask_efficiency.report.sections.document import Slice
-from dask_efficiency.timeline import Timeline
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.document import Slice
+from dask_efficiency.show.figures import format_seconds
 
 #: Steps of the figure's own coordinates, finer than a screen.
 WIDTH = 1_200

@@ -21,6 +21,6 @@ if __name__ == "__main__":
     # Before Dask is imported, which takes a second.
     threading.Thread(target=partial(_end_with_parent, Path(sys.argv[1])), daemon=True).start()
 
-    from dask_efficiency.adapters.dask_engine.process import simulate
+    from dask_efficiency.simulation.engine.process import simulate
 
     simulate(Path(sys.argv[1]), list(map(int, sys.argv[2:])))

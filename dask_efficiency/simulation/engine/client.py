@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from dask_efficiency.adapters.dask_engine.costs import Costs
-from dask_efficiency.adapters.dask_engine.messages import Loop
-from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.workload import Graph, Release, Workload
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.messages import Loop
+from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
+from dask_efficiency.simulation.engine.workload import Graph, Release, Workload
+from dask_efficiency.simulation.model.events import EventHeap
 
 
 class VirtualClients:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.simulation.overheads import Overheads
-from dask_efficiency.simulation.transfer_costs import TransferCosts
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.simulation.model.overheads import Overheads
+from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
 #: Nanoseconds that a scheduler or a worker takes for a message that starts or ends no task, such as ``add-keys`` or
 #: ``free-keys``: of these, 300 of one batch took a scheduler 3.6 ms.
@@ -40,7 +40,7 @@ class Costs:
         A quantile of the recorded costs: where processes wait for cores in the simulation, what is above it is taken
         for such waiting, and is cut off.
     without
-        Parts that cost nothing, of :data:`~dask_efficiency.replay.changes.REMOVABLE`.
+        Parts that cost nothing, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
     """
 
     def __init__(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dask_efficiency.adapters.dask_engine.memory import Result
-from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.simulation.engine.memory import Result
+from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
+from dask_efficiency.simulation.engine.worker import VirtualWorker
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: Who holds on to them: nobody is seen to let go of them.
 _CLIENT = "data"

@@ -15,35 +15,35 @@ import numpy as np
 from distributed import scheduler as upstream
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.adapters.dask_engine.client import VirtualClients
-from dask_efficiency.adapters.dask_engine.costs import Costs
-from dask_efficiency.adapters.dask_engine.data import put_data
-from dask_efficiency.adapters.dask_engine.membership import Membership
-from dask_efficiency.adapters.dask_engine.memory import WorkerMemory
-from dask_efficiency.adapters.dask_engine.messages import Loop
-from dask_efficiency.adapters.dask_engine.recording import RunRecorder
-from dask_efficiency.adapters.dask_engine.scheduler import NoComm, VirtualScheduler
-from dask_efficiency.adapters.dask_engine.settings import simulated_settings
-from dask_efficiency.adapters.dask_engine.shuffles import Shuffles
-from dask_efficiency.adapters.dask_engine.tasks import TaskCosts
-from dask_efficiency.adapters.dask_engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
-from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.critical_paths.path import PathValues
-from dask_efficiency.critical_paths.scope import Question
-from dask_efficiency.simulation.calibration import Calibration
-from dask_efficiency.simulation.client_phases import with_phases
-from dask_efficiency.simulation.comings import Stay, notes_on, stays
-from dask_efficiency.simulation.cores import BACKGROUND, Cores, FewCores
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.simulation.left_out import left_out, overfull
-from dask_efficiency.simulation.listed import listed
-from dask_efficiency.simulation.network import Instant
-from dask_efficiency.simulation.requirements import SIMULATED
-from dask_efficiency.trace.run_trace import WorkerSpec
-from dask_efficiency.trace.schema import WorkerChange
-from dask_efficiency.trace.settings import SETTINGS
+from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.schema import WorkerChange
+from dask_efficiency.runs.trace.settings import SETTINGS
+from dask_efficiency.simulation.engine.client import VirtualClients
+from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.data import put_data
+from dask_efficiency.simulation.engine.membership import Membership
+from dask_efficiency.simulation.engine.memory import WorkerMemory
+from dask_efficiency.simulation.engine.messages import Loop
+from dask_efficiency.simulation.engine.recording import RunRecorder
+from dask_efficiency.simulation.engine.scheduler import NoComm, VirtualScheduler
+from dask_efficiency.simulation.engine.settings import simulated_settings
+from dask_efficiency.simulation.engine.shuffles import Shuffles
+from dask_efficiency.simulation.engine.tasks import TaskCosts
+from dask_efficiency.simulation.engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
+from dask_efficiency.simulation.engine.worker import VirtualWorker
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import Calibration
+from dask_efficiency.simulation.model.client_phases import with_phases
+from dask_efficiency.simulation.model.comings import Stay, notes_on, stays
+from dask_efficiency.simulation.model.cores import BACKGROUND, Cores, FewCores
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.left_out import left_out, overfull
+from dask_efficiency.simulation.model.listed import listed
+from dask_efficiency.simulation.model.network import Instant
+from dask_efficiency.simulation.model.requirements import SIMULATED
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
 STILL = 10_000_000_000

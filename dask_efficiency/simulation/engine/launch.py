@@ -12,12 +12,12 @@ from pathlib import Path
 
 from dask.system import CPU_COUNT
 
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.storage import any_size
-from dask_efficiency.trace.files import read_trace, save_trace
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.files.storage import any_size
+from dask_efficiency.runs.trace.files import read_trace, save_trace
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.job import Job, Simulated
 
-_MODULE = "dask_efficiency.adapters.dask_engine"
+_MODULE = "dask_efficiency.simulation.engine"
 
 
 class SimulationError(RuntimeError):

@@ -8,12 +8,12 @@ from typing import Any
 from distributed.active_memory_manager import ActiveMemoryManagerExtension, RetireWorker
 from distributed.core import Status
 
-from dask_efficiency.adapters.dask_engine.recording import RunRecorder
-from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
-from dask_efficiency.simulation.comings import Stay
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.trace.schema import WorkerChange
+from dask_efficiency.runs.trace.schema import WorkerChange
+from dask_efficiency.simulation.engine.recording import RunRecorder
+from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
+from dask_efficiency.simulation.engine.worker import VirtualWorker
+from dask_efficiency.simulation.model.comings import Stay
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two looks
 #: whether it is done: as in ``Scheduler.retire_workers``, where the latter grow with the number of results.

@@ -8,7 +8,7 @@ from typing import Any
 import dask
 import zict
 
-from dask_efficiency.simulation.disk import Disk
+from dask_efficiency.simulation.model.disk import Disk
 
 #: What Dask calls the thresholds that are shares of a worker's memory limit.
 _THRESHOLDS = ("target", "spill", "pause", "terminate")

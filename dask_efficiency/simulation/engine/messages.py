@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.simulation.cores import Cores, EnoughCores
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.model.cores import Cores, EnoughCores
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds of a core that a batch of messages needs on its way at most, on both sides: the median where nothing but
 #: the two processes was at work. What it took beyond that, it waited.

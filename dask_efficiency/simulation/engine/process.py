@@ -9,12 +9,12 @@ from pathlib import Path
 
 import dask
 
-from dask_efficiency.adapters.dask_engine.engine import Engine
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.simulation.calibration import calibrate
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.storage import any_size
-from dask_efficiency.trace.files import read_trace, save_trace
+from dask_efficiency.files.storage import any_size
+from dask_efficiency.runs.trace.files import read_trace, save_trace
+from dask_efficiency.simulation.engine.engine import Engine
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import calibrate
+from dask_efficiency.simulation.model.job import Job
 
 
 def simulate(folder: Path, seeds: list[int]) -> None:

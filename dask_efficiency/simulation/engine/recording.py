@@ -13,13 +13,13 @@ import numpy as np
 from distributed import Scheduler, SchedulerPlugin, WorkerPlugin
 from distributed.scheduler import TaskState
 
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, Batch
-from dask_efficiency.trace.build import build
-from dask_efficiency.trace.recorder import KEPT, MAX_KEPT, Recorder, TaskFacts
-from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.runs.trace.build import build
+from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, Recorder, TaskFacts
+from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: Says that a trace is of a simulation.
 NOTE = "simulated"
@@ -27,7 +27,7 @@ NOTE = "simulated"
 
 @dataclass(slots=True)
 class RunRow:
-    """A run on its worker: the columns of :data:`~dask_efficiency.trace.batch.RUN`, in their order."""
+    """A run on its worker: the columns of :data:`~dask_efficiency.runs.trace.batch.RUN`, in their order."""
 
     run_id: int
     received: int = MISSING

@@ -9,8 +9,8 @@ from distributed import Scheduler
 from distributed import scheduler as upstream
 from distributed.scheduler import ClientState, TaskState, WorkerState
 
-from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.engine.messages import Loop, Stream
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds between two batches of messages to a worker, and to a client: as in Dask's scheduler.
 TO_WORKER, TO_CLIENT = 5_000_000, 2_000_000

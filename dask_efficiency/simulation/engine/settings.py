@@ -9,7 +9,7 @@ from typing import Any
 
 from dask.utils import parse_bytes, parse_timedelta
 
-from dask_efficiency.trace.settings import SETTINGS, Kind
+from dask_efficiency.runs.trace.settings import SETTINGS, Kind
 
 #: What would run or import what it names, as a scheduler of Dask's has it. They are set, not left empty as arguments of
 #: the scheduler: it reads an empty argument as "as configured".

@@ -8,13 +8,13 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
-from dask_efficiency.adapters.dask_engine.costs import Costs
-from dask_efficiency.adapters.dask_engine.scheduler import VirtualScheduler
-from dask_efficiency.adapters.dask_engine.worker import Moves, VirtualWorker
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.network import NetworkModel
-from dask_efficiency.simulation.p2p import Shuffle, shuffles
+from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
+from dask_efficiency.simulation.engine.worker import Moves, VirtualWorker
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.network import NetworkModel
+from dask_efficiency.simulation.model.p2p import Shuffle, shuffles
 
 
 class Shuffles(SchedulerPlugin):

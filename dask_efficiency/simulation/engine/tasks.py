@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.adapters.dask_engine.costs import Costs
-from dask_efficiency.adapters.dask_engine.worker import Moves, VirtualWorker, Work
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.simulation.calibration import Calibration
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.processor import Needs
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.worker import Moves, VirtualWorker, Work
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import Calibration
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.processor import Needs
 
 
 class TaskCosts:

@@ -17,13 +17,13 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from dask_efficiency.adapters.dask_engine.costs import Costs, Taking
-from dask_efficiency.adapters.dask_engine.messages import Loop
-from dask_efficiency.adapters.dask_engine.recording import WorkerRows
-from dask_efficiency.simulation.cores import Cores
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.network import NetworkModel
-from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.engine.costs import Costs, Taking
+from dask_efficiency.simulation.engine.messages import Loop
+from dask_efficiency.simulation.engine.recording import WorkerRows
+from dask_efficiency.simulation.model.cores import Cores
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.network import NetworkModel
 
 #: Nanoseconds until a worker that was too busy to send is asked again: as in Dask's worker.
 RETRY = 150_000_000

@@ -18,7 +18,7 @@ import distributed.metrics
 from distributed import scheduler, versions, worker_state_machine
 from distributed.protocol import pickle
 
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.model.events import EventHeap
 
 _real = distributed.metrics.time
 

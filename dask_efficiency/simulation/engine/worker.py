@@ -33,17 +33,17 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from dask_efficiency.adapters.dask_engine.costs import Costs
-from dask_efficiency.adapters.dask_engine.memory import Result, WorkerMemory
-from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
-from dask_efficiency.adapters.dask_engine.recording import RunRow, WorkerRows
-from dask_efficiency.adapters.dask_engine.small_tasks import SmallTasks
-from dask_efficiency.adapters.dask_engine.transfers import Transfers
-from dask_efficiency.simulation.cores import Cores
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.network import NetworkModel
-from dask_efficiency.simulation.processor import Needs
-from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
+from dask_efficiency.simulation.engine.messages import Loop, Stream
+from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
+from dask_efficiency.simulation.engine.small_tasks import SmallTasks
+from dask_efficiency.simulation.engine.transfers import Transfers
+from dask_efficiency.simulation.model.cores import Cores
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.network import NetworkModel
+from dask_efficiency.simulation.model.processor import Needs
 
 #: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
 TO_SCHEDULER = 2_000_000

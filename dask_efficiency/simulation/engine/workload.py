@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from dask.typing import Key
 
-from dask_efficiency.replay.constraints import constraints
-from dask_efficiency.simulation.left_out import data_before
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.clients import heard_by_clients
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import STATES, Outcome
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.replay.constraints import constraints
+from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.clients import heard_by_clients
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import STATES, Outcome
+from dask_efficiency.simulation.model.left_out import data_before
 
 _RELEASED = STATES.index("released")
 

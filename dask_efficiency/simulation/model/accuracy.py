@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.simulation.recorded_network import knows
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.recorded_network import knows
 
 #: Share of the recorded makespan by which the run's own simulation may be off before a prediction is doubted. Published
 #: simulators of runtimes reproduce their own runs within 0.5 to 5 %.

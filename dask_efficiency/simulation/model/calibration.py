@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.replay.task_times import task_times
-from dask_efficiency.simulation.core_waits import core_waits, few_cores
-from dask_efficiency.simulation.disk import Disk, disk_of, unmanaged_of
-from dask_efficiency.simulation.gil import gil_of
-from dask_efficiency.simulation.network import Network
-from dask_efficiency.simulation.overheads import Overheads, overheads
-from dask_efficiency.simulation.transfer_costs import TransferCosts, transfer_costs
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.runs.replay.task_times import task_times
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.simulation.model.core_waits import core_waits, few_cores
+from dask_efficiency.simulation.model.disk import Disk, disk_of, unmanaged_of
+from dask_efficiency.simulation.model.gil import gil_of
+from dask_efficiency.simulation.model.network import Network
+from dask_efficiency.simulation.model.overheads import Overheads, overheads
+from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: From which quantile on recorded costs are longer because of waiting for a core: where processes had one each (as in
 #: a table's shuffle on one worker, which came out 6 to 10 % too long with all of it and 1 to 2 % too short so), and
@@ -74,7 +74,7 @@ def calibrate(
     Parameters
     ----------
     gil
-        What is known of Python's lock, as :func:`~dask_efficiency.simulation.gil.gil_of` takes it.
+        What is known of Python's lock, as :func:`~dask_efficiency.simulation.model.gil.gil_of` takes it.
     network
         The network that is simulated. Where the run was recorded on it, what transfers took of it is no cost of theirs.
     cores

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.clients import heard_by_clients
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Phases
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.trace.clients import heard_by_clients
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Phases
 
 
 def with_phases(simulated: TraceTables, recorded: TraceTables) -> TraceTables:

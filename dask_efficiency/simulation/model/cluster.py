@@ -10,20 +10,15 @@ from math import inf, isfinite
 from numbers import Integral
 from typing import Any, Self
 
-from dask_efficiency.simulation.cluster_file import read_cluster_file
-from dask_efficiency.simulation.hostfile import read_hostfile
-from dask_efficiency.simulation.network import Network, network_of
-from dask_efficiency.simulation.picture import draw_topology
-from dask_efficiency.simulation.placement import (
-    PlacementError,
-    add_to_hosts,
-    copy_workers,
-    place_workers,
-)
-from dask_efficiency.simulation.topology import Topology
-from dask_efficiency.text_files import TextFileError, known_names
-from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.files.text_files import TextFileError, known_names
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.simulation.model.cluster_file import read_cluster_file
+from dask_efficiency.simulation.model.hostfile import read_hostfile
+from dask_efficiency.simulation.model.network import Network, network_of
+from dask_efficiency.simulation.model.picture import draw_topology
+from dask_efficiency.simulation.model.placement import PlacementError, add_to_hosts, copy_workers, place_workers
+from dask_efficiency.simulation.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

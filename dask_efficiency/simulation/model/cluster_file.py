@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from dask_efficiency.simulation.host_names import MAX_NAMES, names_of
-from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
-from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of, shown_count
-from dask_efficiency.text_files import TextFileError, known_names, read_text
-from dask_efficiency.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.files.text_files import TextFileError, known_names, read_text
+from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
+from dask_efficiency.simulation.model.host_names import MAX_NAMES, names_of
+from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
+from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.replay.durations import prefix_of_runs
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
+from dask_efficiency.runs.replay.durations import prefix_of_runs
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Nanoseconds from which a blocked loop is taken for a cold start: reading a message with a task takes 0.1 ms, and
 #: importing pandas for it 300 ms and more.

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
-from dask_efficiency.trace.schema import Outcome, WorkerChange
+from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.schema import Outcome, WorkerChange
+from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 _CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dask_efficiency.simulation.cores import BACKGROUND, MIN_LEFT
-from dask_efficiency.simulation.transfer_costs import BYTE_NS, RESULT_NS
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.cores import BACKGROUND, MIN_LEFT
+from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
 
 #: Cores that a scheduler uses for each task that ends in a second: its message, some five transitions, the next one
 #: sent. In runs of 20 to 90 tasks a second on 2 to 8 workers, its process used 1 ms of CPU a task.

@@ -7,8 +7,8 @@ from heapq import heapreplace
 from math import ceil
 from typing import Protocol
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.processor import Processor
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.processor import Processor
 
 #: Cores that a process of Dask uses beside its tasks, for its profiler, heartbeats and monitors: in runs of single
 #: workers with 18 to 34 tasks a second, CPU grew by 2.3 ms a task from this on.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.simulation.recently_used import moved
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.recently_used import moved
 
 #: Bytes a second that are assumed where a trace shows no spilling: pickled into the page cache of one core, measured
 #: with arrays of 10 MB.
@@ -53,7 +53,7 @@ def disk_of(trace: TraceTables) -> Disk:
     """Read from a trace how fast results were spilled and read back.
 
     A trace says for how long a run waited for the disk, not what was moved meanwhile: that is found by keeping its
-    results, worker by worker, as Dask does (:mod:`~dask_efficiency.simulation.recently_used`).
+    results, worker by worker, as Dask does (:mod:`~dask_efficiency.simulation.model.recently_used`).
     """
     runs = trace.runs
     waited = (runs.spill_ns >= MIN_NS) | (runs.unspill_ns >= MIN_NS)

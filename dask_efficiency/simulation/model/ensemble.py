@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Protocol
 
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.job import Job, Simulated
 
 #: Tasks of all seeds together up to which each seed's trace is kept until the one in the middle is known: some 10 MB.
 #: Above it, that seed is simulated once more.
@@ -27,7 +27,7 @@ _NORMAL95 = 1.645
 
 
 class Engine(Protocol):
-    """What simulates a job; :func:`~dask_efficiency.adapters.dask_engine.launch.simulate_seeds` does."""
+    """What simulates a job; :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds` does."""
 
     def __call__(
         self,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.replay.durations import prefix_of_runs
-from dask_efficiency.simulation.listed import listed
-from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.runs.replay.durations import prefix_of_runs
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.listed import listed
 
 #: Threads of a worker that compute for more than so many cores together do not hold the lock all the time.
 MAX_CORES = 1.1

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dask_efficiency.text_files import TextFileError, read_text
+from dask_efficiency.files.text_files import TextFileError, read_text
 
 #: ``host:4`` as MPICH has it; a host in brackets is an IPv6 address.
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Job:
     cluster
         Where.
     without
-        Parts to leave out, of :data:`~dask_efficiency.replay.changes.REMOVABLE`.
+        Parts to leave out, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
     prefixes
         By prefix: the factor of its tasks' computing time.
     validate

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dask_efficiency.critical_paths.path import PathValues
-from dask_efficiency.critical_paths.scope import Question
-from dask_efficiency.simulation.accuracy import SelfReplay, own_job
-from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
+from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
+from dask_efficiency.simulation.model.makespan import RunFigures
 
 #: What is left out, one after the other, and what each step is called.
 STEPS = (("spill", "no spill"), ("transfer", "no transfers"), ("scheduler", "no scheduling"))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_efficiency.simulation.listed import listed
-from dask_efficiency.simulation.p2p import shuffles
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.listed import listed
+from dask_efficiency.simulation.model.p2p import shuffles
 
 #: How the name of a client begins that a task opened on its worker.
 WORKER_CLIENT = "Client-worker-"

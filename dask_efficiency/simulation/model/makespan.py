@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.bounds import useful_ns
-from dask_efficiency.critical_paths.path import PathValues
-from dask_efficiency.critical_paths.presence import slots
-from dask_efficiency.critical_paths.scope import Question, whole
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.bounds import useful_ns
+from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.presence import slots
+from dask_efficiency.runs.path.scope import Question, whole
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: The links that a transfer crosses, by their positions.
 Path = tuple[int, ...]

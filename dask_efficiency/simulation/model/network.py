@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.topology import Topology
 
 #: Called when the last byte is there.
 Arrived = Callable[[], object]

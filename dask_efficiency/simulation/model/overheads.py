@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from dask_efficiency.replay.durations import prefix_of_runs
-from dask_efficiency.simulation.cold_starts import cold_starts
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import BLOCKED_BY, Outcome, Runs
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.runs.replay.durations import prefix_of_runs
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Outcome, Runs
+from dask_efficiency.simulation.model.cold_starts import cold_starts
 
 #: Nanoseconds that are assumed where a trace shows nothing of the kind; medians of Dask 2026.8 on one machine, as are
 #: the next ones: a message on its way, around a task in its thread, from one task to the next in a slot.

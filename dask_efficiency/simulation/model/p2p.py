@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import TraceTables
 
 #: How the keys of barriers begin: of shuffles of tables, and of arrays that are chunked anew.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from dask_efficiency.simulation.host_names import pattern_of
-from dask_efficiency.simulation.topology import Host, Topology
-from dask_efficiency.simulation.units import shown_bandwidth, shown_count, shown_seconds
-from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.model.host_names import pattern_of
+from dask_efficiency.simulation.model.topology import Host, Topology
+from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
 
 #: What stands before a branch, before the last one, and before what is below either.
 UNICODE = ("├─ ", "└─ ", "│  ", "   ")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from dask_efficiency.simulation.topology import Host, Topology
-from dask_efficiency.simulation.units import shown_count
-from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.model.topology import Host, Topology
+from dask_efficiency.simulation.model.units import shown_count
 
 #: Of the first worker of a host; those that a topology places have one after the other. What it is does not matter.
 FIRST_PORT = 40_000

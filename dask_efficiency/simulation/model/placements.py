@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.simulation.result import PredictionValues
-from dask_efficiency.simulation.topology import Topology
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

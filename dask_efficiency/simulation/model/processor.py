@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds of work that count as none: what is left by rounding.
 _NONE = 0.5

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import STATES, Outcome
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import STATES, Outcome
 
 #: Share of the memory limit from which results are written to disk, where the trace does not say: as in Dask.
 TARGET = 0.6

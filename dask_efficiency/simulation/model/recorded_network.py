@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.network import Network
-from dask_efficiency.simulation.topology import Topology
-from dask_efficiency.trace.run_trace import WorkerSpec
-from dask_efficiency.trace.tables import Int64
+from dask_efficiency.accounts.tables import Int64
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.network import Network
+from dask_efficiency.simulation.model.topology import Topology
 
 
 def knows(network: Network | None, workers: Sequence[WorkerSpec]) -> bool:

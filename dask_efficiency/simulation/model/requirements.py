@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.simulation.accuracy import SimulationRefusedError
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.left_out import left_out
-from dask_efficiency.simulation.listed import MAX_NAMES, listed
-from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.left_out import left_out
+from dask_efficiency.simulation.model.listed import MAX_NAMES, listed
 
 #: Tables without whose rows the work of a run is not known.
 WORK = ("tasks", "runs", "graphs")

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dask_efficiency.critical_paths.path import PathValues
-from dask_efficiency.critical_paths.scope import Question
-from dask_efficiency.simulation.accuracy import SelfReplay, own_job
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency
-from dask_efficiency.simulation.requirements import SIMULATED
-from dask_efficiency.simulation.run_noise import computing_share, run_noise
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.makespan import RunFigures, busy, efficiency
+from dask_efficiency.simulation.model.requirements import SIMULATED
+from dask_efficiency.simulation.model.run_noise import computing_share, run_noise
 
 #: Share of a prediction that it may be off by however well the run's own simulation fits, as that of one run can fit by
 #: chance. Of 44 real changes of cluster and settings (``benchmarks/simulation.py``) the median error was 0.7 %; with
@@ -85,7 +85,8 @@ class PredictionValues:
 
         Three things are in it. Simulated runs differ, as seeds do: a prediction interval for one more run (Student's,
         of the logarithms). Real runs of tasks that compute differ by more, and so do the recorded and the next one:
-        :func:`~dask_efficiency.simulation.run_noise.run_noise` of both. And the model is not the cluster: both ends are
+        :func:`~dask_efficiency.simulation.model.run_noise.run_noise` of both. And the model is not the cluster: both
+        ends are
         moved outwards by :attr:`model_error`. NaN of a single seed, which says nothing about how much runs differ.
         """
         recorded = self.recorded

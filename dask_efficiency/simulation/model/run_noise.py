@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from dask_efficiency.critical_paths.kinds import Kind
+from dask_efficiency.runs.path.kinds import Kind
 
 #: Standard deviation, in seconds, of a run whose critical path computes for one second. What disturbs a computation
 #: (other processes, the clock rate of a core, garbage collection) comes again and again, so that its variance grows

@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dask_efficiency.simulation.accuracy import SelfReplay
-from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.simulation.result import PredictionValues
+from dask_efficiency.simulation.model.accuracy import SelfReplay
+from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.result import PredictionValues
 
 if TYPE_CHECKING:
     import pandas as pd

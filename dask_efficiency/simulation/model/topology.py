@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 from math import isfinite
 from typing import Any, Self
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.max_min import Path, SharedLinks
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.max_min import Path, SharedLinks
 
 #: Of a link's bandwidth, what is left for data: 1448 of the 1538 bytes that a full frame takes on Ethernet (preamble,
 #: headers of Ethernet, IP and TCP with timestamps, and the gap between frames). A link of 1 Gbit carries 941 Mbit/s.

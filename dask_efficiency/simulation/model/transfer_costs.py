@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.simulation.network import Network
-from dask_efficiency.simulation.recorded_network import arrivals, knows
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.network import Network
+from dask_efficiency.simulation.model.recorded_network import arrivals, knows
 
 #: What is assumed as far as a trace does not tell: Dask 2026.8 between processes of one machine. In nanoseconds: for a
 #: result, for a byte; until the first byte, for a message, for these.

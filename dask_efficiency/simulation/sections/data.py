@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dask_efficiency.simulation.accuracy import SelfReplay
-from dask_efficiency.simulation.ladder import LadderValues
-from dask_efficiency.simulation.placements import PlacementsValues
-from dask_efficiency.simulation.result import PredictionValues
-from dask_efficiency.simulation.sweeps import SweepValues, worker_seconds
+from dask_efficiency.simulation.model.accuracy import SelfReplay
+from dask_efficiency.simulation.model.ladder import LadderValues
+from dask_efficiency.simulation.model.placements import PlacementsValues
+from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.sweeps import SweepValues, worker_seconds
 
 
 def prediction(one: PredictionValues) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dask_efficiency.report.sections import simulation, simulation_sweep
-from dask_efficiency.report.sections.document import Document, Section, section
-from dask_efficiency.simulation.result import PredictionValues
-from dask_efficiency.simulation.sweeps import SweepValues
+from dask_efficiency.show.document import Document, Section, section
+from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.sweeps import SweepValues
+from dask_efficiency.simulation.sections import prediction as simulation
+from dask_efficiency.simulation.sections import sweep as simulation_sweep
 
 #: How the heading of the section begins behind which predictions stand.
 AFTER = "Critical path"

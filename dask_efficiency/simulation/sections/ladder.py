@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.report.figures import format_seconds, format_share, time_scale
-from dask_efficiency.report.sections.document import Document, Label, Section, Share, Table, section, with_content
-from dask_efficiency.report.sections.simulation import notes, title, was
-from dask_efficiency.report.simulation_data import ladder as to_dict
-from dask_efficiency.simulation.ladder import (
+from dask_efficiency.show.document import Document, Label, Section, Share, Table, section, with_content
+from dask_efficiency.show.figures import format_seconds, format_share, time_scale
+from dask_efficiency.simulation.model.ladder import (
     ANY_CLUSTER,
     FULL_SLOTS,
     MEASURED,
@@ -16,6 +14,8 @@ from dask_efficiency.simulation.ladder import (
     SIMULATED,
     LadderValues,
 )
+from dask_efficiency.simulation.sections.data import ladder as to_dict
+from dask_efficiency.simulation.sections.prediction import notes, title, was
 
 #: What each step is, for a reader.
 MEANINGS = {

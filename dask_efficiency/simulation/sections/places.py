@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dask_efficiency.report.figures import (
+from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
+from dask_efficiency.show.figures import (
     Scale,
     format_bytes,
     format_count,
@@ -14,10 +15,9 @@ from dask_efficiency.report.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.report.sections.document import Aside, Document, Section, Share, Table, section, with_content
-from dask_efficiency.report.sections.simulation import notes, of_cluster, title, was
-from dask_efficiency.report.simulation_data import placements as to_dict
-from dask_efficiency.simulation.placements import Placement, PlacementsValues
+from dask_efficiency.simulation.model.placements import Placement, PlacementsValues
+from dask_efficiency.simulation.sections.data import placements as to_dict
+from dask_efficiency.simulation.sections.prediction import notes, of_cluster, title, was
 
 
 def verdict(placements: PlacementsValues) -> str:

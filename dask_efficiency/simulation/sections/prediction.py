@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dask_efficiency.report.figures import (
+from dask_efficiency.runs.sections.path import along_the_run, by_host, by_name
+from dask_efficiency.runs.sections.spent import kind_label
+from dask_efficiency.show.document import Change, Document, Section, Table, section, with_content
+from dask_efficiency.show.figures import (
     format_count,
     format_seconds,
     format_share,
@@ -16,13 +19,10 @@ from dask_efficiency.report.figures import (
     sentence,
     time_scale,
 )
-from dask_efficiency.report.sections.document import Change, Document, Section, Table, section, with_content
-from dask_efficiency.report.sections.path import along_the_run, by_host, by_name
-from dask_efficiency.report.sections.spent import kind_label
-from dask_efficiency.report.simulation_data import prediction as to_dict
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.simulation.result import PredictionValues
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.sections.data import prediction as to_dict
 
 #: Rows of the table by kind.
 MAX_KINDS = 12

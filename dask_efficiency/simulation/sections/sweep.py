@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dask_efficiency.report.figures import (
+from dask_efficiency.show.document import Curve, Document, Point, Section, Share, Table, section, with_content
+from dask_efficiency.show.figures import (
     format_count,
     format_seconds,
     format_share,
@@ -13,20 +14,10 @@ from dask_efficiency.report.figures import (
     money_scale,
     time_scale,
 )
-from dask_efficiency.report.sections.document import (
-    Curve,
-    Document,
-    Point,
-    Section,
-    Share,
-    Table,
-    section,
-    with_content,
-)
-from dask_efficiency.report.sections.simulation import notes, title, was
-from dask_efficiency.report.simulation_data import sweep as to_dict
-from dask_efficiency.simulation.result import PredictionValues
-from dask_efficiency.simulation.sweeps import MIN_SAVED, NEARLY, SweepValues, worker_seconds
+from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, SweepValues, worker_seconds
+from dask_efficiency.simulation.sections.data import sweep as to_dict
+from dask_efficiency.simulation.sections.prediction import notes, title, was
 
 
 def verdict(sweep: SweepValues) -> str:

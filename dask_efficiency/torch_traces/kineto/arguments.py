@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.kineto.categories import ALL, ARE_CALLS, ASKED_FOR, COLLECTIVES, COPIES, GPU_EVENTS, ON_CPU, SYNCS
-from dask_efficiency.kineto.numbers import integers
-from dask_efficiency.kineto.trace import Events
-from dask_efficiency.trace.tables import MISSING, Bool, Int8
+from dask_efficiency.accounts.tables import MISSING, Bool, Int8
+from dask_efficiency.torch_traces.kineto.categories import (
+    ALL,
+    ARE_CALLS,
+    ASKED_FOR,
+    COLLECTIVES,
+    COPIES,
+    GPU_EVENTS,
+    ON_CPU,
+    SYNCS,
+)
+from dask_efficiency.torch_traces.kineto.numbers import integers
+from dask_efficiency.torch_traces.kineto.trace import Events
 
 #: By categories whose events have them: Kineto's names of a column; where there are two, the first one that is there.
 _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (

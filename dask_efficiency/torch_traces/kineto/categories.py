@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category
-from dask_efficiency.trace.tables import Bool
+from dask_efficiency.accounts.tables import Bool
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category
 
 #: In lower case; those of old versions were ``Operator``, ``Runtime``, ``Kernel``, ``Memcpy`` and ``Memset``.
 _CATEGORIES = {

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.kineto.arguments import said_in
-from dask_efficiency.kineto.categories import ARE_CALLS, ASKED_FOR, GPU_EVENTS, category_of
-from dask_efficiency.kineto.lanes import Lanes
-from dask_efficiency.kineto.lookup import first_with
-from dask_efficiency.kineto.numbers import NO_TIME, nanoseconds
-from dask_efficiency.kineto.trace import Events
-from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
+from dask_efficiency.torch_traces.kineto.arguments import said_in
+from dask_efficiency.torch_traces.kineto.categories import ARE_CALLS, ASKED_FOR, GPU_EVENTS, category_of
+from dask_efficiency.torch_traces.kineto.lanes import Lanes
+from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.kineto.numbers import NO_TIME, nanoseconds
+from dask_efficiency.torch_traces.kineto.trace import Events
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -10,13 +10,13 @@ from typing import IO, Annotated, Any
 
 import numpy as np
 
-from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.lookup import first_with
-from dask_efficiency.kineto.numbers import integer, integers, nanoseconds
-from dask_efficiency.kineto.parse import Pieces
-from dask_efficiency.kineto.tensors import Access, dependencies, tensors, written_arguments
-from dask_efficiency.kineto.text import BLOCK, texts
-from dask_efficiency.trace.tables import MISSING, Bool, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.kineto.numbers import integer, integers, nanoseconds
+from dask_efficiency.torch_traces.kineto.parse import Pieces
+from dask_efficiency.torch_traces.kineto.tensors import Access, dependencies, tensors, written_arguments
+from dask_efficiency.torch_traces.kineto.text import BLOCK, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def read_execution(file: IO[bytes], path: str, *, block: int = BLOCK) -> Executi
     -------
     ExecutionTrace
         Where nodes say ``data_deps``, these are the dependencies. Otherwise they follow from the tensors that operators
-        name, as :func:`~dask_efficiency.kineto.tensors.dependencies` says.
+        name, as :func:`~dask_efficiency.torch_traces.kineto.tensors.dependencies` says.
 
     Raises
     ------

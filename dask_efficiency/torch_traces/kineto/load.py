@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.execution import read_execution
-from dask_efficiency.kineto.ranks import check_all_there, check_one_job
-from dask_efficiency.kineto.read import read_rank
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.kineto.execution import read_execution
+from dask_efficiency.torch_traces.kineto.ranks import check_all_there, check_one_job
+from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 
 #: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes; a folder that has such is read for
 #: these alone, and any other for all its JSON.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
 
 
 def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int64:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dask_efficiency.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 
 #: Between tokens, as RFC 8259 has it.
 _SPACE = " \t\n\r"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from dask_efficiency.kineto.errors import RanksError
-from dask_efficiency.kineto.trace import KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.kineto.errors import RanksError
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
 
 #: Seconds between the windows of two ranks from which on they are of different runs: more than the clocks of the hosts
 #: of one job differ, also where one of them is set to the wrong time zone's daylight saving.

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import IO, Any
 
-from dask_efficiency.kineto.columns import ColumnsBuilder
-from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.numbers import integers
-from dask_efficiency.kineto.parse import Pieces
-from dask_efficiency.kineto.text import BLOCK, texts
-from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.kineto.columns import ColumnsBuilder
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.kineto.numbers import integers
+from dask_efficiency.torch_traces.kineto.parse import Pieces
+from dask_efficiency.torch_traces.kineto.text import BLOCK, texts
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 #: Nanoseconds since the epoch that an instant may have: until the year 2116, so that durations can be added.
 MAX_BASE = 1 << 62
@@ -28,7 +28,7 @@ def read_rank(file: IO[bytes], path: str, *, block: int = BLOCK) -> RankTrace:
         Binary, at its beginning; JSON, or JSON in gzip, which its first bytes tell. Either an object with
         ``traceEvents`` in it, or only the list of events.
     path
-        Where it is, for messages and :attr:`RankTrace.path <dask_efficiency.kineto.trace.RankTrace.path>`.
+        Where it is, for messages and :attr:`RankTrace.path <dask_efficiency.torch_traces.kineto.trace.RankTrace.path>`.
     block
         Bytes that are read at a time.
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
 
 
 class Tensor(NamedTuple):

@@ -6,8 +6,8 @@ import codecs
 from collections.abc import Iterator
 from typing import IO
 
-from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.storage import DamagedFileError, decompressed
+from dask_efficiency.files.storage import DamagedFileError, decompressed
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 
 #: Bytes of text that are read at a time.
 BLOCK = 1 << 18

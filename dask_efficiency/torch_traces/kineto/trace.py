@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dask_efficiency.kineto.execution import ExecutionTrace
-from dask_efficiency.trace.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.execution import ExecutionTrace
 
 
 class Category(IntEnum):
@@ -162,7 +162,7 @@ class KinetoTrace:
         UnknownRankError
             If there is none of that number; it says which there are.
         """
-        from dask_efficiency.kineto.errors import UnknownRankError
+        from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
 
         for trace in self.ranks:
             if trace.rank == number:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.calls import matching
-from dask_efficiency.critical_paths.torch.exchanges import gpu_collectives
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.trace.tables import MISSING, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, Int8, Int32, Int64, Table
+from dask_efficiency.torch_traces.path.calls import matching
+from dask_efficiency.torch_traces.path.exchanges import gpu_collectives
+from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 
 
 class Bound(StrEnum):
@@ -35,7 +35,7 @@ class Breakdown(Table):
 
     #: Position in the graph's edges.
     edge: Int32
-    #: An :class:`~dask_efficiency.critical_paths.torch.graph.EdgeKind`.
+    #: An :class:`~dask_efficiency.torch_traces.path.graph.EdgeKind`.
     kind: Int8
     #: Row of the event whose time it is; missing where it is no event's.
     event: Int32

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.call_stacks import call_stacks
-from dask_efficiency.critical_paths.torch.calls import BLOCKING, call_kinds, matching
-from dask_efficiency.critical_paths.torch.gpu_edges import gpu_edges
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
-from dask_efficiency.critical_paths.torch.ordering import CycleError, topological_ranks
-from dask_efficiency.critical_paths.torch.region import ON_THREADS
-from dask_efficiency.critical_paths.torch.runtime_lock import holds_lock, lock_edges
-from dask_efficiency.critical_paths.torch.threads import thread_edges
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
+from dask_efficiency.torch_traces.path.call_stacks import call_stacks
+from dask_efficiency.torch_traces.path.calls import BLOCKING, call_kinds, matching
+from dask_efficiency.torch_traces.path.gpu_edges import gpu_edges
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph, joined
+from dask_efficiency.torch_traces.path.ordering import CycleError, topological_ranks
+from dask_efficiency.torch_traces.path.region import ON_THREADS
+from dask_efficiency.torch_traces.path.runtime_lock import holds_lock, lock_edges
+from dask_efficiency.torch_traces.path.threads import thread_edges
 
 
 def build_graph(

@@ -8,8 +8,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import Bool, Int8
+from dask_efficiency.accounts.tables import Bool, Int8
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
 class CallKind(IntEnum):

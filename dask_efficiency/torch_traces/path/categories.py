@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_efficiency.kineto.trace import Category
+from dask_efficiency.torch_traces.kineto.trace import Category
 
 #: By category, Kineto's own name.
 CATEGORIES = {

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import call_kinds
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph, starts_and_stops
-from dask_efficiency.critical_paths.torch.idle_threads import across_threads
-from dask_efficiency.critical_paths.torch.instants import Instants, last_before
-from dask_efficiency.critical_paths.torch.roles import WAITS
-from dask_efficiency.kineto.trace import Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int32
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import call_kinds
+from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph, starts_and_stops
+from dask_efficiency.torch_traces.path.idle_threads import across_threads
+from dask_efficiency.torch_traces.path.instants import Instants, last_before
+from dask_efficiency.torch_traces.path.roles import WAITS
 
 #: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of
 #: AlexNet it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.

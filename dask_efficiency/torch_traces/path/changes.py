@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.causes import last_causes
-from dask_efficiency.critical_paths.torch.collectives import Arrivals
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, TorchGraph
-from dask_efficiency.critical_paths.torch.instants import Instants
-from dask_efficiency.critical_paths.torch.meetings import Meetings, meetings_of
-from dask_efficiency.critical_paths.torch.ordering import places_in
-from dask_efficiency.critical_paths.torch.retime import Waits, earliest, topological, unexplained_ns
-from dask_efficiency.critical_paths.torch.shifted import shifted_trace
-from dask_efficiency.critical_paths.torch.speeds import Changes, factors, gone
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.torch_traces.path.causes import last_causes
+from dask_efficiency.torch_traces.path.collectives import Arrivals
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, TorchGraph
+from dask_efficiency.torch_traces.path.instants import Instants
+from dask_efficiency.torch_traces.path.meetings import Meetings, meetings_of
+from dask_efficiency.torch_traces.path.ordering import places_in
+from dask_efficiency.torch_traces.path.retime import Waits, earliest, topological, unexplained_ns
+from dask_efficiency.torch_traces.path.shifted import shifted_trace
+from dask_efficiency.torch_traces.path.speeds import Changes, factors, gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS
-from dask_efficiency.critical_paths.torch.categories import CATEGORIES
-from dask_efficiency.critical_paths.torch.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
-from dask_efficiency.critical_paths.torch.nesting import nested
-from dask_efficiency.critical_paths.torch.queues import queue_lengths
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.kineto.trace import GPU_WORK, Category, KinetoTrace, RankTrace
-from dask_efficiency.storage import writing
-from dask_efficiency.trace.events import Place, TraceEvents, Written
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.files.storage import writing
+from dask_efficiency.runs.path.kinds import KINDS
+from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, Category, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.path.categories import CATEGORIES
+from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
+from dask_efficiency.torch_traces.path.nesting import nested
+from dask_efficiency.torch_traces.path.queues import queue_lengths
+from dask_efficiency.torch_traces.path.stretches import Stretches
 
 #: What stays beside the critical events where only these are wanted: it says where in the program they are.
 KEPT = (Category.ANNOTATION, Category.PYTHON)

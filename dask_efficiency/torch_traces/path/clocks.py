@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.collectives import Arrivals
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.collectives import Arrivals
 
 #: The median settles in a few rounds, as the first offsets are medians themselves.
 _MAX_ROUNDS = 20

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Bool, Column, Int8, Int32, Int64, Table
 
 
 class CollectiveKind(IntEnum):
@@ -82,7 +82,7 @@ class Arrivals(Table):
 
     #: Number of the collective, from 0 in the order in which they were over.
     collective: Int32
-    #: Position in :attr:`~dask_efficiency.kineto.trace.KinetoTrace.ranks`.
+    #: Position in :attr:`~dask_efficiency.torch_traces.kineto.trace.KinetoTrace.ranks`.
     rank: Int32
     #: Row of its kernel or annotation in the rank's events.
     event: Int32

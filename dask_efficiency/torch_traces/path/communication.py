@@ -10,12 +10,12 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import named
-from dask_efficiency.critical_paths.torch.collectives import CollectiveKind, kind_of
-from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
-from dask_efficiency.critical_paths.torch.steps import step_at, steps_of
-from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, Category, Events, RankTrace
-from dask_efficiency.trace.tables import MISSING, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, Int8, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, Events, RankTrace
+from dask_efficiency.torch_traces.path.calls import named
+from dask_efficiency.torch_traces.path.collectives import CollectiveKind, kind_of
+from dask_efficiency.torch_traces.path.exchanges import cpu_collectives, gpu_collectives
+from dask_efficiency.torch_traces.path.steps import step_at, steps_of
 
 #: What encloses the call that asks for a kernel of NCCL, and says what it is for.
 _COMMS = "record_param_comms"
@@ -36,7 +36,7 @@ class Communication(Table):
 
     #: Row in the rank's events.
     event: Int32
-    #: A :class:`~dask_efficiency.critical_paths.torch.collectives.CollectiveKind`.
+    #: A :class:`~dask_efficiency.torch_traces.path.collectives.CollectiveKind`.
     kind: Int8
     #: Position of the process group's name in the rank's names; missing where it is not said.
     group: Int32

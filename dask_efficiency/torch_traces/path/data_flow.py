@@ -9,13 +9,13 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.graph import Region
-from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
-from dask_efficiency.critical_paths.torch.ordering import before_any_circle
-from dask_efficiency.kineto.execution import DataDependencies, ExecutionTrace
-from dask_efficiency.kineto.lookup import first_with
-from dask_efficiency.kineto.trace import Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionTrace
+from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.graph import Region
+from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.ordering import before_any_circle
 
 
 @dataclass(frozen=True, slots=True)

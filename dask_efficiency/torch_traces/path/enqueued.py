@@ -9,9 +9,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.lanes import by_thread, pairs_ranked
-from dask_efficiency.kineto.trace import Events, RankTrace
-from dask_efficiency.trace.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.torch_traces.kineto.trace import Events, RankTrace
+from dask_efficiency.torch_traces.path.lanes import by_thread, pairs_ranked
 
 _Rows = NDArray[np.integer]
 

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.calls import named
-from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool
+from dask_efficiency.accounts.tables import MISSING, Bool
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import named
 
 #: In the names of kernels of NCCL, and of the libraries that kept its names: AMD's, Huawei's and Microsoft's.
 _KERNEL = re.compile("nccl|rccl|hccl|msccl", re.IGNORECASE)

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.kinds import KINDS
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
-from dask_efficiency.critical_paths.torch.ranks import job_ranks
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
-from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
-from dask_efficiency.trace.archive import Archive, Format, read_archive, write_archive
-from dask_efficiency.trace.tables import MISSING, Texts
+from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.path.kinds import KINDS
+from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
+from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
+from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
+from dask_efficiency.torch_traces.path.path import TorchPathValues, TorchQuestion
+from dask_efficiency.torch_traces.path.ranks import job_ranks
+from dask_efficiency.torch_traces.path.stretches import Stretches
 
 FORMAT = "dask-efficiency-torch-path"
 VERSION = 1

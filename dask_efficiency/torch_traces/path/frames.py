@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch import breakdown
-from dask_efficiency.critical_paths.torch.categories import CATEGORIES
-from dask_efficiency.critical_paths.torch.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
-from dask_efficiency.kineto.trace import Category
-from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32
+from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path import breakdown
+from dask_efficiency.torch_traces.path.categories import CATEGORIES
+from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.graph import Edges, Nodes, Region, joined
-from dask_efficiency.critical_paths.torch.inferred import inferred_syncs
-from dask_efficiency.critical_paths.torch.launches import NEVER, work_edges
-from dask_efficiency.critical_paths.torch.streams import alone_in_queue, stream_work
-from dask_efficiency.critical_paths.torch.syncs import sync_edges
-from dask_efficiency.kineto.trace import Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, joined
+from dask_efficiency.torch_traces.path.inferred import inferred_syncs
+from dask_efficiency.torch_traces.path.launches import NEVER, work_edges
+from dask_efficiency.torch_traces.path.streams import alone_in_queue, stream_work
+from dask_efficiency.torch_traces.path.syncs import sync_edges
 
 
 def gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[Int32, Int32], *, infer: bool) -> Edges:

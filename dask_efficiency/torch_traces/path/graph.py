@@ -9,8 +9,8 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
 class EdgeKind(IntEnum):

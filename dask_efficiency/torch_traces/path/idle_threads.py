@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import named
-from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives
-from dask_efficiency.critical_paths.torch.instants import Instants, last_before
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.calls import named
+from dask_efficiency.torch_traces.path.exchanges import cpu_collectives
+from dask_efficiency.torch_traces.path.instants import Instants, last_before
 
 #: Operators of the backward pass as autograd's engine calls them: today ``autograd::engine::evaluate_function: ...``,
 #: formerly ``AddmmBackward0`` and ``torch::autograd::AccumulateGrad``.

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
-from dask_efficiency.critical_paths.torch.enqueued import Enqueued
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region
-from dask_efficiency.critical_paths.torch.lanes import by_thread
+from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.gpu.calls import LONG
-from dask_efficiency.kineto.trace import Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds
+from dask_efficiency.torch_traces.path.enqueued import Enqueued
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region
+from dask_efficiency.torch_traces.path.lanes import by_thread
 
 #: A call that waited returns at most this long after the work ended, nanoseconds: only then is a stream that the
 #: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, where synchronisations

@@ -10,15 +10,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
-from dask_efficiency.critical_paths.segments import CODES, Row, Segments
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.profiled import ProfiledRun, read_profile
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.trace.profiles import Profile
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.path.kinds import COMPUTE, Kind
+from dask_efficiency.runs.path.segments import CODES, Row, Segments
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.profiled import ProfiledRun, read_profile
+from dask_efficiency.torch_traces.path.tiling import tile
 
 Trace = TypeVar("Trace", bound=TraceTables)
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.clocks import each, last_arrivals
-from dask_efficiency.critical_paths.torch.collectives import Arrivals
-from dask_efficiency.critical_paths.torch.occupation import Occupation, time_before
-from dask_efficiency.critical_paths.torch.steps import Steps
-from dask_efficiency.kineto.lookup import first_with
-from dask_efficiency.trace.tables import Int64
+from dask_efficiency.accounts.tables import Int64
+from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.path.clocks import each, last_arrivals
+from dask_efficiency.torch_traces.path.collectives import Arrivals
+from dask_efficiency.torch_traces.path.occupation import Occupation, time_before
+from dask_efficiency.torch_traces.path.steps import Steps
 
 
 class Cause(IntEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.critical_paths.torch.streams import StreamWork, previous_on_stream
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
+from dask_efficiency.torch_traces.path.streams import StreamWork, previous_on_stream
 
 #: Nanoseconds from which on a gap on a stream is not the GPU's own: between kernels there are about 10 us, between
 #: collectives up to 1 ms (HTA, ``KERNEL_KERNEL_DELAY_THRESHOLD_US``).

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.calls import matching
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.lanes import by_thread
-from dask_efficiency.kineto.trace import Category
-from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.calls import matching
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.lanes import by_thread
 
 #: What PyTorch's loaders name the time in which a program takes its next batch.
 DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.ordering import topological_ranks
-from dask_efficiency.trace.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.ordering import topological_ranks
 
 #: Edges that are Python's numbers at a time.
 _CHUNK = 1 << 16
@@ -22,7 +22,7 @@ def longest_path(graph: TorchGraph) -> Int32:
     Raises
     ------
     CycleError
-        If edges lead in a circle; those of :func:`~dask_efficiency.critical_paths.torch.build.build_graph` do not.
+        If edges lead in a circle; those of :func:`~dask_efficiency.torch_traces.path.build.build_graph` do not.
     """
     nodes, edges = graph.nodes, graph.edges
     if not len(nodes):

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.causes import last_causes
-from dask_efficiency.critical_paths.torch.clocks import Clocks, each, last_arrivals
-from dask_efficiency.critical_paths.torch.collectives import Collectives
-from dask_efficiency.critical_paths.torch.graph import TorchGraph, starts_and_stops
-from dask_efficiency.critical_paths.torch.instants import Instants
-from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
-from dask_efficiency.critical_paths.torch.ranks import last_rows
-from dask_efficiency.critical_paths.torch.roles import own_kinds
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.critical_paths.torch.tiling import last_instant, pieces_along
-from dask_efficiency.trace.tables import MISSING, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.path.causes import last_causes
+from dask_efficiency.torch_traces.path.clocks import Clocks, each, last_arrivals
+from dask_efficiency.torch_traces.path.collectives import Collectives
+from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
+from dask_efficiency.torch_traces.path.instants import Instants
+from dask_efficiency.torch_traces.path.loading import Pieces, with_loading
+from dask_efficiency.torch_traces.path.ranks import last_rows
+from dask_efficiency.torch_traces.path.roles import own_kinds
+from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.tiling import last_instant, pieces_along
 
 #: Of a rank's time that is not on the path.
 _ELSEWHERE = -1

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.clocks import align_clocks, hosts_of
-from dask_efficiency.critical_paths.torch.collectives import POINT_TO_POINT, Arrivals, Collectives
-from dask_efficiency.critical_paths.torch.communication import Communication, communication_of
-from dask_efficiency.critical_paths.torch.ordering import places_in
-from dask_efficiency.critical_paths.torch.pairs import pair_up
-from dask_efficiency.critical_paths.torch.process_groups import process_groups
-from dask_efficiency.critical_paths.torch.sequences import NOWHERE, places
-from dask_efficiency.critical_paths.torch.sequences import Sequence as Order
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.trace.tables import Int64
+from dask_efficiency.accounts.tables import Int64
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.clocks import align_clocks, hosts_of
+from dask_efficiency.torch_traces.path.collectives import POINT_TO_POINT, Arrivals, Collectives
+from dask_efficiency.torch_traces.path.communication import Communication, communication_of
+from dask_efficiency.torch_traces.path.ordering import places_in
+from dask_efficiency.torch_traces.path.pairs import pair_up
+from dask_efficiency.torch_traces.path.process_groups import process_groups
+from dask_efficiency.torch_traces.path.sequences import NOWHERE, places
+from dask_efficiency.torch_traces.path.sequences import Sequence as Order
 
 #: Why a kernel or annotation is in no collective.
 CUT = "no other rank's profile has it"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.stretches import Stretches
 from dask_efficiency.gpu.intervals import Intervals, intersection, length, union
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.stretches import Stretches
 
 #: Calls by which a program learns that work on a GPU is done.
 _WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.EVENT_QUERY, CallKind.COPY)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.collectives import Arrivals
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.retime import Waits
-from dask_efficiency.kineto.lookup import first_with
-from dask_efficiency.trace.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.path.collectives import Arrivals
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.retime import Waits
 
 
 @dataclass(frozen=True, slots=True)

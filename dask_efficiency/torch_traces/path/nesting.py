@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_efficiency.trace.tables import Int64
+from dask_efficiency.accounts.tables import Int64
 
 #: Nanoseconds by which times may be off where a file has whole microseconds: that much of an overlap is cut off.
 ROUNDING_NS = 1000

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.calls import call_kinds, matching, named
-from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
-from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
-from dask_efficiency.critical_paths.torch.roles import WAITS
+from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.intervals import Intervals, difference, union
-from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
-from dask_efficiency.trace.tables import Bool, Int64
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import call_kinds, matching, named
+from dask_efficiency.torch_traces.path.exchanges import cpu_collectives, gpu_collectives
+from dask_efficiency.torch_traces.path.loading import DATA_LOADING
+from dask_efficiency.torch_traces.path.roles import WAITS
 
 #: Operators that ask for a collective or wait for one.
 _ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.tables import Int32, Int64
+from dask_efficiency.accounts.tables import Int32, Int64
 
 
 class CycleError(ValueError):

@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch import sequences
-from dask_efficiency.critical_paths.torch.collectives import POINT_TO_POINT, CollectiveKind
-from dask_efficiency.critical_paths.torch.communication import Communication
-from dask_efficiency.critical_paths.torch.sequences import NOWHERE, places
-from dask_efficiency.trace.tables import MISSING, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
+from dask_efficiency.torch_traces.path import sequences
+from dask_efficiency.torch_traces.path.collectives import POINT_TO_POINT, CollectiveKind
+from dask_efficiency.torch_traces.path.communication import Communication
+from dask_efficiency.torch_traces.path.sequences import NOWHERE, places
 
 #: Receives that are looked at for each send, on either side of the instant at which it ended.
 _MAX_LOOKED_AT = 16

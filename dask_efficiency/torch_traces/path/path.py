@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
-from dask_efficiency.critical_paths.torch.chrome import Overlay
-from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
-from dask_efficiency.critical_paths.torch.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.longest import longest_path
-from dask_efficiency.critical_paths.torch.many import tile_ranks
-from dask_efficiency.critical_paths.torch.meanwhile import gpu_seconds_during, has_waits
-from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
-from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
-from dask_efficiency.critical_paths.torch.spent import seconds_by
-from dask_efficiency.critical_paths.torch.stalls import Stall, added_up, stalls
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, Begins, Straggler, straggler_within, verdict
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.tables import Int32
+from dask_efficiency.accounts.tables import Int32
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.torch_traces.path.chrome import Overlay
+from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
+from dask_efficiency.torch_traces.path.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.longest import longest_path
+from dask_efficiency.torch_traces.path.many import tile_ranks
+from dask_efficiency.torch_traces.path.meanwhile import gpu_seconds_during, has_waits
+from dask_efficiency.torch_traces.path.queues import QueueLengths, queue_lengths
+from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
+from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.speeds import Changes, check_patterns
+from dask_efficiency.torch_traces.path.spent import seconds_by
+from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
+from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.tiling import tile
+from dask_efficiency.torch_traces.path.verdict import CAUSES, Begins, Straggler, straggler_within, verdict
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -182,7 +182,7 @@ class TorchPathValues:
         Raises
         ------
         ValueError
-            If ``by`` is none of :data:`~dask_efficiency.critical_paths.torch.spent.GROUPS`.
+            If ``by`` is none of :data:`~dask_efficiency.torch_traces.path.spent.GROUPS`.
         """
         return seconds_by(by, self.stretches, self.trace)
 
@@ -333,7 +333,7 @@ class TorchPathValues:
             By pattern of names of kernels and operators, how many times as fast they are: part of a name, or a regular
             expression. An operator with all that its thread does within it; a kernel by itself.
         without
-            What takes no time, of :data:`~dask_efficiency.critical_paths.torch.speeds.WITHOUT`: ``"kernel-launch"``,
+            What takes no time, of :data:`~dask_efficiency.torch_traces.path.speeds.WITHOUT`: ``"kernel-launch"``,
             ``"kernel-gap"``, ``"gpu-communication"``, ``"gpu-sync"``, ``"data-loading"``.
 
         Returns

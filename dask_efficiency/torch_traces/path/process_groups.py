@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.communication import Communication
-from dask_efficiency.kineto.trace import KinetoTrace, RankTrace
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.path.communication import Communication
 
 
 @dataclass(frozen=True, slots=True)

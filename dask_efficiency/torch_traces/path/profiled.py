@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.graph import Region
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32
 from dask_efficiency.gpu.intervals import Intervals, length, overlaps, union
-from dask_efficiency.kineto.read import read_rank
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, Category, Events, RankTrace
-from dask_efficiency.trace.profiles import Profile
-from dask_efficiency.trace.tables import MISSING, Bool, Int32
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events, RankTrace
+from dask_efficiency.torch_traces.path.graph import Region
 
 #: What only the profiled thread, and autograd's threads on its behalf, are seen to do.
 _BY_THREAD = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
 @dataclass(frozen=True, slots=True)

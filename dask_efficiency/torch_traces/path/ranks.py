@@ -9,16 +9,16 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
-from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind, Collectives
-from dask_efficiency.critical_paths.torch.lateness import Cause, excess, pieces, since_together
-from dask_efficiency.critical_paths.torch.loading import DATA_LOADING
-from dask_efficiency.critical_paths.torch.matching import match_collectives
-from dask_efficiency.critical_paths.torch.occupation import occupation_of
-from dask_efficiency.critical_paths.torch.steps import steps_of
+from dask_efficiency.accounts.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
 from dask_efficiency.gpu.intervals import Intervals, overlaps, union
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.trace.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
+from dask_efficiency.torch_traces.path.collectives import Arrivals, CollectiveKind, Collectives
+from dask_efficiency.torch_traces.path.lateness import Cause, excess, pieces, since_together
+from dask_efficiency.torch_traces.path.loading import DATA_LOADING
+from dask_efficiency.torch_traces.path.matching import match_collectives
+from dask_efficiency.torch_traces.path.occupation import occupation_of
+from dask_efficiency.torch_traces.path.steps import steps_of
 
 _NANOSECONDS = 1e9
 

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import named
-from dask_efficiency.critical_paths.torch.graph import Region
-from dask_efficiency.kineto.errors import UnknownAnnotationError
-from dask_efficiency.kineto.trace import CALLS, Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool
+from dask_efficiency.accounts.tables import MISSING, Bool
+from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
+from dask_efficiency.torch_traces.kineto.trace import CALLS, Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import named
+from dask_efficiency.torch_traces.path.graph import Region
 
 #: What can be asked for by name: the first of these kinds that has such a name. Old versions have annotations among
 #: the operators.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.ordering import CycleError, before_any_circle, places_in
-from dask_efficiency.trace.tables import Bool, Int64
+from dask_efficiency.accounts.tables import Bool, Int64
+from dask_efficiency.torch_traces.path.ordering import CycleError, before_any_circle, places_in
 
 #: Nodes of a circle that a message names.
 MAX_NAMED = 12

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
-from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import Int8
+from dask_efficiency.accounts.tables import Int8
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds
+from dask_efficiency.torch_traces.path.exchanges import cpu_collectives, gpu_collectives
 
 #: Calls that do nothing but wait for the GPU, and copies that wait.
 WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)

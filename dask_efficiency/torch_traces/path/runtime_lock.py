@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import HOLD_THE_RUNTIMES_LOCK, named
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int64
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.calls import HOLD_THE_RUNTIMES_LOCK, named
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 
 
 def holds_lock(trace: RankTrace) -> Bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.trace.tables import MISSING, Bool, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
 
 #: The place of a collective without a counterpart.
 NOWHERE = int(np.iinfo(np.int64).min)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.graph import Region, TorchGraph
-from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import Int64
+from dask_efficiency.accounts.tables import Int64
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.graph import Region, TorchGraph
+from dask_efficiency.torch_traces.path.lanes import pairs_ranked
 
 
 def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:

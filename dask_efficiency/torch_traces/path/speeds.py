@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.exchanges import gpu_collectives
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.critical_paths.torch.lanes import pairs_ranked
-from dask_efficiency.critical_paths.torch.loading import loading_rows
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32
 from dask_efficiency.gpu.intervals import union
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
-from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.tables import MISSING, Bool, Float64, Int32
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
+from dask_efficiency.torch_traces.path.exchanges import gpu_collectives
+from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
+from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.loading import loading_rows
 
 #: What can be left out, and what that means.
 WITHOUT = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.critical_paths.torch.verdict import NOBODY
-from dask_efficiency.kineto.trace import KinetoTrace
-from dask_efficiency.trace.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.path.kinds import KINDS
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.verdict import NOBODY
 
 #: What stretches can be grouped by.
 GROUPS = ("kind", "name", "rank")

@@ -8,14 +8,14 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.calls import call_kinds
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.lanes import by_thread
-from dask_efficiency.critical_paths.torch.loading import loading_rows
-from dask_efficiency.critical_paths.torch.roles import ALLOCATES
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.trace.tables import MISSING, Column, Float64, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, Float64, Int8, Int32, Int64, Table
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.path.calls import call_kinds
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.lanes import by_thread
+from dask_efficiency.torch_traces.path.loading import loading_rows
+from dask_efficiency.torch_traces.path.roles import ALLOCATES
+from dask_efficiency.torch_traces.path.stretches import Stretches
 
 _MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOADING)
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
-from dask_efficiency.trace.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
+from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, RankTrace
 
 #: ``torch.profiler`` names each step so, if it was given a schedule. Longer numbers do not fit into 32 bits.
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")

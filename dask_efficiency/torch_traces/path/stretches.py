@@ -7,20 +7,20 @@ from typing import Annotated, Self
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.trace.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.accounts.tables import Bool, Column, Int8, Int32, Int64, Table
+from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Stretches(Table):
     """A row for each stretch of a tiling walk; each begins where the one before it stops."""
 
-    #: Position in :data:`~dask_efficiency.critical_paths.kinds.KINDS`.
+    #: Position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
     kind: Int8
     #: Nanoseconds on the clock of the job (of one rank: its own).
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
-    #: Position in :attr:`~dask_efficiency.kineto.trace.KinetoTrace.ranks`.
+    #: Position in :attr:`~dask_efficiency.torch_traces.kineto.trace.KinetoTrace.ranks`.
     rank: Int32
     #: Row of the event whose time it is; missing where it is no event's.
     event: Int32

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked
-from dask_efficiency.critical_paths.torch.streams import StreamWork
-from dask_efficiency.kineto.lookup import first_with
-from dask_efficiency.kineto.trace import Category, RankTrace
-from dask_efficiency.trace.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
+from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked
+from dask_efficiency.torch_traces.path.streams import StreamWork
 
 
 class SyncKind(IntEnum):

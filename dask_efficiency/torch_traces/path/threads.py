@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.call_stacks import CallStacks
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.trace.tables import MISSING, Bool, Int32
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32
+from dask_efficiency.torch_traces.path.call_stacks import CallStacks
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 
 
 def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32], holds: Bool, blocks: Bool) -> Edges:

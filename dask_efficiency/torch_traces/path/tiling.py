@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.causes import Causes, last_causes
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.instants import Instants, stably
-from dask_efficiency.critical_paths.torch.loading import Pieces, with_loading
-from dask_efficiency.critical_paths.torch.ordering import places_in
-from dask_efficiency.critical_paths.torch.roles import own_kinds
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.kineto.trace import CALLS, Category
-from dask_efficiency.trace.tables import MISSING, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
+from dask_efficiency.torch_traces.path.causes import Causes, last_causes
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.instants import Instants, stably
+from dask_efficiency.torch_traces.path.loading import Pieces, with_loading
+from dask_efficiency.torch_traces.path.ordering import places_in
+from dask_efficiency.torch_traces.path.roles import own_kinds
+from dask_efficiency.torch_traces.path.stretches import Stretches
 
 #: Events that can close a window on a thread.
 _CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)

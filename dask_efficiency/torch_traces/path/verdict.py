@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.ranks import JobRanks
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.ranks import JobRanks
 
 #: What a sentence calls the largest cause of most programs.
 ON_CPU = "on the CPU, which did not wait for the GPU"

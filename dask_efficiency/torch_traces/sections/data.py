@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.path import TorchPathValues
-from dask_efficiency.critical_paths.torch.spent import GROUPS
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.path import TorchPathValues
+from dask_efficiency.torch_traces.path.spent import GROUPS
 
 
 def to_dict(path: TorchPathValues) -> dict[str, Any]:

@@ -9,25 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.path import TorchPathValues
-from dask_efficiency.critical_paths.torch.speeds import WITHOUT
-from dask_efficiency.critical_paths.torch.verdict import NOBODY, in_figures
-from dask_efficiency.report.figures import (
-    format_count,
-    format_seconds,
-    format_share,
-    name_of,
-    sentence,
-    time_scale,
-)
-from dask_efficiency.report.kernel_name import kernel_name
-from dask_efficiency.report.path_kinds import TORCH_CPU_MEANINGS, TORCH_MEANINGS
-from dask_efficiency.report.sections.document import Cell, Document, Section, Share, Table, section, with_content
-from dask_efficiency.report.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
-from dask_efficiency.report.torch_path_data import to_dict
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.sections.path_kinds import TORCH_CPU_MEANINGS, TORCH_MEANINGS
+from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.show.document import Cell, Document, Section, Share, Table, section, with_content
+from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
+from dask_efficiency.show.kernel_name import kernel_name
+from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.path import TorchPathValues
+from dask_efficiency.torch_traces.path.speeds import WITHOUT
+from dask_efficiency.torch_traces.path.verdict import NOBODY, in_figures
+from dask_efficiency.torch_traces.sections.data import to_dict
 
 #: A share that is not worth a sentence, nor a row of its own.
 HARDLY = 0.001

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.attendance import Stay, attendance
+from dask_efficiency.accounts.cluster.attendance import Stay, attendance
 
 SPANS = st.tuples(st.integers(0, 20), st.none() | st.integers(1, 20), st.integers(1, 4))
 STAYS = st.lists(SPANS.map(lambda s: Stay(s[0], None if s[1] is None else s[0] + s[1], s[2])), max_size=8)

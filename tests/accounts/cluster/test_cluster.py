@@ -10,12 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.balance import FREE_BUCKETS, OTHER, TASK_BUCKETS, Availability, Balance, Outcome, Used
-from dask_efficiency.buckets import Bucket, combine
-from dask_efficiency.causes import NAMES, of_bucket
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.cluster import (
+from dask_efficiency.accounts.buckets import Bucket, combine
+from dask_efficiency.accounts.causes import NAMES, of_bucket
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.cluster import (
     DEPARTED,
     GRACE_NS,
     MAX_ACTIVITIES,
@@ -24,12 +23,21 @@ from dask_efficiency.cluster import (
     SILENT_NS,
     ClusterLedger,
 )
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter, encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import SLACK_NS, Presence
-from dask_efficiency.totals import between
-from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence
+from dask_efficiency.accounts.cluster.totals import between
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter, encode
+from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.worker.balance import (
+    FREE_BUCKETS,
+    OTHER,
+    TASK_BUCKETS,
+    Availability,
+    Balance,
+    Outcome,
+    Used,
+)
+from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import SECOND, idle_payload, plain_data, snapshots, steps
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.

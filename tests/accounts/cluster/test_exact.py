@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.exact import MAX_PENDING, NamedSums
+from dask_efficiency.accounts.cluster.exact import MAX_PENDING, NamedSums
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
 
 WIDTH = len(TASK_BUCKETS)
 MAX_PREFIXES = 3

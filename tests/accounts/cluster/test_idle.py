@@ -4,10 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency import idle
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, UNKNOWN
-from dask_efficiency.idle import NOTHING_RAN, OTHER, SEEN, Alone, ClusterState, IdleWeights, Slots, slots_by_cause
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.cluster import idle
+from dask_efficiency.accounts.cluster.idle import (
+    NOTHING_RAN,
+    OTHER,
+    SEEN,
+    Alone,
+    ClusterState,
+    IdleWeights,
+    Slots,
+    slots_by_cause,
+)
 
 SECOND = 1_000_000_000
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.buckets import FINALIZED
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.heartbeats import Received, encode, read
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import SLACK_NS, Presence, check_snapshot, is_stale
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.accounts.buckets import FINALIZED
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import SLACK_NS, Presence, check_snapshot, is_stale
+from dask_efficiency.accounts.wire.heartbeats import Received, encode, read
+from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.payloads import account_of
 
 SECOND = 1_000_000_000

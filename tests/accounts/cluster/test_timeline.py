@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.account import ACTIVITIES, place
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.timeline import (
+from dask_efficiency.accounts.cluster.account import ACTIVITIES, place
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.timeline import (
     CLOCK_SLACK_NS,
     COLUMNS,
     FIRST_WIDTH_NS,
@@ -19,7 +17,9 @@ from dask_efficiency.timeline import (
     Timeline,
     TimelineRecorder,
 )
-from dask_efficiency.wire import Snapshot, encode_not_measured
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot, encode_not_measured
+from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import SECOND
 
 IDLE = ACTIVITIES.index("idle")

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import FREE_BUCKETS
-from dask_efficiency.totals import Totals, WorkClock, between
+from dask_efficiency.accounts.cluster.totals import Totals, WorkClock, between
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
 from tests.strategies import standings
 
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import TASK_BUCKETS, Availability, Outcome, WindowBalance
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.details import Place, WindowDetails
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.presence import Presence
-from dask_efficiency.processors import Processors, Used
-from dask_efficiency.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
+from dask_efficiency.accounts.details import Place, WindowDetails
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.processors import Processors, Used
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Availability, Outcome, WindowBalance
+from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.strategies import idle_payload
 
 OPENED, CLOSED = 1_000, 2_000

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.gpu.heartbeats import MAX_KERNELS, GpuWriter, HeldGpu, read_gpu
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.packed import Texts
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.gpu.heartbeats import MAX_KERNELS, GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.wire.packed import Texts
 from tests.strategies import any_gpu_totals, plain_data
 
 DEPTH = 2

@@ -8,9 +8,9 @@ import msgpack
 import pytest
 from hypothesis import given
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, RefusedPayload
-from dask_efficiency.gpu.plain import decode_gpu, encode_gpu
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NAMES, RefusedPayload
+from dask_efficiency.accounts.gpu.plain import decode_gpu, encode_gpu
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from tests.strategies import any_gpu_totals, plain_data
 
 DEVICE = DeviceTotals("GPU-0", "H100", 100, 60, 10, 30, {"train": 50, "(other)": 5}, 15, 7, 3)

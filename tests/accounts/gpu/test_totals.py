@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from dask_efficiency.gpu.sums import MAX_KERNELS, OTHER, add_totals
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.gpu.sums import MAX_KERNELS, OTHER, add_totals
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from tests.strategies import any_gpu_totals
 
 

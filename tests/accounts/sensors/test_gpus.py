@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import math
 
-from dask_efficiency.sensors.gpus import gpu_sensors
-from dask_efficiency.sensors.names import GPU_SENSORS
+from dask_efficiency.accounts.sensors.gpus import gpu_sensors
+from dask_efficiency.accounts.sensors.names import GPU_SENSORS
 
 
 def together(*readings: dict[str, float]) -> dict[str, float]:

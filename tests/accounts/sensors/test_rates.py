@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dask_efficiency.sensors.rates import WRAP, Rates
+from dask_efficiency.accounts.sensors.rates import WRAP, Rates
 
 
 def rates_of(*values: float) -> list[float | None]:

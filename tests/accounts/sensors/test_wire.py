@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.sensors.names import HOST_SENSORS
-from dask_efficiency.sensors.wire import decode_sensors, encode_sensors
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors.wire import decode_sensors, encode_sensors
 from tests.strategies import plain_data
 
 NAMES = list(HOST_SENSORS)

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dask_efficiency.balance import TASK_BUCKETS, Outcome
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import CAUSES, NAMES, fit
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.heartbeats import (
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import CAUSES, NAMES, fit
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NAMES, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.wire.heartbeats import (
     EVERYTHING,
     NUMBERS,
     REPEATS,
@@ -30,9 +29,10 @@ from dask_efficiency.heartbeats import (
     header,
     read,
 )
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.packed import MAX_ROWS
-from dask_efficiency.wire import NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.wire.packed import MAX_ROWS
+from dask_efficiency.accounts.wire.wire import NotMeasured, Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
 from tests.payloads import ledger_with_everything, through_msgpack
 from tests.strategies import SECOND, idle_payload, idle_snapshot, names, plain_data, snapshots
 

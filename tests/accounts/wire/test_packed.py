@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from dask_efficiency.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts
-from dask_efficiency.packed import MAX_ROWS, Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts
+from dask_efficiency.accounts.wire.packed import MAX_ROWS, Table, TableWriter, Texts, column_sums, read_table
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
 pytestmark = pytest.mark.timeout(400)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import WindowBalance
-from dask_efficiency.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
-from dask_efficiency.wire import decode_window, encode_window
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS, RefusedPayload
+from dask_efficiency.accounts.wire.wire import decode_window, encode_window
+from dask_efficiency.accounts.worker.balance import WindowBalance
 from tests.payloads import ledger_with_everything, through_msgpack
 from tests.strategies import plain_data, window_balances
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dask_efficiency.balance import (
+from dask_efficiency.accounts.buckets import scale_down
+from dask_efficiency.accounts.worker.balance import (
     FREE_BUCKETS,
     OTHER,
     TASK_BUCKETS,
@@ -20,8 +21,7 @@ from dask_efficiency.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.buckets import scale_down
-from dask_efficiency.ledger import MAX_UNDECIDED, Ledger
+from dask_efficiency.accounts.worker.ledger import MAX_UNDECIDED, Ledger
 from tests.strategies import measurements, ticks
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -812,7 +812,7 @@ def test_scaling_down_to_more_than_there_is_is_refused():
 
 
 def test_a_window_keeps_a_bounded_number_of_spans_apart_and_loses_no_time(monkeypatch):
-    monkeypatch.setattr("dask_efficiency.slot_windows.MAX_WINDOW_ROWS", 2)
+    monkeypatch.setattr("dask_efficiency.accounts.worker.slot_windows.MAX_WINDOW_ROWS", 2)
     ledger = Ledger(1, at=0)
     ledger.open_window("w", at=0)
     for i in range(4):

@@ -10,15 +10,15 @@ from distributed.worker_state_machine import WorkerState
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import FREE_BUCKETS, Outcome
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker import recorder
-from dask_efficiency.plugins.worker.recorder import WorkerRecorder
-from dask_efficiency.slots import AT_WORK, MAX_PREFIX_LENGTH, RECOMPUTED, RULES, Had, Place, SlotTracker
-from dask_efficiency.trace.batch import RUN, decode
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slots import AT_WORK, MAX_PREFIX_LENGTH, RECOMPUTED, RULES, Had, Place, SlotTracker
+from dask_efficiency.runs.recording.worker import recorder
+from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
+from dask_efficiency.runs.trace.batch import RUN, decode
 
 NTHREADS = 2
 

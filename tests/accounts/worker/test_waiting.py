@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import OTHER
-from dask_efficiency.waiting import BESIDE, LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
+from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, MAX_KEYS, UNKNOWN, WaitingSums, in_proportion
 
 SECOND = 1_000_000_000
 

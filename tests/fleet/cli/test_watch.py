@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency.cli import main, watch, watch_parts
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.cli import main
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.minder.detector import Minder, load_minder
-from tests.adapters.fleet.answering import Answer, answering
-from tests.straggler.minder.test_network import random_autoencoder
+from dask_efficiency.fleet.cli import watch, watch_parts
+from dask_efficiency.fleet.minder.detector import Minder, load_minder
+from tests.fleet.minder.test_network import random_autoencoder
+from tests.fleet.prometheus.answering import Answer, answering
 
 START = 1_700_000_000
 
@@ -126,7 +127,7 @@ def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) 
     ],
 )
 def test_what_cannot_be_used_is_one_line(arguments: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_efficiency.adapters.fleet.prometheus_query.BACKOFF_SECONDS", 0)
+    monkeypatch.setattr("dask_efficiency.fleet.prometheus.prometheus_query.BACKOFF_SECONDS", 0)
     code, _, err = run("watch", *arguments.split(), "--once")
     assert code == 1
     assert said in err

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.minder.detector import Minder
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.fleet.minder.detector import Minder
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from tests.fleet.minder.test_network import random_autoencoder
 from tests.straggler.clusters import METRICS, healthy, with_fault
-from tests.straggler.minder.test_network import random_autoencoder
 
 
 def _series(values: np.ndarray, metrics: tuple[str, ...] = METRICS) -> MetricSeries:

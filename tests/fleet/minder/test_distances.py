@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.minder.distances import pairwise_scores, robust_scores
+from dask_efficiency.fleet.minder.distances import pairwise_scores, robust_scores
 
 
 def _embeddings(workers: int, *, off: float) -> np.ndarray:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.minder.detector import Minder, load_minder
-from dask_efficiency.straggler.minder.files import MinderFileError
-from tests.straggler.minder.test_network import random_autoencoder
+from dask_efficiency.fleet.minder.detector import Minder, load_minder
+from dask_efficiency.fleet.minder.files import MinderFileError
+from tests.fleet.minder.test_network import random_autoencoder
 
 MINDER = Minder(
     {"räte": random_autoencoder(seed=1), "cpu": random_autoencoder(seed=2)}, threshold=5.5, continuity_seconds=61.7

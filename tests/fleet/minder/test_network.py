@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.minder.network import Autoencoder, _shapes
+from dask_efficiency.fleet.minder.network import Autoencoder, _shapes
 
 
 def random_autoencoder(channels: int = 1, seed: int = 0) -> Autoencoder:
@@ -19,7 +19,7 @@ def random_autoencoder(channels: int = 1, seed: int = 0) -> Autoencoder:
 def test_it_gives_what_torch_gives(channels):
     import torch
 
-    from dask_efficiency.straggler.minder.train import _network, _weights, decoded
+    from dask_efficiency.fleet.minder.train import _network, _weights, decoded
 
     torch.manual_seed(1)
     network = _network(channels)

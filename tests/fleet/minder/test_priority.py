@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.minder.priority import prioritised, stump_gain
+from dask_efficiency.fleet.minder.priority import prioritised, stump_gain
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.minder.windows import normalised, windowed
+from dask_efficiency.fleet.minder.windows import normalised, windowed
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to train with")
 pytestmark = pytest.mark.needs("torch")
 
-from dask_efficiency.straggler.minder.train import fit, train_minder  # noqa: E402
+from dask_efficiency.fleet.minder.train import fit, train_minder  # noqa: E402
 
 
 def test_training_learns_a_toy_rhythm():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.straggler.minder.windows import normalised, windowed
+from dask_efficiency.fleet.minder.windows import normalised, windowed
 
 
 def test_every_metric_is_between_zero_and_one_over_all_workers():

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.straggler.block_signals import block_signals, median_of_last, median_of_workers
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.block_signals import block_signals, median_of_last, median_of_workers
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 
 def _steady(*workers: float, seconds: int = 60) -> np.ndarray:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.block_signals import block_signals
-from dask_efficiency.straggler.departures import departures, past_of
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.block_signals import block_signals
+from dask_efficiency.fleet.outliers.departures import departures, past_of
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 WORSE = np.array([0, 0, 1, 1])

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.straggler.hosts import by_host
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.hosts import by_host
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 
 
 def test_a_host_has_the_mean_of_what_its_workers_read_and_who_is_alone_keeps_all():

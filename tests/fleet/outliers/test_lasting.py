@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.lasting import independent, lasting
+from dask_efficiency.fleet.outliers.lasting import independent, lasting
 
 
 def _row(text: str) -> np.ndarray:

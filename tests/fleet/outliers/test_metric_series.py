@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from dask_efficiency import RunTrace
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.metric_series import MetricSeries, cause_of, filled, metric_series_of
-from dask_efficiency.trace.run_trace import WorkerSpec
-from dask_efficiency.trace.schema import Series
-from dask_efficiency.trace.tables import Texts
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.tables import Texts
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, cause_of, filled, metric_series_of
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.schema import Series
 
 
 def _trace(**columns: list[float]) -> RunTrace:
@@ -29,13 +29,13 @@ def _trace(**columns: list[float]) -> RunTrace:
 
 
 def _tasks():
-    from dask_efficiency.trace.schema import Tasks
+    from dask_efficiency.runs.trace.schema import Tasks
 
     return Tasks.empty()
 
 
 def _runs():
-    from dask_efficiency.trace.schema import Runs
+    from dask_efficiency.runs.trace.schema import Runs
 
     return Runs.empty()
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.onsets import onset
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.onsets import onset
 from tests.straggler.clusters import METRICS, healthy
 
 

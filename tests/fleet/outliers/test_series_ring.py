@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.series_ring import STEP_SECONDS, SeriesRing, series_of
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS, SeriesRing, series_of
 
 NAN = np.nan
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.fleet.http_config import read_http_config
-from dask_efficiency.text_files import TextFileError
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.fleet.prometheus.http_config import read_http_config
 
 
 def written(folder: Path, text: str) -> str:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.adapters.fleet import matrix as module
-from dask_efficiency.adapters.fleet.matrix import AnswerError, matrix
+from dask_efficiency.fleet.prometheus import matrix as module
+from dask_efficiency.fleet.prometheus.matrix import AnswerError, matrix
 
 
 class InPieces:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dask_efficiency.adapters.fleet.http_config import HttpConfig
-from dask_efficiency.adapters.fleet.matrix import Answered
-from dask_efficiency.adapters.fleet.prometheus_query import (
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.fleet.prometheus.http_config import HttpConfig
+from dask_efficiency.fleet.prometheus.matrix import Answered
+from dask_efficiency.fleet.prometheus.prometheus_query import (
     ATTEMPTS,
     NotPrometheusError,
     PrometheusAwayError,
@@ -18,10 +19,9 @@ from dask_efficiency.adapters.fleet.prometheus_query import (
     QueryRefusedError,
     slices,
 )
-from dask_efficiency.adapters.fleet.prometheus_source import PrometheusSource
-from dask_efficiency.straggler.fleet.metrics_file import parse_metrics_file
-from dask_efficiency.text_files import TextFileError
-from tests.adapters.fleet.answering import Answer, answering
+from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
+from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
+from tests.fleet.prometheus.answering import Answer, answering
 
 FILE = parse_metrics_file("step: 10s\nmetrics:\n  cpu:\n    query: rate(node_cpu_secs{mode='x'}[1m])\n", "m.yaml")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dask_efficiency.adapters.fleet.prometheus_source import metric_names
-from dask_efficiency.straggler.fleet.metrics_file import READY, read_metrics_file
-from tests.adapters.prometheus_process import needs_promtool
+from dask_efficiency.fleet.prometheus.prometheus_source import metric_names
+from dask_efficiency.fleet.rounds.metrics_file import READY, read_metrics_file
+from tests.live.prometheus_process import needs_promtool
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_promtool_reads_the_queries_of_the_ready_files(tmp_path: Path) -> None:
 
 
 def test_our_own_file_asks_for_metrics_that_are_exported() -> None:
-    module = pytest.importorskip("dask_efficiency.adapters.prometheus", reason="prometheus_client is not installed")
+    module = pytest.importorskip("dask_efficiency.live.prometheus", reason="prometheus_client is not installed")
     source = inspect.getsource(module)
     asked = {name for metric in read_metrics_file("dask-efficiency").metrics for name in metric_names(metric.query)}
     assert asked

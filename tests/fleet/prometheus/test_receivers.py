@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.fleet.http_config import HttpConfig
-from dask_efficiency.adapters.fleet.receivers import Command, NotReceivedError, Webhook
-from tests.adapters.fleet.answering import answering
+from dask_efficiency.fleet.prometheus.http_config import HttpConfig
+from dask_efficiency.fleet.prometheus.receivers import Command, NotReceivedError, Webhook
+from tests.fleet.prometheus.answering import answering
 
 BODY = {"status": "firing", "alerts": []}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.fleet import gathered as module
-from dask_efficiency.straggler.fleet.gathered import Gathered, TooLargeError
-from dask_efficiency.straggler.fleet.metrics_file import parse_metrics_file
-from dask_efficiency.text_files import TextFileError
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.fleet.rounds import gathered as module
+from dask_efficiency.fleet.rounds.gathered import Gathered, TooLargeError
+from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
 
 FILE = parse_metrics_file(
     "step: 5s\ngroup: rack\nmetrics:\n  cpu:\n    query: cpu\n  net:\n    query: sum by (instance) (net)\n", "m.yaml"

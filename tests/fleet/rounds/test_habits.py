@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.fleet.habits import Habits
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.rounds.habits import Habits
 
 NAMES = ("a", "b", "c", "d")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.fleet.gathered import Gathered
-from dask_efficiency.straggler.fleet.judging import Outliers, check_model, unjudged
-from dask_efficiency.straggler.fleet.metrics_file import parse_metrics_file
-from dask_efficiency.straggler.fleet.past import parted
-from dask_efficiency.straggler.metric_series import MetricSeries
-from dask_efficiency.straggler.minder.detector import Minder
-from tests.straggler.minder.test_network import random_autoencoder
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.fleet.minder.detector import Minder
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.rounds.gathered import Gathered
+from dask_efficiency.fleet.rounds.judging import Outliers, check_model, unjudged
+from dask_efficiency.fleet.rounds.metrics_file import parse_metrics_file
+from dask_efficiency.fleet.rounds.past import parted
+from tests.fleet.minder.test_network import random_autoencoder
 
 FILE = parse_metrics_file(
     """metrics:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding
-from dask_efficiency.straggler.fleet.rounds import Change, Event
-from dask_efficiency.straggler.fleet.said import line, record, webhook
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding
+from dask_efficiency.fleet.rounds.messages import line, record, webhook
+from dask_efficiency.fleet.rounds.rounds import Change, Event
 
 FINDING = Finding(
     "m04", "", Cause.NETWORK, 1.5, 0.956, 1_700_000_000.4, None, None, (Evidence("pfc", 812.3, 4.1, 1, 9, 30, 60),)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.fleet.durations import duration_of, shown_duration
-from dask_efficiency.straggler.fleet.metrics_file import READY, parse_metrics_file, read_metrics_file
-from dask_efficiency.straggler.metric_series import Metric
-from dask_efficiency.text_files import TextFileError
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.fleet.outliers.metric_series import Metric
+from dask_efficiency.fleet.rounds.durations import duration_of, shown_duration
+from dask_efficiency.fleet.rounds.metrics_file import READY, parse_metrics_file, read_metrics_file
 from tests.docs.markdown import ROOT, blocks
 
 GOOD = """step: 1m30s

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.straggler.fleet.past import extended, missing_samples, parted
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.rounds.past import extended, missing_samples, parted
 
 NAN = float("nan")
 

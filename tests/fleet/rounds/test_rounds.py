@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.fleet.rounds import Change, Rounds, subject
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.fleet.rounds.rounds import Change, Rounds, subject
 
 ALL = {"a", "b", "c"}
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.plugins.scheduler.outlier_watch import EVERY_SECONDS, WINDOW_SECONDS, OutlierWatch
-from dask_efficiency.plugins.scheduler.straggler_watch import Stragglers
-from dask_efficiency.straggler.metric_series import MetricSeries
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.scheduler.outlier_watch import EVERY_SECONDS, WINDOW_SECONDS, OutlierWatch
+from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 
 SECOND = 1_000_000_000
 

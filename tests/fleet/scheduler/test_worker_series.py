@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.account import place
-from dask_efficiency.plugins.scheduler import worker_series
-from dask_efficiency.plugins.scheduler.worker_series import NAMES, WorkerSeries
-from dask_efficiency.sensors.wire import encode_sensors
-from dask_efficiency.straggler.metric_series import METRICS, MetricSeries
+from dask_efficiency.accounts.cluster.account import place
+from dask_efficiency.accounts.sensors.wire import encode_sensors
+from dask_efficiency.fleet.outliers.metric_series import METRICS, MetricSeries
+from dask_efficiency.fleet.scheduler import worker_series
+from dask_efficiency.fleet.scheduler.worker_series import NAMES, WorkerSeries
 
 SECOND = 1_000_000_000
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.cupti import build
-from dask_efficiency.adapters.cupti.build import CannotCompile, compile_callbacks, compiler
+from dask_efficiency.gpu.cupti import build
+from dask_efficiency.gpu.cupti.build import CannotCompile, compile_callbacks, compiler
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.cupti import callbacks
-from dask_efficiency.adapters.cupti.callbacks import BufferPool, CallbacksUnavailable
+from dask_efficiency.gpu.cupti import callbacks
+from dask_efficiency.gpu.cupti.callbacks import BufferPool, CallbacksUnavailable
 from tests.gpu.conftest import compile_callbacks_in_place
 
 

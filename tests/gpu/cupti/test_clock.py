@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.adapters.cupti.clock import STEP_NS, ClockPair, RecordClock
+from dask_efficiency.gpu.cupti.clock import STEP_NS, ClockPair, RecordClock
 
 WALL = 1_795_000_000_000_000_000
 SECOND = 1_000_000_000

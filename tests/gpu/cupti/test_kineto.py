@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.cupti import kineto
-from dask_efficiency.adapters.cupti.kineto import KinetoWatch
+from dask_efficiency.gpu.cupti import kineto
+from dask_efficiency.gpu.cupti.kineto import KinetoWatch
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.needs("torch")

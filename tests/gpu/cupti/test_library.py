@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from dask_efficiency.adapters.cupti import library
-from dask_efficiency.adapters.cupti.library import Cupti, CuptiError
+from dask_efficiency.gpu.cupti import library
+from dask_efficiency.gpu.cupti.library import Cupti, CuptiError
 
 REAL = sorted(glob("/usr/local/cuda*/**/libcupti.so.[0-9]*", recursive=True))
 
@@ -82,7 +82,7 @@ def test_a_function_that_a_library_lacks_is_an_error_that_names_it():
 @pytest.mark.skipif(not REAL, reason="there is no libcupti of NVIDIA's on this machine")
 def test_nvidias_library_without_a_driver_refuses_and_crashes_nothing():
     program = f"""
-from dask_efficiency.adapters.cupti.library import Cupti, CuptiError
+from dask_efficiency.gpu.cupti.library import Cupti, CuptiError
 cupti = Cupti({(REAL or [""])[-1]!r})
 print(cupti.version >= 18, cupti.timestamp() > 0)
 for step in (cupti.probe, lambda: cupti.enable(10), cupti.flush, lambda: cupti.disable(10)):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.adapters.cupti import CuptiMeter, CuptiRefused, callbacks
 from dask_efficiency.gpu import calls
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
+from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused, callbacks
 from dask_efficiency.gpu.records import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, Batch
 
 
@@ -159,7 +159,7 @@ def test_where_it_cannot_measure_it_says_why_and_leaves_nothing_enabled(
 
 
 def test_without_the_compiled_callbacks_it_says_so(stub: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", None)
+    monkeypatch.setattr("dask_efficiency.gpu.cupti.meter.OnePool.pool", None)
     monkeypatch.setattr(callbacks, "LIBRARY", tmp_path / "libcallbacks.so.1")
     with pytest.raises(CuptiRefused, match=r"installed without libcallbacks\.so\.1"):
         CuptiMeter()
@@ -173,7 +173,7 @@ def test_a_failure_after_it_began_is_a_refusal_with_its_reason(stub: ModuleType,
 
 def test_records_without_a_buffer_are_counted(stub: ModuleType, monkeypatch: pytest.MonkeyPatch):
     pool = callbacks.BufferPool(count=1, size=4096)
-    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", pool)
+    monkeypatch.setattr("dask_efficiency.gpu.cupti.meter.OnePool.pool", pool)
     meter = CuptiMeter()
     for _ in range(100):
         span = stub.launch(0.0001)
@@ -404,7 +404,7 @@ def test_the_process_ends_well(how: str, stub_directory: Path):
 import sys, threading, time
 from benchmarks import stub_gpu as stub
 stub.load({str(stub_directory)!r})
-from dask_efficiency.adapters.cupti import CuptiMeter
+from dask_efficiency.gpu.cupti import CuptiMeter
 meter = CuptiMeter()
 for _ in range(100):
     stub.launch(1e-6)

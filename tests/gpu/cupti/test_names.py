@@ -2,7 +2,7 @@ import ctypes
 
 import pytest
 
-from dask_efficiency.adapters.cupti.names import MAX_LENGTH, KernelNames, shortened
+from dask_efficiency.gpu.cupti.names import MAX_LENGTH, KernelNames, shortened
 
 MANGLED = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_"
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.bokeh import tab as tab_module
-from dask_efficiency.adapters.bokeh.tab import Tab
+from dask_efficiency.live.bokeh import tab as tab_module
+from dask_efficiency.live.bokeh.tab import Tab
 
 
 class NoTimer:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from dask_efficiency.balance import Balance, Outcome
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import fit
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.scheduler.accounts import Moment
-from dask_efficiency.straggler.finding import Finding
-from dask_efficiency.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import fit
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
+from dask_efficiency.accounts.worker.balance import Balance, Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin.scheduler.accounts import Moment
 
 SECOND = 1_000_000_000
 

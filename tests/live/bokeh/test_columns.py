@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.adapters.bokeh import columns, texts
-from dask_efficiency.adapters.bokeh.tab import Tab
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals
-from dask_efficiency.report.live.tab_view import TabView
-from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.live.bokeh import columns, texts
+from dask_efficiency.live.bokeh.tab import Tab
+from dask_efficiency.live.tab_view import TabView
+from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 
 
 def view_of(tab: Tab, meter: Meter, seconds: int = 20) -> TabView:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.adapters.bokeh.growth import growth
+from dask_efficiency.live.bokeh.growth import growth
 
 Columns = dict[str, list[Any]]
 

@@ -6,10 +6,10 @@ import pytest
 from bokeh.document import Document
 from bokeh.document.events import ColumnDataChangedEvent, ColumnsPatchedEvent, ColumnsStreamedEvent
 
-from dask_efficiency.adapters.bokeh import columns
-from dask_efficiency.adapters.bokeh.pages import PAGES, Page, timeline, whole
-from dask_efficiency.adapters.bokeh.tab import GONE, Tab
-from tests.adapters.bokeh.meter import Meter, busy_gpu
+from dask_efficiency.live.bokeh import columns
+from dask_efficiency.live.bokeh.pages import PAGES, Page, timeline, whole
+from dask_efficiency.live.bokeh.tab import GONE, Tab
+from tests.live.bokeh.meter import Meter, busy_gpu
 
 
 def shown(page: Page, name: str) -> dict[str, list[object]]:

@@ -16,10 +16,10 @@ from distributed.dashboard.scheduler import template_variables
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
-from dask_efficiency.adapters import bokeh
-from dask_efficiency.adapters.bokeh import routes
-from dask_efficiency.adapters.bokeh.pages import PAGES
-from tests.adapters.bokeh.meter import Meter
+from dask_efficiency.live import bokeh
+from dask_efficiency.live.bokeh import routes
+from dask_efficiency.live.bokeh.pages import PAGES
+from tests.live.bokeh.meter import Meter
 
 # -- what Dask keeps private; each test says what broke --------------------------------------
 
@@ -121,8 +121,8 @@ def test_without_bokeh_everything_else_works(monkeypatch: pytest.MonkeyPatch, ca
         Client(cluster) as client,
         caplog.at_level(logging.INFO, "dask_efficiency"),
     ):
-        monkeypatch.delattr("dask_efficiency.adapters.bokeh")
-        monkeypatch.setitem(sys.modules, "dask_efficiency.adapters.bokeh", None)
+        monkeypatch.delattr("dask_efficiency.live.bokeh")
+        monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
         client.register_plugin(EfficiencyPlugin())
         assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
         assert snapshot(client).thread_seconds >= 0

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.adapters.bokeh.tab import GONE, KEEP_MS, Tab
-from dask_efficiency.report.live.tab_view import TabView
-from tests.adapters.bokeh.meter import SECOND, Meter
+from dask_efficiency.live.bokeh.tab import GONE, KEEP_MS, Tab
+from dask_efficiency.live.tab_view import TabView
+from tests.live.bokeh.meter import SECOND, Meter
 
 
 def view_of(tab: Tab) -> TabView:

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from dask_efficiency.adapters.bokeh import texts
-from dask_efficiency.adapters.bokeh.tab import Tab
-from dask_efficiency.causes import UNKNOWN
-from dask_efficiency.presence import Presence
-from dask_efficiency.straggler.finding import Cause, Finding
-from tests.adapters.bokeh.meter import SECOND, Meter, busy_gpu
-from tests.adapters.bokeh.test_columns import view_of
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.live.bokeh import texts
+from dask_efficiency.live.bokeh.tab import Tab
+from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
+from tests.live.bokeh.test_columns import view_of
 
 
 def test_before_any_report_it_is_said_that_there_is_none(tab: Tab) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dask_efficiency.simulation.mpi.collectives.rounds import Message, Round
+from dask_efficiency.mpi.collectives.rounds import Message, Round
 
 #: What a rank sends with a message, taken when it posts the round.
 Payload = object

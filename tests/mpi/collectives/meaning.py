@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
-from dask_efficiency.simulation.mpi.collectives.rounds import Message, Round
-from tests.simulation.mpi.collectives.blocking import Behaviour, run
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.rounds import Message, Round
+from tests.mpi.collectives.blocking import Behaviour, run
 
 
 def _mask(message: Message, length: int) -> NDArray[np.bool_]:

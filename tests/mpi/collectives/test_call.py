@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.call import Collective
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.mpi.collectives.call import SIZES, Collective
-from dask_efficiency.simulation.mpi.collectives.choice import VERSIONS, choose
-from dask_efficiency.simulation.mpi.collectives.restrictions import ALGORITHMS
+from dask_efficiency.mpi.collectives.call import SIZES, Collective
+from dask_efficiency.mpi.collectives.choice import VERSIONS, choose
+from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS
 
 BOTH = ("3.2.1", "4.0.2")
 OLD = ("3.2.1",)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.mpi.collectives.call import SIZES, Collective
-from dask_efficiency.simulation.mpi.collectives.choice import VERSIONS, choose
-from dask_efficiency.simulation.mpi.collectives.expansion import rounds_of
-from dask_efficiency.simulation.mpi.collectives.restrictions import ALGORITHMS, aborts, falls_back
-from dask_efficiency.simulation.mpi.collectives.rounds import Message, Round
-from tests.simulation.mpi.collectives.blocking import Deadlock, Mismatch, run
-from tests.simulation.mpi.collectives.meaning import check
+from dask_efficiency.mpi.collectives.call import SIZES, Collective
+from dask_efficiency.mpi.collectives.choice import VERSIONS, choose
+from dask_efficiency.mpi.collectives.expansion import rounds_of
+from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS, aborts, falls_back
+from dask_efficiency.mpi.collectives.rounds import Message, Round
+from tests.mpi.collectives.blocking import Deadlock, Mismatch, run
+from tests.mpi.collectives.meaning import check
 
 ALL = [(name, algorithm) for name, algorithms in ALGORITHMS.items() for algorithm in algorithms]
 ROOTED = {"bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dask_efficiency.simulation.mpi.collectives.choice import choose
-from dask_efficiency.simulation.mpi.collectives.expansion import rounds_of
-from dask_efficiency.simulation.mpi.collectives.restrictions import ALGORITHMS
-from tests.simulation.mpi.collectives.recorder.recorded import Recorded, read
+from dask_efficiency.mpi.collectives.choice import choose
+from dask_efficiency.mpi.collectives.expansion import rounds_of
+from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS
+from tests.mpi.collectives.recorder.recorded import Recorded, read
 
 
 def _ours(record: Recorded, rank: int) -> list[tuple[int, int]]:

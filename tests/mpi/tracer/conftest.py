@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.mpi.build import compile_tracer, preloaded
+from dask_efficiency.mpi.tracer.build import compile_tracer, preloaded
 
 PROGRAMS = Path(__file__).with_name("programs")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.simulation.mpi.datatypes import nbytes_of_type
-from dask_efficiency.simulation.mpi.result import run
-from dask_efficiency.simulation.mpi.settings import MpiSettings
-from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-from tests.adapters.mpi.conftest import PROGRAMS, Recorded
+from dask_efficiency.mpi.datatypes import nbytes_of_type
+from dask_efficiency.mpi.result import run
+from dask_efficiency.mpi.settings import MpiSettings
+from dask_efficiency.mpi.trace_files import from_mpi_trace
+from tests.mpi.tracer.conftest import PROGRAMS, Recorded
 from tests.simulation.topologies import random_topology
 
 RANKS = 4

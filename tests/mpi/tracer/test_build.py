@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.mpi.build import CannotCompile, compile_tracer, preloaded
+from dask_efficiency.mpi.tracer.build import CannotCompile, compile_tracer, preloaded
 
 
 def test_a_compiler_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.adapters.mpi.build import compile_tracer
-from dask_efficiency.simulation.mpi.trace_files import from_mpi_trace
-from tests.adapters.mpi.conftest import Recorded
+from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.mpi.tracer.build import compile_tracer
+from tests.mpi.tracer.conftest import Recorded
 
 #: What rank 0 of calls.c does with messages, and what rank 1 does where it is not the same the other way round.
 MESSAGES = """

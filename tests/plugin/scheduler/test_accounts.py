@@ -16,14 +16,14 @@ from distributed.core import Status
 from distributed.scheduler import WorkerState
 
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.balance import Outcome
-from dask_efficiency.cluster import SILENT_NS
-from dask_efficiency.heartbeats import REPEATS, HeartbeatWriter
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.names import METRIC
-from dask_efficiency.plugins.scheduler import accounts as module
-from dask_efficiency.plugins.scheduler import arrivals
-from dask_efficiency.wire import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.cluster.cluster import SILENT_NS
+from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter
+from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses, encode_not_measured
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin.names import METRIC
+from dask_efficiency.plugin.scheduler import accounts as module
+from dask_efficiency.plugin.scheduler import arrivals
 
 
 def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerState:

@@ -9,10 +9,10 @@ import pytest
 from distributed.core import Status
 from distributed.scheduler import WorkerState
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.idle import NOTHING_RAN, SEEN, Alone, ClusterState, IdleWeights, slots_by_cause
-from dask_efficiency.plugins.scheduler import idle_watch
-from dask_efficiency.plugins.scheduler.idle_watch import IdleWatch
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.idle import NOTHING_RAN, SEEN, Alone, ClusterState, IdleWeights, slots_by_cause
+from dask_efficiency.plugin.scheduler import idle_watch
+from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 
 MS = 1_000_000
 

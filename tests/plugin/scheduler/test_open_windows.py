@@ -13,12 +13,12 @@ import pytest
 from distributed import Scheduler
 
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.reports import unpacked
-from dask_efficiency.wire import Snapshot, encode_window
-from tests.plugins.scheduler.test_accounts import worker
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot, encode_window
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin import names
+from dask_efficiency.report.replies import unpacked
+from tests.plugin.scheduler.test_accounts import worker
 
 
 class Half:

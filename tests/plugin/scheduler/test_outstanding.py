@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.plugins.scheduler import outstanding
-from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.slots import RECOMPUTED
-from dask_efficiency.windows import ClusterWindow
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin.scheduler import outstanding
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
 pytestmark = pytest.mark.timeout(400)

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_efficiency.plugins.scheduler import repeats, replies
-from dask_efficiency.plugins.scheduler.repeats import RepeatCounter
-from dask_efficiency.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.scheduler import repeats, replies
+from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import MAX_NAME_LENGTH
-from dask_efficiency.details import MergedProfiles
-from dask_efficiency.idle import Alone
-from dask_efficiency.plugins import reports
-from dask_efficiency.plugins.decorations import Decoration, decorate
-from dask_efficiency.plugins.scheduler.replies import Reply, _alone, _profiles, packed
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
+from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.details import MergedProfiles
+from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.scheduler.replies import Reply, _alone, _profiles, packed
+from dask_efficiency.report import replies as reports
 from tests.strategies import window_details
 
 

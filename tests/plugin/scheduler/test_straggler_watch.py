@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.heartbeats import REPEATS
-from dask_efficiency.plugins.scheduler import straggler_watch as module
-from dask_efficiency.plugins.scheduler.outlier_watch import OutlierWatch
-from dask_efficiency.plugins.scheduler.straggler_watch import (
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.wire.heartbeats import REPEATS
+from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
+from dask_efficiency.plugin.scheduler import straggler_watch as module
+from dask_efficiency.plugin.scheduler.straggler_watch import (
     INTERVAL_SECONDS,
     MAX_POLL_SECONDS,
     MAX_UNREAD,

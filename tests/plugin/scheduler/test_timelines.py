@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.heartbeats import encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.scheduler.timelines import Timelines
-from dask_efficiency.timeline import TimelineRecorder
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.wire.heartbeats import encode
+from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin.scheduler.timelines import Timelines
 
 SECOND = 1_000_000_000
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins import names, options
-from dask_efficiency.plugins.scheduler.workers import APART_SECONDS, WorkerHalves
+from dask_efficiency.plugin import names, options
+from dask_efficiency.plugin.scheduler.workers import APART_SECONDS, WorkerHalves
 
 
 class FakeScheduler:
@@ -210,7 +210,7 @@ def test_once_it_is_over_no_worker_is_sent_anything(halves, scheduler):
 
 
 def test_who_did_not_answer_keeps_nobody_waiting_at_the_end(scheduler, windows, monkeypatch):
-    monkeypatch.setattr("dask_efficiency.plugins.scheduler.workers.FAREWELL_SECONDS", 0.05)
+    monkeypatch.setattr("dask_efficiency.plugin.scheduler.workers.FAREWELL_SECONDS", 0.05)
     opts = options.resolve({"report_timeout": 0.05})
     halves = WorkerHalves(scheduler, "session", lambda: opts, windows)
     asyncio.run(halves.ask(names.SNAPSHOT))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 
 @pytest.fixture

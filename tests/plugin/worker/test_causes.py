@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.balance import Outcome
-from dask_efficiency.buckets import Bucket
-from dask_efficiency.causes import of_bucket
-from dask_efficiency.details import WindowDetails
-from dask_efficiency.heartbeats import decode, encode
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker import causes
-from dask_efficiency.plugins.worker.causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
-from dask_efficiency.profile import Frame, Place
-from dask_efficiency.waiting import WaitingSums
-from dask_efficiency.wire import Snapshot
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import of_bucket
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.profile import Frame, Place
+from dask_efficiency.accounts.wire.heartbeats import decode, encode
+from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.waiting import WaitingSums
+from dask_efficiency.plugin.worker import causes
+from dask_efficiency.plugin.worker.causes import MAX_WINDOWS, SWITCHED_OFF, WorkerCauses
 
 PROFILE = {Place("thread-noncpu", "gil", "inc", (Frame("f", "x.py", 1),)): 5}
 

@@ -6,11 +6,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, snapshot
-from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.worker import cost
-from dask_efficiency.plugins.worker.cost import SAMPLE, HookCost, TimedHooks
-from dask_efficiency.wire import OWN_WORK
-from tests.plugins.watch import eventually
+from dask_efficiency.accounts.wire.wire import OWN_WORK
+from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugin.worker import cost
+from dask_efficiency.plugin.worker.cost import SAMPLE, HookCost, TimedHooks
+from tests.plugin.watch import eventually
 
 
 class Clock:

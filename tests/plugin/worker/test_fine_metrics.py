@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.plugins.worker.fine_metrics import (
+from dask_efficiency.plugin.worker.fine_metrics import (
     MAX_LABELS,
     MAX_PREFIX_LENGTH,
     SPILL_LABELS,

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from dask_efficiency.plugins.worker import gil
-from dask_efficiency.plugins.worker.gil import find_gil
-from tests.plugins.worker.threads_in_states import needs_threads
+from dask_efficiency.plugin.worker import gil
+from dask_efficiency.plugin.worker.gil import find_gil
+from tests.plugin.worker.threads_in_states import needs_threads
 
 pytestmark = needs_threads
 
@@ -34,8 +34,8 @@ def test_where_nothing_is_found_it_says_so(reader, monkeypatch):
 def test_it_is_found_while_other_threads_compute():
     code = """
 import threading
-from dask_efficiency.plugins.worker.gil import find_gil
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.gil import find_gil
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 stop = False
 def spin():
     while not stop:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.torch_profile import PROFILERS
+from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.gpu.meter import NullMeter
 from dask_efficiency.gpu.records import TaskId, TaskWindow
-from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.plugins.worker import gpu_watch
-from dask_efficiency.plugins.worker.gpu_watch import GpuWatch
+from dask_efficiency.plugin.worker import gpu_watch
+from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
+from dask_efficiency.torch_traces.profiler import PROFILERS
 from tests.gpu.conftest import stub, stub_directory
-from tests.plugins.watch import eventually
+from tests.plugin.watch import eventually
 
 __all__ = ["stub", "stub_directory"]
 
@@ -223,7 +223,7 @@ def test_without_a_framework_the_driver_is_not_even_looked_for(
 ):
     monkeypatch.setattr(gpu_watch, "FRAMEWORKS", ("no_such_module",))
     looked = []
-    monkeypatch.setattr("dask_efficiency.adapters.libcuda.loaded_driver", lambda: looked.append(1))
+    monkeypatch.setattr("dask_efficiency.gpu.libcuda.loaded_driver", lambda: looked.append(1))
     watch = watching()
     time.sleep(0.1)
     assert not watch.armed
@@ -262,8 +262,8 @@ def test_without_the_compiled_callbacks_torchs_events_measure_and_the_reason_is_
 ):
     torch = SimpleNamespace(__version__="9.9", cuda=SimpleNamespace(is_initialized=lambda: True))
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr("dask_efficiency.adapters.cupti.meter.OnePool.pool", None)
-    monkeypatch.setattr("dask_efficiency.adapters.cupti.callbacks.LIBRARY", tmp_path / "libcallbacks.so.1")
+    monkeypatch.setattr("dask_efficiency.gpu.cupti.meter.OnePool.pool", None)
+    monkeypatch.setattr("dask_efficiency.gpu.cupti.callbacks.LIBRARY", tmp_path / "libcallbacks.so.1")
     with caplog.at_level(logging.INFO, "dask_efficiency"):
         watch = watching(task_threads=1)
         eventually(lambda: watch.armed)

@@ -13,18 +13,18 @@ from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, Unpau
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dask_efficiency.balance import Balance, Used, WindowBalance
+from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH, RECOMPUTED, Run
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker import hooks as module
-from dask_efficiency.plugins.worker import loop_spills
-from dask_efficiency.plugins.worker import pending as pending_module
-from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
-from dask_efficiency.plugins.worker.hooks import WorkerHooks
-from dask_efficiency.plugins.worker.loop_spills import LoopSpills
-from dask_efficiency.plugins.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
-from dask_efficiency.slots import MAX_PREFIX_LENGTH, RECOMPUTED, Run
+from dask_efficiency.plugin.worker import hooks as module
+from dask_efficiency.plugin.worker import loop_spills
+from dask_efficiency.plugin.worker import pending as pending_module
+from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.hooks import WorkerHooks
+from dask_efficiency.plugin.worker.loop_spills import LoopSpills
+from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
 
 MS = 1_000_000
 #: By so much the test's clock of the day is ahead of the monotonic one.

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.plugins.worker.look import Look
-from dask_efficiency.plugins.worker.thread_clocks import Clocks
-from dask_efficiency.plugins.worker.watched_threads import Watched
-from dask_efficiency.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.plugin.worker.look import Look
+from dask_efficiency.plugin.worker.thread_clocks import Clocks
+from dask_efficiency.plugin.worker.watched_threads import Watched
 
 MS = 1_000_000
 INC, SUM = ("", "inc"), ("", "sum")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from distributed.worker_state_machine import ComputeTaskEvent, FreeKeysEvent
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import Availability
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker import loop_spills
-from dask_efficiency.plugins.worker.loop_spills import LoopSpills, sent_at
-from dask_efficiency.slots import Run
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import Availability
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slots import Run
+from dask_efficiency.plugin.worker import loop_spills
+from dask_efficiency.plugin.worker.loop_spills import LoopSpills, sent_at
 
 
 class Worker:

@@ -10,13 +10,13 @@ import pytest
 from distributed import Client, Scheduler, Worker
 
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.plugins.bootstrap import EfficiencyWorkerPlugin
-from dask_efficiency.plugins.names import CLOSE, EVERYTHING, METRIC, OPEN
-from dask_efficiency.plugins.worker import gpu as worker_gpu
-from dask_efficiency.plugins.worker import meter as module
-from dask_efficiency.plugins.worker.meter import WorkerMeter
+from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugin.names import CLOSE, EVERYTHING, METRIC, OPEN
+from dask_efficiency.plugin.worker import gpu as worker_gpu
+from dask_efficiency.plugin.worker import meter as module
+from dask_efficiency.plugin.worker.meter import WorkerMeter
 
 ADDRESS = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
 

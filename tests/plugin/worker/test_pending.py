@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.balance import Outcome
+from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.skew import Largest
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.slots import Run
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.gpu.totals import GpuUse
-from dask_efficiency.ledger import Ledger
-from dask_efficiency.plugins.worker import pending
-from dask_efficiency.plugins.worker.fine_metrics import FineMetrics
-from dask_efficiency.plugins.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
-from dask_efficiency.skew import Largest
-from dask_efficiency.slots import Run
+from dask_efficiency.plugin.worker import pending
+from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.pending import LATE_NS, MIN_WAITED_NS, PendingTasks
 
 
 class Threads:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker import process_threads
-from dask_efficiency.plugins.worker.process_threads import CoreWait, ProcessThreads
-from dask_efficiency.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
+from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CORE_WAIT, OTHER_CPU
+from dask_efficiency.plugin.worker import process_threads
+from dask_efficiency.plugin.worker.process_threads import CoreWait, ProcessThreads
 
 SECOND = 1_000_000_000
 

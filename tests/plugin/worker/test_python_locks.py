@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker.python_locks import PythonLocks
-from tests.plugins.worker.test_watched_threads import until
+from dask_efficiency.plugin.worker.python_locks import PythonLocks
+from tests.plugin.worker.test_watched_threads import until
 
 LOCK = threading.Lock()
 

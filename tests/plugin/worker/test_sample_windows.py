@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dask_efficiency.details import WindowDetails
-from dask_efficiency.plugins.worker.sample_windows import MAX_HOLDS, MAX_WINDOWS, SampleWindows
-from dask_efficiency.profile import Frame, Hold, Holder, Place
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.profile import Frame, Hold, Holder, Place
+from dask_efficiency.plugin.worker.sample_windows import MAX_HOLDS, MAX_WINDOWS, SampleWindows
 
 STACK = (Frame("f", "x.py", 1),)
 ROW = Place("thread-noncpu", "gil", "inc", STACK)

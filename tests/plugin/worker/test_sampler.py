@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.plugins.worker.gil import has_gil
-from dask_efficiency.plugins.worker.sampler import WaitingSampler, stood_still
-from tests.plugins.worker.test_task_meter import Worker
-from tests.plugins.worker.threads_in_states import needs_threads, until
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.plugin.worker.gil import has_gil
+from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
+from tests.plugin.worker.test_task_meter import Worker
+from tests.plugin.worker.threads_in_states import needs_threads, until
 
 KEY = ("span", "inc")
 SECOND = 1_000_000_000
@@ -190,7 +190,7 @@ def test_where_the_kernel_shows_nothing_it_says_so(scene, monkeypatch):
     def refused(*args):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("dask_efficiency.plugins.worker.sampler.ThreadFiles", refused)
+    monkeypatch.setattr("dask_efficiency.plugin.worker.sampler.ThreadFiles", refused)
     scene.sampler.start()
     assert scene.sampler.off.startswith("no /proc/self/task/*/syscall: PermissionError")
 
@@ -200,8 +200,8 @@ def test_threads_that_come_and_go_and_forks_and_the_end_of_the_process_harm_nobo
     code = textwrap.dedent(
         """
         import os, random, threading, time
-        from dask_efficiency.plugins.worker import sampler
-        from tests.plugins.worker.test_sampler import Scene
+        from dask_efficiency.plugin.worker import sampler
+        from tests.plugin.worker.test_sampler import Scene
         sampler.MIN_INTERVAL_NS = 1_000_000
         sampler.MAX_SHARE = 1
         scene = Scene()

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zict import Buffer
 
-from dask_efficiency.plugins.worker import spill_watch
-from dask_efficiency.plugins.worker.spill_watch import SpillWatch
+from dask_efficiency.plugin.worker import spill_watch
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 
 ITEM = bytes(600)
 

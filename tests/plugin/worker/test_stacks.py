@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 
-from dask_efficiency.plugins.worker.stacks import MAX_KNOWN, Stacks
-from dask_efficiency.profile import MAX_DEPTH
-from tests.plugins.worker.threads_in_states import until
+from dask_efficiency.accounts.profile import MAX_DEPTH
+from dask_efficiency.plugin.worker.stacks import MAX_KNOWN, Stacks
+from tests.plugin.worker.threads_in_states import until
 
 
 def own_line():

@@ -23,10 +23,10 @@ from distributed import worker as upstream
 from distributed.utils import _offload_executor, offload
 
 from dask_efficiency import EfficiencyPlugin, snapshot, unregister
-from dask_efficiency.plugins.worker import task_meter
-from dask_efficiency.plugins.worker.task_meter import TaskMeter, live_used
-from tests.plugins.tasks import Tally, increment, nap_in_a_coroutine, spin
-from tests.plugins.watch import near
+from dask_efficiency.plugin.worker import task_meter
+from dask_efficiency.plugin.worker.task_meter import TaskMeter, live_used
+from tests.plugin.tasks import Tally, increment, nap_in_a_coroutine, spin
+from tests.plugin.watch import near
 
 MILLISECOND = 1_000_000
 
@@ -314,8 +314,8 @@ def run_apart(program: str) -> str:
     start = """
         import threading, time
         from concurrent.futures import ThreadPoolExecutor
-        from dask_efficiency.plugins.worker.task_meter import live_used
-        from tests.plugins.worker.test_task_meter import Worker, burn
+        from dask_efficiency.plugin.worker.task_meter import live_used
+        from tests.plugin.worker.test_task_meter import Worker, burn
 
         worker = Worker()
         worker.meter.attach()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.checks import MAX_NAME_LENGTH
-from dask_efficiency.plugins.worker.task_sizes import MAX_BUFFERED, MAX_WINDOWS, SizedTask, SizesByWindow
-from dask_efficiency.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH
+from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Skew, skew_by_prefix
+from dask_efficiency.plugin.worker.task_sizes import MAX_BUFFERED, MAX_WINDOWS, SizedTask, SizesByWindow
 from tests.strategies import SECOND
 
 

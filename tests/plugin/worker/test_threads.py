@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.activity import SlotReservation
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.slots import Run
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.plugins.worker.threads import TaskThreads
-from dask_efficiency.slots import Run
-from tests.plugins.worker.test_task_meter import Worker
+from dask_efficiency.plugin.worker.threads import TaskThreads
+from tests.plugin.worker.test_task_meter import Worker
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_cpu_of_all_tasks_counts_those_that_run_and_have_just_ended(worker, 
 
 
 def test_runs_of_which_the_event_loop_never_hears_are_not_kept_for_ever(worker, threads, monkeypatch):
-    monkeypatch.setattr("dask_efficiency.plugins.worker.threads.MAX_UNCLAIMED", 3)
+    monkeypatch.setattr("dask_efficiency.plugin.worker.threads.MAX_UNCLAIMED", 3)
     cpu = sum(ran(worker, threads, str(i))[2] for i in range(5))
     assert threads.cpu() == cpu
     assert list(threads.meter.done) == ["2", "3", "4"]

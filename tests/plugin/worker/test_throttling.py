@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dask_efficiency.plugins.worker.throttling import Throttling
+from dask_efficiency.plugin.worker.throttling import Throttling
 
 
 def test_version_2_tells_microseconds(tmp_path):

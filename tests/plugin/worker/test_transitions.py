@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from distributed.worker_state_machine import TaskState, WorkerState
 
-from dask_efficiency.plugins.worker.transitions import Transitions, matters, noted
+from dask_efficiency.plugin.worker.transitions import Transitions, matters, noted
 
 TABLE = WorkerState._TRANSITIONS_TABLE
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_efficiency.plugins.worker.wait_states import CALLS, GIL, WaitStates
+from dask_efficiency.plugin.worker.wait_states import CALLS, GIL, WaitStates
 
 LINKS = {0: "pipe:[1]", 3: "socket:[12]", 4: "pipe:[13]", 5: "/data/x.parquet", 6: "anon_inode:[eventfd]"}
 LINKS |= {7: "anon_inode:[pidfd]", 8: "anon_inode:[timerfd]", 9: "/dev/pts/0", 10: "/tmp/fifo"}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dask_efficiency.plugins.worker.sampler import _why_not
+from dask_efficiency.plugin.worker.sampler import _why_not
 
 #: Seconds for which a condition is waited for: generous, for a machine may be busy.
 LIMIT = 60

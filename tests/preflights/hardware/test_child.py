@@ -14,12 +14,12 @@ import cloudpickle
 import psutil
 import pytest
 
-from dask_efficiency.adapters.hardware import workload
-from dask_efficiency.adapters.hardware.disk import writes
-from dask_efficiency.adapters.hardware.loops import python_loops
-from dask_efficiency.adapters.hardware.measured import NotMeasured, best_rate, least_seconds
+from dask_efficiency.preflights.hardware import workload
+from dask_efficiency.preflights.hardware.disk import writes
+from dask_efficiency.preflights.hardware.loops import python_loops
+from dask_efficiency.preflights.hardware.measured import NotMeasured, best_rate, least_seconds
 
-COMMAND = [sys.executable, "-m", "dask_efficiency.adapters.hardware"]
+COMMAND = [sys.executable, "-m", "dask_efficiency.preflights.hardware"]
 
 
 def started(request: dict[str, Any], payload: bytes = b"") -> subprocess.Popen[bytes]:

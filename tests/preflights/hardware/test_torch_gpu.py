@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.hardware import measured, torch_gpu
-from dask_efficiency.adapters.hardware.measured import NotMeasured
+from dask_efficiency.preflights.hardware import measured, torch_gpu
+from dask_efficiency.preflights.hardware.measured import NotMeasured
 
 
 class Tensor:

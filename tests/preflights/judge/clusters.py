@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from random import Random
 
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.links import Link, Links
-from dask_efficiency.straggler.preflight.pairs import Pair, first_round, next_round
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round
+from dask_efficiency.preflights.judge.subjects import Reading, Subject
 
 #: Seconds for a byte of a healthy worker.
 BYTE = 1e-9

@@ -6,9 +6,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.preflight.alone import compare_alone, suspects
-from dask_efficiency.straggler.preflight.components import THRESHOLD, Component
-from dask_efficiency.straggler.preflight.confirmation import (
+from dask_efficiency.preflights.judge.alone import compare_alone, suspects
+from dask_efficiency.preflights.judge.components import THRESHOLD, Component
+from dask_efficiency.preflights.judge.confirmation import (
     ALIKE,
     MAX_ALIKE,
     MUCH_SLOWER,
@@ -17,9 +17,9 @@ from dask_efficiency.straggler.preflight.confirmation import (
     unsettled,
     with_pair,
 )
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject
-from dask_efficiency.straggler.preflight.verdict import judge
-from tests.straggler.preflight.clusters import subject
+from dask_efficiency.preflights.judge.subjects import Reading, Subject
+from dask_efficiency.preflights.judge.verdict import judge
+from tests.preflights.judge.clusters import subject
 
 ratios_of_pairs = st.lists(st.floats(0.5, 5.0), max_size=PAIRS)
 

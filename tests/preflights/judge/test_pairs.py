@@ -7,10 +7,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.links import Link, Links
-from dask_efficiency.straggler.preflight.pairs import MAX_ROUNDS, Pair, first_round, next_round, startable
-from tests.straggler.preflight.clusters import all_rounds, link, on_hosts_of_their_own
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.pairs import MAX_ROUNDS, Pair, first_round, next_round, startable
+from tests.preflights.judge.clusters import all_rounds, link, on_hosts_of_their_own
 
 hosts_of_workers = st.lists(st.integers(0, 6), min_size=1, max_size=24).map(
     lambda numbers: {f"w{i}": f"h{number}" for i, number in enumerate(numbers)}

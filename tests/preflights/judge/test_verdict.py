@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.result import PreflightValues
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject
-from dask_efficiency.straggler.preflight.verdict import judge
-from tests.straggler.preflight.clusters import all_rounds, on_hosts_of_their_own, subject
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.subjects import Reading, Subject
+from dask_efficiency.preflights.judge.verdict import judge
+from tests.preflights.judge.clusters import all_rounds, on_hosts_of_their_own, subject
 
 RATES = {"cpu": 3e10, "python": 5e6, "memory_bandwidth": 8e9, "disk": 2e8}
 

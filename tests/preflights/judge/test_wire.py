@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.straggler.preflight.components import Component
-from dask_efficiency.straggler.preflight.links import Link
-from dask_efficiency.straggler.preflight.subjects import Reading, Subject, better
-from dask_efficiency.straggler.preflight.wire import decode, encode
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.links import Link
+from dask_efficiency.preflights.judge.subjects import Reading, Subject, better
+from dask_efficiency.preflights.judge.wire import decode, encode
 
 
 def test_what_was_measured_arrives_as_it_was() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
-from dask_efficiency.straggler.finding import Cause
-from dask_efficiency.straggler.preflight.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
-from dask_efficiency.straggler.preflight.result import PreflightValues
-from dask_efficiency.straggler.preflight.subjects import Subject
-from dask_efficiency.straggler.preflight.wire import decode, encode
+from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.judge.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
+from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.wire import decode, encode
+from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
 
 
 class Asked(Workers):

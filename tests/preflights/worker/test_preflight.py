@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.worker import preflight as module
-from dask_efficiency.plugins.worker.preflight import WorkerPreflight
+from dask_efficiency.plugin import names
+from dask_efficiency.preflights.worker import preflight as module
+from dask_efficiency.preflights.worker.preflight import WorkerPreflight
 
 
 class StartingChild:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.simulated_traces import wide
+from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.cli import main
-from dask_efficiency.straggler.finding import Finding
-from tests.straggler.tables_of_tasks import slowed, tasks
+from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 
 def run(*arguments: object) -> tuple[int, str]:

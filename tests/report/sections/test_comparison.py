@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.gpu.totals import DeviceTotals
+from dask_efficiency.accounts.gpu.totals import DeviceTotals
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,
@@ -15,8 +15,8 @@ from dask_efficiency.report.sections.comparison import (
     sections,
     title,
 )
-from dask_efficiency.report.sections.document import Section
 from dask_efficiency.report.sections.groups import TOP_GROUPS
+from dask_efficiency.show.document import Section
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, gpu_totals, report_of, seconds, with_gpus
 

@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
+from dask_efficiency.report.results import Comparison
 from dask_efficiency.report.sections.comparison import document
-from dask_efficiency.report.terminal.coloured import show
-from dask_efficiency.report.terminal.plain import plain
-from dask_efficiency.results import Comparison
+from dask_efficiency.show.terminal.coloured import show
+from dask_efficiency.show.terminal.plain import plain
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
-from tests.report.terminal.test_plain import Screen
+from tests.show.terminal.test_plain import Screen
 
 LONG = compare(
     [report_of(seconds(thread_cpu=1, waiting_on_data=1000 + i), nthreads={"w": 2}) for i in range(3)],

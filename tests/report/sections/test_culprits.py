@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.profile import EVENT_LOOP, Frame
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.culprits import MAX_CULPRITS
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.report.sections.culprits import (
@@ -13,10 +13,10 @@ from dask_efficiency.report.sections.culprits import (
     flame_graph,
     holds,
 )
-from dask_efficiency.report.sections.document import Flames
-from dask_efficiency.report.sections.extent import PAGE
 from dask_efficiency.report.sections.report import document, page, sections
-from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.show.document import Flames
+from dask_efficiency.show.extent import PAGE
+from dask_efficiency.show.terminal.plain import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, by_hand
 

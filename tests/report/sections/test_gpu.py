@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.report.figures import NAME_LENGTH
-from dask_efficiency.report.sections.document import Section
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
 from dask_efficiency.report.sections.report import notes, sections
+from dask_efficiency.show.document import Section
+from dask_efficiency.show.figures import NAME_LENGTH
 from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, gpu_totals, with_gpus
 from tests.strategies import any_gpu_totals
 

@@ -1,8 +1,8 @@
-from dask_efficiency.report.figures import NAME_LENGTH
 from dask_efficiency.report.model import ALL_WORKERS, Repeat
-from dask_efficiency.report.sections.extent import MAX_ROWS, PAGE
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.report import sections
+from dask_efficiency.show.extent import MAX_ROWS, PAGE
+from dask_efficiency.show.figures import NAME_LENGTH
 from tests.report.samples import HOSTILE_NAMES, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 

@@ -1,16 +1,16 @@
-from dask_efficiency.report.figures import NAME_LENGTH
-from dask_efficiency.report.html.render import fragment
-from dask_efficiency.report.html.render import page as html_page
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.sections.document import Section, Table
-from dask_efficiency.report.sections.extent import MAX_ROWS, PAGE, SCREEN
 from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.report.sections.skew import MAX_SENTENCES
 from dask_efficiency.report.sections.skew import skew as said
 from dask_efficiency.report.sections.stragglers import long_tail
-from dask_efficiency.report.terminal.plain import plain
 from dask_efficiency.report.verdict import verdict
-from dask_efficiency.straggler.long_tail import LongTask
+from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.show.document import Section, Table
+from dask_efficiency.show.extent import MAX_ROWS, PAGE, SCREEN
+from dask_efficiency.show.figures import NAME_LENGTH
+from dask_efficiency.show.html.render import fragment
+from dask_efficiency.show.html.render import page as html_page
+from dask_efficiency.show.terminal.plain import plain
 from tests.report.samples import HOSTILE_NAMES, report_of, seconds, skew
 
 SENTENCE = "the largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"

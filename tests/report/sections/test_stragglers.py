@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from dask_efficiency.accounts.finding import Cause, Evidence, Finding
 from dask_efficiency.report.sections.stragglers import MAX_STRAGGLERS, document
-from dask_efficiency.report.terminal.plain import plain
-from dask_efficiency.straggler.finding import Cause, Evidence, Finding
-from dask_efficiency.straggler.offline import Judgement
+from dask_efficiency.runs.stragglers.offline import Judgement
+from dask_efficiency.show.terminal.plain import plain
 
 EVIDENCE = (
     Evidence("duration", 1.6, 1.0, 0.95, 1.05, 9.0, 40),

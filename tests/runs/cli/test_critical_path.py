@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from benchmarks.simulated_traces import SAMPLES, transfer_bound
 from dask_efficiency import compare_paths, critical_path
 from dask_efficiency.cli import main
-from dask_efficiency.report.path_data import to_dict
+from dask_efficiency.runs.sections.path_data import to_dict
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import critical_path
-from dask_efficiency.critical_paths.blocked import loop_causes, relabel
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.segments import Segments
-from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Runs
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.blocked import loop_causes, relabel
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.segments import Segments
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs
 
 SCHEDULER = MISSING
 

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import EPOCH, MS, SAMPLES, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS
-from dask_efficiency.replay.changes import Changes
-from dask_efficiency.replay.replay import replay_with
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.schema import WorkerChange, WorkerEvents
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import damaged_traces, traces
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.kinds import COMPUTE, KINDS
+from dask_efficiency.runs.replay.changes import Changes
+from dask_efficiency.runs.replay.replay import replay_with
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
+from tests.runs.trace.samples import damaged_traces, traces
 
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
 

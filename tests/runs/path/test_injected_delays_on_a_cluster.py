@@ -13,9 +13,10 @@ import pytest
 from dask.delayed import Delayed, delayed
 from distributed import Client, LocalCluster, wait
 
-import tests.critical_paths.delays
+import tests.runs.path.delays
 from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, efficiency_report
-from tests.critical_paths.delays import (
+from tests.plugin.watch import addresses, ahead_ns, eventually, states
+from tests.runs.path.delays import (
     BLOCK_SECONDS,
     ask_for_a_block,
     block_scheduler,
@@ -27,14 +28,13 @@ from tests.critical_paths.delays import (
     step,
     wait_and_end,
 )
-from tests.plugins.watch import addresses, ahead_ns, eventually, states
 
 pytestmark = pytest.mark.cluster
 
 #: How much of an injected delay has to be found on its kind.
 FOUND = 0.9
 
-cloudpickle.register_pickle_by_value(tests.critical_paths.delays)
+cloudpickle.register_pickle_by_value(tests.runs.path.delays)
 
 
 @pytest.fixture

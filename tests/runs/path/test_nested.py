@@ -6,9 +6,9 @@ import numpy as np
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.critical_paths.nested import Nested
-from dask_efficiency.trace.schema import Graphs, Stimuli, Transitions
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.nested import Nested
+from dask_efficiency.runs.trace.schema import Graphs, Stimuli, Transitions
 
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
 

@@ -8,9 +8,9 @@ import pytest
 import dask_efficiency
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import critical_path
-from dask_efficiency.critical_paths.path import NOBODY
-from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.schema import Runs
+from dask_efficiency.runs.path.path import NOBODY
+from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
+from dask_efficiency.runs.trace.schema import Runs
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -14,12 +14,13 @@ import pytest
 from dask.delayed import Delayed
 from distributed import Client, LocalCluster, wait
 
-import tests.critical_paths.workloads
+import tests.runs.path.workloads
 from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, efficiency_report
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING
-from tests.critical_paths.workloads import (
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.trace.schema import Outcome
+from tests.plugin.watch import addresses
+from tests.runs.path.workloads import (
     asks_for_more,
     dies_at_first,
     eight_megabytes,
@@ -31,11 +32,10 @@ from tests.critical_paths.workloads import (
     tree,
     wide,
 )
-from tests.plugins.watch import addresses
 
 pytestmark = pytest.mark.cluster
 
-cloudpickle.register_pickle_by_value(tests.critical_paths.workloads)
+cloudpickle.register_pickle_by_value(tests.runs.path.workloads)
 
 
 @pytest.fixture(scope="module")

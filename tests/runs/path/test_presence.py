@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import EPOCH, MS, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
-from dask_efficiency.critical_paths.presence import without_workers
-from dask_efficiency.trace.schema import WorkerChange, WorkerEvents
-from tests.trace.samples import traces
+from dask_efficiency.runs.path.presence import without_workers
+from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
+from tests.runs.trace.samples import traces
 
 JOINED, LEFT = WorkerChange.JOINED, WorkerChange.LEFT
 

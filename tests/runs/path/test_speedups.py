@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import critical_path
-from dask_efficiency.critical_paths.speedups import REPLAYS, RUNS, replays, speedups
-from dask_efficiency.replay.changes import Changes
+from dask_efficiency.runs.path.speedups import REPLAYS, RUNS, replays, speedups
+from dask_efficiency.runs.replay.changes import Changes
 
 
 def makespan(changed: Changes) -> float:

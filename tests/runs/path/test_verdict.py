@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
-from dask_efficiency.critical_paths.verdict import CAUSES, verdict
+from dask_efficiency.runs.path.kinds import COMPUTE, Kind
+from dask_efficiency.runs.path.verdict import CAUSES, verdict
 
 
 def of(kinds: dict[str, float], **changes: Any) -> str:

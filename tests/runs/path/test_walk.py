@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import EPOCH, MS, SAMPLES, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.schema import Outcome, Transfers, Transitions, WorkerChange
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import damaged_traces, traces
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.schema import Outcome, Transfers, Transitions, WorkerChange
+from tests.runs.trace.samples import damaged_traces, traces
 
 
 def tiles(path: CriticalPath) -> bool:

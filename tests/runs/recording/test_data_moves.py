@@ -14,8 +14,8 @@ from tornado.iostream import IOStream, SSLIOStream
 from tornado.tcpclient import TCPClient
 from tornado.tcpserver import TCPServer
 
-from dask_efficiency.plugins.data_moves import DataMoves
-from tests.plugins.watch import eventually
+from dask_efficiency.runs.recording.data_moves import DataMoves
+from tests.plugin.watch import eventually
 
 ORIGINALS = {
     (owner, name): vars(owner)[name]

@@ -9,10 +9,10 @@ import pytest
 from distributed import protocol
 from tornado.ioloop import PeriodicCallback
 
-from dask_efficiency.plugins import loop_watch
-from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.recording import loop_watch
+from dask_efficiency.runs.recording.loop_watch import LoopWatch
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 INTERVAL_MS = 20
 

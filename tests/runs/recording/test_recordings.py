@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from distributed import protocol
 
-from dask_efficiency.plugins.recordings import pack, unpack
-from dask_efficiency.trace.recording import Recording
-from dask_efficiency.trace.tables import Texts
+from dask_efficiency.accounts.tables import Texts
+from dask_efficiency.runs.recording.recordings import pack, unpack
+from dask_efficiency.runs.trace.recording import Recording
 
 
 @pytest.mark.parametrize("travel", [lambda payload: payload, lambda payload: protocol.loads(protocol.dumps(payload))])

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.replay.replay import replay
-from dask_efficiency.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.trace.schema import Runs
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import damaged_traces, traces
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.replay.replay import replay
+from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
+from dask_efficiency.runs.trace.schema import Runs
+from tests.runs.trace.samples import damaged_traces, traces
 
 #: A cluster whose only delays are those of the tasks.
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}

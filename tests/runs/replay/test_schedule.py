@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import wide
-from dask_efficiency.replay.schedule import room
-from dask_efficiency.trace.causes import Causes
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.replay.schedule import room
+from dask_efficiency.runs.trace.causes import Causes
 
 
 @pytest.mark.parametrize(("nthreads", "saturation"), [(1, 1.0), (2, 1.1), (2, 2.0), (4, 1.5)])

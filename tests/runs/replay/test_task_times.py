@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate, wide
 from dask_efficiency import RunTrace
-from dask_efficiency.replay.task_times import repaired, task_times
+from dask_efficiency.runs.replay.task_times import repaired, task_times
 
 
 def equal_tasks(**settings: object) -> RunTrace:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.simulated_traces import SAMPLES, tree, two_computations
 from dask_efficiency import compare_paths, critical_path
-from dask_efficiency.report.sections.path import (
+from dask_efficiency.runs.sections.path import (
     bounds,
     by_host,
     by_name,
@@ -18,7 +18,7 @@ from dask_efficiency.report.sections.path import (
     sections,
     what_if,
 )
-from tests.report.path_samples import hostile, transfers
+from tests.runs.path_samples import hostile, transfers
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import CriticalPath, compare_paths, critical_path
-from dask_efficiency.report.sections.path import document, what_if_document
-from dask_efficiency.report.terminal.coloured import show
-from dask_efficiency.report.terminal.plain import plain
-from tests.report.path_samples import hostile, transfers
+from dask_efficiency.runs.sections.path import document, what_if_document
+from dask_efficiency.show.terminal.coloured import show
+from dask_efficiency.show.terminal.plain import plain
+from tests.runs.path_samples import hostile, transfers
 
 
 @pytest.mark.parametrize("width", [1, 40, 80, 200])

@@ -4,9 +4,9 @@ from itertools import combinations
 
 import pytest
 
-from dask_efficiency.critical_paths.kinds import COMPUTE, Kind
-from dask_efficiency.report.path_kinds import KIND_COLOURS, MEANINGS, TORCH_MEANINGS
-from tests.report.test_colours import CONES, OKLAB, SIGHTS, linear, times
+from dask_efficiency.runs.path.kinds import COMPUTE, Kind
+from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS, MEANINGS, TORCH_MEANINGS
+from tests.show.test_colours import CONES, OKLAB, SIGHTS, linear, times
 
 
 def test_every_kind_has_a_colour_of_its_own_and_a_meaning() -> None:

@@ -11,17 +11,17 @@ from markupsafe import escape
 
 from benchmarks.simulated_traces import tiny, tree
 from dask_efficiency import CriticalPath, EfficiencyReport, critical_path
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.segments import Segments
-from dask_efficiency.report.html.render import fragment, page
-from dask_efficiency.report.path_data import to_dict
-from dask_efficiency.report.path_kinds import KIND_COLOURS
-from dask_efficiency.report.sections import path as sections
 from dask_efficiency.report.sections import report as report_sections
-from dask_efficiency.report.sections.spent import STEPS
-from tests.report.html.test_comparison_page import Opened
-from tests.report.path_samples import hostile, transfers
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.segments import Segments
+from dask_efficiency.runs.sections import path as sections
+from dask_efficiency.runs.sections.path_data import to_dict
+from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS
+from dask_efficiency.runs.sections.spent import STEPS
+from dask_efficiency.show.html.render import fragment, page
 from tests.report.samples import by_hand
+from tests.report.test_comparison_page import Opened
+from tests.runs.path_samples import hostile, transfers
 
 
 def render_html(path: CriticalPath) -> str:

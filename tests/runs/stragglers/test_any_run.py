@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.report.sections.stragglers import document
-from dask_efficiency.report.terminal.plain import plain
-from dask_efficiency.straggler.offline import find_stragglers, judge
-from dask_efficiency.straggler.tables import OPTIONAL
-from tests.straggler.tables_of_tasks import slowed, tasks
+from dask_efficiency.runs.stragglers.offline import find_stragglers, judge
+from dask_efficiency.runs.stragglers.tables import OPTIONAL
+from dask_efficiency.show.terminal.plain import plain
+from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 OTHERS = ("host", "group", "key")
 

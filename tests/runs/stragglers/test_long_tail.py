@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.cli import main
-from dask_efficiency.straggler.long_tail import long_tail
-from dask_efficiency.straggler.offline import find_stragglers
+from dask_efficiency.runs.stragglers.long_tail import long_tail
+from dask_efficiency.runs.stragglers.offline import find_stragglers
 
 GIANT = 13
 

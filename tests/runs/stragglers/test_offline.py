@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, Graph, simulate, transfer_bound
 from dask_efficiency import RunTrace
-from dask_efficiency.replay.replay import replay
-from dask_efficiency.straggler.finding import Cause, Finding
-from dask_efficiency.straggler.offline import cause_of, find_stragglers, judge, seconds_lost, usual
-from dask_efficiency.trace.schema import Series
-from tests.straggler.tables_of_tasks import slowed, tasks
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.runs.replay.replay import replay
+from dask_efficiency.runs.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
+from dask_efficiency.runs.trace.schema import Series
+from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 
 def names(findings: list[Finding]) -> list[str]:

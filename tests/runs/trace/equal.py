@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.tables import Table
+from dask_efficiency.accounts.tables import Table
 
 
 def assert_same(one: RunTrace, other: RunTrace) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, SAMPLES, SECOND, US, random_graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
 
 
 @st.composite

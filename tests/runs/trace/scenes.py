@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.batch import RUN, TRANSFER, decode, encode
-from dask_efficiency.trace.build import build
-from dask_efficiency.trace.recorder import Recorder, TaskFacts
-from dask_efficiency.trace.recording import Recording
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode, encode
+from dask_efficiency.runs.trace.build import build
+from dask_efficiency.runs.trace.recorder import Recorder, TaskFacts
+from dask_efficiency.runs.trace.recording import Recording
 
 #: The scheduler's clock of the day, when its monotonic clock is at zero.
 EPOCH = 1_700_000_000_000_000_000

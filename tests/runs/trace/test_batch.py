@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER, decode, encode
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, decode, encode
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
 from tests.strategies import plain_data
 
 numbers = st.integers(-(2**63), 2**63 - 1)

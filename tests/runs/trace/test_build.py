@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.schema import Outcome, WorkerChange
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.scenes import EPOCH, Scene, runs_of
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.schema import Outcome, WorkerChange
+from tests.runs.trace.scenes import EPOCH, Scene, runs_of
 
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.causes import Causes, RunsByTask
-from dask_efficiency.trace.schema import Outcome, Runs, Transitions
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.samples import damaged_traces, traces
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.causes import Causes, RunsByTask
+from dask_efficiency.runs.trace.schema import Outcome, Runs, Transitions
+from tests.runs.trace.samples import damaged_traces, traces
 
 
 def runs_of(tasks: list[int], assigned: list[int]) -> Runs:

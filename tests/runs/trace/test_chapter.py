@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from dask_efficiency.trace.chapter import Chapter, Growing
+from dask_efficiency.runs.trace.chapter import Chapter, Growing
 
 
 def test_a_row_is_appended_to_every_column_or_refused() -> None:

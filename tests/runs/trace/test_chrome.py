@@ -11,12 +11,12 @@ import pytest
 
 from benchmarks.simulated_traces import MS, SAMPLES, seceded, spilling, transfer_bound, tree, wide
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.trace.chrome import PathSlice, save_chrome
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.events import Written
-from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Outcome, Series, WorkerEvents
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.perfetto import FAULTS, query, query_each
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.chrome import PathSlice, save_chrome
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.events import Written
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Outcome, Series, WorkerEvents
+from tests.runs.trace.perfetto import FAULTS, query, query_each
 
 COUNTS = ("select count(*) from slice", "select count(*) from flow", "select count(*) from counter", FAULTS)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.clients import ClientLog, heard_by_clients
-from dask_efficiency.trace.schema import PHASES, Graphs, Outcome, Phases, Runs, Tasks
-from dask_efficiency.trace.tables import MISSING, Texts
+from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.runs.trace.clients import ClientLog, heard_by_clients
+from dask_efficiency.runs.trace.schema import PHASES, Graphs, Outcome, Phases, Runs, Tasks
 
 OPTIMIZE, UPLOAD, GATHER = range(len(PHASES))
 

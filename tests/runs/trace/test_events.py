@@ -5,8 +5,8 @@ import json
 import math
 from pathlib import Path
 
-from dask_efficiency.trace.events import Place, TraceEvents
-from tests.trace.perfetto import FAULTS, query
+from dask_efficiency.runs.trace.events import Place, TraceEvents
+from tests.runs.trace.perfetto import FAULTS, query
 
 EPOCH = 1_700_000_000_000_000_000
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
-from dask_efficiency.trace.files import TraceFileError, save_trace
-from dask_efficiency.trace.run_trace import WorkerSpec
-from dask_efficiency.trace.schema import Series
-from dask_efficiency.trace.tables import MISSING, Table, Texts
-from tests.trace.archives import Change, archive, forged, set_to
-from tests.trace.equal import assert_same
+from dask_efficiency.accounts.tables import MISSING, Table, Texts
+from dask_efficiency.runs.trace.files import TraceFileError, save_trace
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.runs.trace.schema import Series
+from tests.runs.trace.archives import Change, archive, forged, set_to
+from tests.runs.trace.equal import assert_same
 
 
 def everything() -> RunTrace:

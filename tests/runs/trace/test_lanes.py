@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.lanes import lanes
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.lanes import lanes
 
 intervals = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(MISSING, 3)), max_size=15)
 

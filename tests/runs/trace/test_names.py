@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from dask_efficiency.trace import names as module
-from dask_efficiency.trace.names import MAX_NAME_LENGTH, Names
+from dask_efficiency.runs.trace import names as module
+from dask_efficiency.runs.trace.names import MAX_NAME_LENGTH, Names
 
 
 def test_names_are_numbered_in_the_order_of_their_coming():

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.packing import ROW_BEFORE, Packing, pack, unpack
 
 EPOCH = 1_700_000_000_000_000_000
 

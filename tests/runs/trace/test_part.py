@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.trace.schema import Outcome
-from tests.trace.scenes import EPOCH, Scene, needs_of, runs_of
+from dask_efficiency.runs.trace.schema import Outcome
+from tests.runs.trace.scenes import EPOCH, Scene, needs_of, runs_of
 
 
 def test_a_part_holds_what_was_going_on_and_the_tasks_that_it_names():

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.simulated_traces import SAMPLES, lost_worker, tree
 from dask_efficiency import RunTrace
-from dask_efficiency.trace.positions import POINTS_INTO, check_positions
-from dask_efficiency.trace.schema import Blocked, Releases, Series
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.positions import POINTS_INTO, check_positions
+from dask_efficiency.runs.trace.schema import Blocked, Releases, Series
 
 COLUMNS = [(table, column) for table, columns in POINTS_INTO.items() for column in columns]
 

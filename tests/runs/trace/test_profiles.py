@@ -13,21 +13,21 @@ import pytest
 
 from benchmarks.simulated_traces import tree
 from dask_efficiency import load_trace
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.trace import files, recorder
-from dask_efficiency.trace.batch import decode, encode
-from dask_efficiency.trace.build import build
-from dask_efficiency.trace.files import TraceFileError, save_trace
-from dask_efficiency.trace.part import since_start
-from dask_efficiency.trace.positions import check_positions
-from dask_efficiency.trace.profiles import MAX_PROFILE_BYTES, Profile
-from dask_efficiency.trace.recorder import Recorder, TaskFacts
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.equal import assert_same
-from tests.trace.test_files import everything
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace import files, recorder
+from dask_efficiency.runs.trace.batch import decode, encode
+from dask_efficiency.runs.trace.build import build
+from dask_efficiency.runs.trace.files import TraceFileError, save_trace
+from dask_efficiency.runs.trace.part import since_start
+from dask_efficiency.runs.trace.positions import check_positions
+from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES, Profile
+from dask_efficiency.runs.trace.recorder import Recorder, TaskFacts
+from tests.runs.trace.equal import assert_same
+from tests.runs.trace.test_files import everything
 
 PROFILE = Profile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
-OLD_FILE = Path(__file__).parent.parent / "data" / "traces" / "everything.trace"
+OLD_FILE = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
 
 
 def message(**kwargs: Any) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.trace import recorder
-from dask_efficiency.trace.schema import Outcome
-from dask_efficiency.trace.tables import MISSING
-from tests.trace.scenes import Scene, needs_of, runs_of
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace import recorder
+from dask_efficiency.runs.trace.schema import Outcome
+from tests.runs.trace.scenes import Scene, needs_of, runs_of
 
 
 def test_a_task_is_met_with_all_that_it_needs():

@@ -4,8 +4,8 @@ from array import array
 
 import numpy as np
 
-from dask_efficiency.trace import recording
-from tests.trace.scenes import Scene
+from dask_efficiency.runs.trace import recording
+from tests.runs.trace.scenes import Scene
 
 
 def test_what_comes_after_it_was_frozen_is_no_part_of_it_though_it_is_packed_later(monkeypatch):

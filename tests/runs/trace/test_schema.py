@@ -8,15 +8,15 @@ import pytest
 
 import dask_efficiency
 from dask_efficiency import RunTrace
-from dask_efficiency.account import ACTIVITIES
-from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS
-from dask_efficiency.sensors.names import SENSORS
-from dask_efficiency.trace import chrome, schema
-from dask_efficiency.trace.batch import BLOCKED, RUN, TRANSFER
-from dask_efficiency.trace.recorder import SERIES
-from dask_efficiency.trace.run_trace import TABLES
-from dask_efficiency.trace.schema import RUN_INSTANTS, Phases, Runs, Series, Stimuli, from_worker, instants
-from dask_efficiency.trace.tables import Clock, Table
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.sensors.names import SENSORS
+from dask_efficiency.accounts.tables import Clock, Table
+from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS
+from dask_efficiency.runs.trace import chrome, schema
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER
+from dask_efficiency.runs.trace.recorder import SERIES
+from dask_efficiency.runs.trace.run_trace import TABLES
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, Phases, Runs, Series, Stimuli, from_worker, instants
 
 PACKAGE = Path(dask_efficiency.__file__).parent
 COLUMNS = [(table, name) for table, kind in TABLES.items() for name in kind.dtypes()]

@@ -5,8 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.html.curve import HEIGHT, WIDTH, curve
-from dask_efficiency.report.sections.document import Curve, Point
+from dask_efficiency.show.document import Curve, Point
+from dask_efficiency.show.html.curve import HEIGHT, WIDTH, curve
 
 seconds = st.floats(1e-6, 1e6)
 

@@ -3,19 +3,19 @@ import re
 from hypothesis import given, settings
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.profile import Frame
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report.flame import MAX_BOXES, Box, boxes
-from dask_efficiency.report.html.flames import ROW, DrawnBox, flames
-from dask_efficiency.report.html.render import fragment, page
 from dask_efficiency.report.profile import ProfileRow
-from dask_efficiency.report.sections.document import Document, Flames, section
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.sections.report import page as report_page
 from dask_efficiency.report.stacks import sampled_stacks
-from tests.report.html.test_fragment import Reader
-from tests.report.html.test_report_page import read
+from dask_efficiency.show.document import Document, Flames, section
+from dask_efficiency.show.html.flames import ROW, DrawnBox, flames
+from dask_efficiency.show.html.render import fragment, page
 from tests.report.profile_samples import ETL, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, by_hand
+from tests.report.test_fragment import Reader
+from tests.report.test_report_page import read
 
 
 def test_a_box_stands_where_its_time_is_and_has_a_name_where_there_is_room() -> None:

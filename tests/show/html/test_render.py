@@ -6,10 +6,10 @@ import re
 import pytest
 from jinja2 import UndefinedError
 
-from dask_efficiency.report.html.render import _environment, fragment, page
-from dask_efficiency.report.sections.document import Aside, Code, Document, Label, Legend, Losses, Table, section
-from tests.report.html.test_fragment import Reader
+from dask_efficiency.show.document import Aside, Code, Document, Label, Legend, Losses, Table, section
+from dask_efficiency.show.html.render import _environment, fragment, page
 from tests.report.samples import HOSTILE_NAMES
+from tests.report.test_fragment import Reader
 
 SCRIPT = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.html.timeline import HEIGHT, MAX_TICKS, WIDTH, DrawnTimeline, through, ticks
-from dask_efficiency.timeline import Timeline
+from dask_efficiency.accounts.cluster.timeline import Timeline
+from dask_efficiency.show.html.timeline import HEIGHT, MAX_TICKS, WIDTH, DrawnTimeline, through, ticks
 from tests.report.samples import timelines
 
 

@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from dask_efficiency.report.sections.document import Document, Share, Table, section
-from dask_efficiency.report.terminal.coloured import renderables
-from dask_efficiency.report.terminal.plain import plain
+from dask_efficiency.show.document import Document, Share, Table, section
+from dask_efficiency.show.terminal.coloured import renderables
+from dask_efficiency.show.terminal.plain import plain
 
 BARS = section(
     "Table",

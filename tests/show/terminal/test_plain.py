@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.buckets import Breakdown
-from dask_efficiency.report.colours import COLOURS
+from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.report.model import Repeat
-from dask_efficiency.report.sections.document import Document, Share, Table, section
 from dask_efficiency.report.sections.report import document
-from dask_efficiency.report.terminal import coloured
-from dask_efficiency.report.terminal.plain import BAR_LENGTH, plain, wrapped
+from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.document import Document, Share, Table, section
+from dask_efficiency.show.terminal import coloured
+from dask_efficiency.show.terminal.plain import BAR_LENGTH, plain, wrapped
 from tests.report.samples import HOSTILE_NAMES, breakdowns, by_hand, report_of, reports, seconds, waiting_for_the_gil
 
 

@@ -16,15 +16,15 @@ import numpy as np
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.adapters.dask_engine.engine import Engine
-from dask_efficiency.adapters.dask_engine.workload import Workload
-from dask_efficiency.simulation.calibration import calibrate
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.disk import Disk
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import STATES, Outcome, Tasks, WorkerChange, WorkerEvents
-from dask_efficiency.trace.tables import Texts
+from dask_efficiency.accounts.tables import Texts
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import STATES, Outcome, Tasks, WorkerChange, WorkerEvents
+from dask_efficiency.simulation.engine.engine import Engine
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import calibrate
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.disk import Disk
+from dask_efficiency.simulation.model.job import Job
 
 MB = 1_000_000
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dask_efficiency.adapters.dask_engine.costs import SMALL_MESSAGE, Costs
-from dask_efficiency.simulation.overheads import Overheads
-from dask_efficiency.simulation.transfer_costs import TransferCosts
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.simulation.engine.costs import SMALL_MESSAGE, Costs
+from dask_efficiency.simulation.model.overheads import Overheads
+from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
 OVERHEADS = Overheads(
     prepare=(np.array([1, 2, 3]), np.array([9])),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.adapters.dask_engine.data import NoWorkerError, put_data
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.engine.data import NoWorkerError, put_data
+from dask_efficiency.simulation.model.events import EventHeap
 
 
 def test_results_that_were_there_need_a_worker_at_the_start() -> None:

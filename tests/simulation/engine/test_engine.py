@@ -15,14 +15,14 @@ import pytest
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace, critical_path, load_trace
-from dask_efficiency.adapters.dask_engine.launch import SimulationError, simulate_seeds
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.tables import MISSING
-from tests.plugins.watch import eventually
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.engine.launch import SimulationError, simulate_seeds
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.job import Job
+from tests.plugin.watch import eventually
+from tests.runs.trace.equal import assert_same
 from tests.simulation.cold_trace import COLD, cold_trace
-from tests.trace.equal import assert_same
 
 DATA = Path(__file__).parents[2] / "data" / "simulation"
 
@@ -152,9 +152,9 @@ def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tm
     """Even where that one is killed; it leaves no files."""
     recorded.save(tmp_path / "run.trace")
     script = (
-        "import sys; from dask_efficiency import load_trace; from dask_efficiency.simulation.job import Job;"
-        "from dask_efficiency.simulation.cluster import ClusterSpec;"
-        "from dask_efficiency.adapters.dask_engine.launch import simulate_seeds; t = load_trace(sys.argv[1]);"
+        "import sys; from dask_efficiency import load_trace; from dask_efficiency.simulation.model.job import Job;"
+        "from dask_efficiency.simulation.model.cluster import ClusterSpec;"
+        "from dask_efficiency.simulation.engine.launch import simulate_seeds; t = load_trace(sys.argv[1]);"
         "simulate_seeds(t, Job(ClusterSpec.from_trace(t)), range(10_000))"
     )
     (tmp_path / "files").mkdir()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask_efficiency.adapters.dask_engine.messages import Loop, Stream
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.engine.messages import Loop, Stream
+from dask_efficiency.simulation.model.events import EventHeap
 
 
 def run(clock: EventHeap) -> None:

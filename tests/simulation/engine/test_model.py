@@ -14,7 +14,7 @@ import pytest
 @pytest.fixture(scope="module")
 def became() -> dict[str, Any]:
     """What became of each scenario."""
-    command = [sys.executable, "-m", "tests.adapters.dask_engine.scenarios"]
+    command = [sys.executable, "-m", "tests.simulation.engine.scenarios"]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert not done.returncode, done.stderr[-3_000:]

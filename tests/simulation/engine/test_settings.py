@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import load_trace
-from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
-from dask_efficiency.adapters.dask_engine.settings import SettingError, check_settings, simulated_settings
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.trace.settings import SETTINGS
+from dask_efficiency.runs.trace.settings import SETTINGS
+from dask_efficiency.simulation.engine.launch import simulate_seeds
+from dask_efficiency.simulation.engine.settings import SettingError, check_settings, simulated_settings
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.job import Job
 
 TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
 

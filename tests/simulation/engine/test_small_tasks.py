@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from distributed.worker_state_machine import TaskState
 
-from dask_efficiency.adapters.dask_engine.small_tasks import NO_TASKS, SmallTasks
+from dask_efficiency.simulation.engine.small_tasks import NO_TASKS, SmallTasks
 
 
 @pytest.fixture

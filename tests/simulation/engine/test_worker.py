@@ -3,9 +3,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from dask_efficiency.adapters.dask_engine.recording import RunRow
-from dask_efficiency.adapters.dask_engine.worker import VirtualWorker
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.engine.recording import RunRow
+from dask_efficiency.simulation.engine.worker import VirtualWorker
+from dask_efficiency.simulation.model.events import EventHeap
 
 
 def test_a_task_that_waits_for_its_thread_has_run_for_no_time() -> None:

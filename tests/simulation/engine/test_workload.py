@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import simulated_traces
-from dask_efficiency.adapters.dask_engine.workload import Workload, key_of
+from dask_efficiency.simulation.engine.workload import Workload, key_of
 
 parts = st.one_of(st.text(max_size=8), st.integers(), st.tuples(st.text(max_size=3), st.integers()))
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.simulation.accuracy import SEEDS, SelfReplay, SimulationRefusedError, own_job, self_replay
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.ensemble import Ensemble
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.simulation.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.accuracy import SEEDS, SelfReplay, SimulationRefusedError, own_job, self_replay
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import Ensemble
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS, tree, two_computations
 from dask_efficiency import critical_path
-from dask_efficiency.simulation.client_phases import with_phases
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import PHASES, Graphs, Phases, Runs
-from tests.trace.samples import traces
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import PHASES, Graphs, Phases, Runs
+from dask_efficiency.simulation.model.client_phases import with_phases
+from tests.runs.trace.samples import traces
 
 
 def test_the_recorded_run_itself_has_its_phases() -> None:

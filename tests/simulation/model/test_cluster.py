@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.network import Constant
-from dask_efficiency.simulation.placement import PlacementError
-from dask_efficiency.simulation.topology import Host, Link, Topology
-from dask_efficiency.text_files import TextFileError
-from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.files import read_trace
-from dask_efficiency.trace.run_trace import WorkerSpec
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.files import read_trace
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.network import Constant
+from dask_efficiency.simulation.model.placement import PlacementError
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
 from tests.simulation.topologies import MBIT, topologies
 
-RECORDED = Path(__file__).parents[1] / "data" / "traces" / "everything.trace"
+RECORDED = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
 
 THREE = tuple(WorkerSpec(str(i), f"tcp://10.0.0.{i}:4000{i}", f"10.0.0.{i}", 2, 10**9) for i in range(3))
 

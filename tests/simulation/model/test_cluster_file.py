@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.simulation.cluster_file import parse_cluster_file, read_cluster_file
-from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link
-from dask_efficiency.text_files import TextFileError
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.simulation.model.cluster_file import parse_cluster_file, read_cluster_file
+from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Host, Link
 
-LAB = Path(__file__).parents[2] / "docs" / "lab" / "lab.yaml"
+LAB = Path(__file__).parents[3] / "docs" / "lab" / "lab.yaml"
 
 SMALL = """\
 scheduler: head

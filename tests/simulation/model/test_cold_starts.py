@@ -6,12 +6,12 @@ from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.cold_starts import MIN_NS, cold_starts
-from dask_efficiency.simulation.overheads import overheads
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
+from dask_efficiency.simulation.model.cold_starts import MIN_NS, cold_starts
+from dask_efficiency.simulation.model.overheads import overheads
+from tests.runs.trace.samples import damaged_traces
 from tests.simulation.cold_trace import COLD, cold_trace
-from tests.trace.samples import damaged_traces
 
 
 @pytest.mark.parametrize("cause", [MISSING, BLOCKED_BY.index("computing"), BLOCKED_BY.index("call")])

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.comings import notes_on, stays
-from dask_efficiency.trace.schema import WorkerChange, WorkerEvents
+from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.comings import notes_on, stays
 
 JOINED, LEFT, RETIRING = WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING
 

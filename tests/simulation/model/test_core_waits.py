@@ -8,10 +8,10 @@ from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.calibration import calibrate
-from dask_efficiency.simulation.core_waits import core_waits, few_cores
-from dask_efficiency.simulation.cores import BACKGROUND
-from tests.trace.samples import damaged_traces
+from dask_efficiency.simulation.model.calibration import calibrate
+from dask_efficiency.simulation.model.core_waits import core_waits, few_cores
+from dask_efficiency.simulation.model.cores import BACKGROUND
+from tests.runs.trace.samples import damaged_traces
 
 
 def recorded(workers: int, cpu_share: float, nthreads: int = 1) -> RunTrace:

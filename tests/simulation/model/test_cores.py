@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.cores import EnoughCores, FewCores
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.processor import Needs
+from dask_efficiency.simulation.model.cores import EnoughCores, FewCores
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.processor import Needs
 
 
 def ends(cores: FewCores | EnoughCores, clock: EventHeap, bursts: list[tuple[int, int]]) -> list[int]:

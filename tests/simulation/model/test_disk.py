@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.disk import BANDWIDTH, LATENCY, Disk, disk_of, unmanaged_of
-from dask_efficiency.simulation.recently_used import moved
-from dask_efficiency.trace.schema import Runs, Series
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.schema import Runs, Series
+from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, disk_of, unmanaged_of
+from dask_efficiency.simulation.model.recently_used import moved
 
 MB = 1_000_000
 

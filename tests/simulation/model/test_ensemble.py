@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation import ensemble as module
-from dask_efficiency.simulation.accuracy import own_job
-from dask_efficiency.simulation.ensemble import _T95, Ensemble, ensemble, seeds_of
-from dask_efficiency.simulation.makespan import makespan_seconds
+from dask_efficiency.simulation.model import ensemble as module
+from dask_efficiency.simulation.model.accuracy import own_job
+from dask_efficiency.simulation.model.ensemble import _T95, Ensemble, ensemble, seeds_of
+from dask_efficiency.simulation.model.makespan import makespan_seconds
+from tests.runs.trace.equal import assert_same
 from tests.simulation.fake_engine import FakeEngine, recorded
-from tests.trace.equal import assert_same
 
 
 def of(*seconds: float) -> Ensemble:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dask_efficiency.simulation.events import EventHeap
+from dask_efficiency.simulation.model.events import EventHeap
 
 
 def test_events_of_an_instant_happen_in_the_order_of_their_making_and_what_has_passed_happens_now() -> None:

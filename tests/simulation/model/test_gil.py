@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.gil import gil_of
-from dask_efficiency.trace.errors import UnknownNameError
-from dask_efficiency.trace.schema import Runs, Series
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.schema import Runs, Series
+from dask_efficiency.simulation.model.gil import gil_of
 
 
 def recorded(cpu_share: float, *, nthreads: int = 2, tasks: int = 8) -> RunTrace:

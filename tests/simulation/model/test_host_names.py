@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.host_names import names_of, pattern_of
+from dask_efficiency.simulation.model.host_names import names_of, pattern_of
 
 
 @pytest.mark.parametrize(

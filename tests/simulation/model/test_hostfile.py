@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.hostfile import parse_hostfile, read_hostfile
-from dask_efficiency.text_files import TextFileError
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.simulation.model.hostfile import parse_hostfile, read_hostfile
 
 
 def test_lines_of_mpich_and_of_open_mpi_are_read() -> None:

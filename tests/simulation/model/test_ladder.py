@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.simulation.accuracy import SimulationRefusedError
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.simulation.ladder import MEASURED, LadderValues, ladder
-from dask_efficiency.simulation.makespan import makespan_seconds
-from dask_efficiency.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ladder import MEASURED, LadderValues, ladder
+from dask_efficiency.simulation.model.makespan import makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.left_out import data_before, left_out
-from dask_efficiency.simulation.p2p import shuffles
-from dask_efficiency.trace.schema import Runs, Tasks
-from dask_efficiency.trace.tables import Texts
+from dask_efficiency.accounts.tables import Texts
+from dask_efficiency.runs.trace.schema import Runs, Tasks
+from dask_efficiency.simulation.model.left_out import data_before, left_out
+from dask_efficiency.simulation.model.p2p import shuffles
 
 MB = 1_000_000
 

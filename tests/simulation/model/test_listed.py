@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dask_efficiency.simulation.listed import listed
+from dask_efficiency.simulation.model.listed import listed
 
 
 def test_a_few_names_are_listed_and_the_rest_is_counted() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.simulated_traces import SAMPLES, seceded, tree
 from dask_efficiency import critical_path
-from dask_efficiency.simulation.makespan import RunFigures, busy, efficiency, makespan_seconds
-from dask_efficiency.trace.errors import EmptyTraceError
-from dask_efficiency.trace.schema import Runs, WorkerChange, WorkerEvents
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.runs.trace.schema import Runs, WorkerChange, WorkerEvents
+from dask_efficiency.simulation.model.makespan import RunFigures, busy, efficiency, makespan_seconds
 
 
 @pytest.mark.parametrize("name", SAMPLES)

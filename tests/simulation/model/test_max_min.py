@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.max_min import Path, SharedLinks, _Lane, _Loads
-from dask_efficiency.simulation.topology import Topology
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.max_min import Path, SharedLinks, _Lane, _Loads
+from dask_efficiency.simulation.model.topology import Topology
 from tests.simulation.topologies import Transfer, arrivals, random_topology, random_transfers
 
 #: Debian's package python3-simgrid belongs to this one.

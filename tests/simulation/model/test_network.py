@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.network import Constant, Instant, network_of
+from dask_efficiency.simulation.model.network import Constant, Instant, network_of
 
 
 @pytest.mark.parametrize("network", [Instant(), Constant(1e8, 1e-3)])

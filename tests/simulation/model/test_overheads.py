@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS, US, tree
-from dask_efficiency.simulation.overheads import overheads
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import BLOCKED_BY, Blocked, Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
-from tests.trace.samples import damaged_traces
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
+from dask_efficiency.simulation.model.overheads import overheads
+from tests.runs.trace.samples import damaged_traces
 
 
 def one_slot(count: int, **shifts: Any) -> TraceTables:

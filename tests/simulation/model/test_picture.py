@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.picture import ASCII, draw_topology
-from dask_efficiency.simulation.topology import Host, Link, Topology
-from tests.simulation.test_cluster_file import LAB
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.picture import ASCII, draw_topology
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from tests.simulation.model.test_cluster_file import LAB
 from tests.simulation.topologies import MBIT, topologies
 
 

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 from benchmarks.simulated_traces import transfer_bound
-from dask_efficiency.simulation.accuracy import SelfReplay
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.ensemble import Ensemble
-from dask_efficiency.simulation.job import Job
-from dask_efficiency.simulation.makespan import RunFigures
-from dask_efficiency.simulation.placements import (
+from dask_efficiency.simulation.model.accuracy import SelfReplay
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.ensemble import Ensemble
+from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.placements import (
     Placement,
     PlacementsValues,
     fullest_link,
     moved_between_hosts,
     ranked,
 )
-from dask_efficiency.simulation.result import PredictionValues
-from dask_efficiency.simulation.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
 
 TRACE = transfer_bound()
 

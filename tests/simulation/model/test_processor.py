@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.processor import Needs, Processor, fair_shares
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.processor import Needs, Processor, fair_shares
 
 MS = 1_000_000
 

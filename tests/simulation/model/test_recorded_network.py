@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dask_efficiency.simulation.network import Constant
-from dask_efficiency.simulation.recorded_network import arrivals, knows
-from dask_efficiency.simulation.topology import Host, Link, Topology
-from dask_efficiency.simulation.transfer_costs import transfer_costs
-from dask_efficiency.trace.files import read_trace
-from dask_efficiency.trace.run_trace import TraceTables, WorkerSpec
-from dask_efficiency.trace.schema import Transfers
-from tests.simulation.test_cluster import RECORDED
+from dask_efficiency.runs.trace.files import read_trace
+from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.schema import Transfers
+from dask_efficiency.simulation.model.network import Constant
+from dask_efficiency.simulation.model.recorded_network import arrivals, knows
+from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.transfer_costs import transfer_costs
+from tests.simulation.model.test_cluster import RECORDED
 from tests.simulation.topologies import MBIT
 
 MS = 1_000_000

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dask_efficiency import RunTrace
-from dask_efficiency.replay.replay import replay
-from dask_efficiency.simulation.accuracy import SimulationRefusedError
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.requirements import SIMULATED, UnplaceableError, check_cluster, check_trace
+from dask_efficiency.runs.replay.replay import replay
+from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError, check_cluster, check_trace
 from tests.simulation.fake_engine import recorded
 
 

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.accuracy import own_job, self_replay
-from dask_efficiency.simulation.cluster import ClusterSpec
-from dask_efficiency.simulation.job import Job, Simulated
-from dask_efficiency.simulation.makespan import makespan_seconds
-from dask_efficiency.simulation.requirements import SIMULATED
-from dask_efficiency.simulation.result import COMPUTING_ERROR, MIN_MODEL_ERROR, PredictionValues, predict, predict_own
+from dask_efficiency.simulation.model.accuracy import own_job, self_replay
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.requirements import SIMULATED
+from dask_efficiency.simulation.model.result import (
+    COMPUTING_ERROR,
+    MIN_MODEL_ERROR,
+    PredictionValues,
+    predict,
+    predict_own,
+)
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.run_noise import MAX_NOISE, NOISE_PER_SECOND, computing_share, run_noise
+from dask_efficiency.simulation.model.run_noise import MAX_NOISE, NOISE_PER_SECOND, computing_share, run_noise
 
 
 def test_a_run_differs_by_less_of_its_time_the_longer_it_computes() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.sweeps import SweepValues, sizes_of
+from dask_efficiency.simulation.model.sweeps import SweepValues, sizes_of
 
 
 def sweep(seconds: dict[int, float], price: float | None = None) -> SweepValues:

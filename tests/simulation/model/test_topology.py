@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.events import EventHeap
-from dask_efficiency.simulation.network import network_of
-from dask_efficiency.simulation.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.network import network_of
+from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
 from tests.simulation.topologies import MBIT, arrivals, topologies
 
 GBIT = 1000 * MBIT

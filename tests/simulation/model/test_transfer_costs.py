@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, tree
-from dask_efficiency.simulation.transfer_costs import transfer_costs
-from dask_efficiency.trace.run_trace import TraceTables
-from dask_efficiency.trace.schema import Transfers
-from tests.trace.samples import damaged_traces
+from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.schema import Transfers
+from dask_efficiency.simulation.model.transfer_costs import transfer_costs
+from tests.runs.trace.samples import damaged_traces
 
 
 def moved(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.units import bandwidth_of, nbytes_of, seconds_of, shown_bandwidth, shown_seconds
+from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_bandwidth, shown_seconds
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from dask_efficiency.report.sections import report as report_sections
-from dask_efficiency.report.sections.simulation_in_report import with_predictions
+from dask_efficiency.simulation.sections.in_report import with_predictions
 from tests.report.samples import by_hand
-from tests.report.simulation_samples import elsewhere, swept
 from tests.simulation.fake_engine import recorded
+from tests.simulation.simulation_samples import elsewhere, swept
 
 TITLE = "Simulation: what it would take elsewhere"
 

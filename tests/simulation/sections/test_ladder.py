@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dask_efficiency.report.sections.simulation_ladder import MEANINGS, steps, sure, verdict
-from dask_efficiency.simulation.ladder import LadderValues
-from dask_efficiency.simulation.makespan import makespan_seconds
+from dask_efficiency.simulation.model.ladder import LadderValues
+from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.sections.ladder import MEANINGS, steps, sure, verdict
 from tests.simulation.fake_engine import recorded
-from tests.simulation.test_ladder import with_medians
+from tests.simulation.model.test_ladder import with_medians
 
 
 def of(*shares: float) -> LadderValues:

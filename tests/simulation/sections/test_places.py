@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.report.sections.simulation_places import ranking, sections, sure, verdict, why
-from dask_efficiency.simulation.placements import Placement, PlacementsValues
-from tests.report.simulation_samples import placed
-from tests.simulation.test_placements import TRUNK, placement
+from dask_efficiency.simulation.model.placements import Placement, PlacementsValues
+from dask_efficiency.simulation.sections.places import ranking, sections, sure, verdict, why
+from tests.simulation.model.test_placements import TRUNK, placement
+from tests.simulation.simulation_samples import placed
 
 
 def around(seconds: float) -> Any:

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from dask_efficiency import ClusterSpec, simulate
-from dask_efficiency.report.sections.simulation import (
+from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.simulation.model.network import Constant
+from dask_efficiency.simulation.sections.prediction import (
     context,
     document,
     kinds_table,
@@ -18,10 +20,8 @@ from dask_efficiency.report.sections.simulation import (
     sure,
     verdict,
 )
-from dask_efficiency.report.terminal.plain import plain
-from dask_efficiency.simulation.network import Constant
-from tests.report.simulation_samples import elsewhere, predicted, simulated_by
 from tests.simulation.fake_engine import FakeEngine, recorded
+from tests.simulation.simulation_samples import elsewhere, predicted, simulated_by
 
 
 def test_the_verdict_has_the_cluster_the_time_its_interval_and_the_efficiency() -> None:

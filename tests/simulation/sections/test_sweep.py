@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.report.sections.simulation_sweep import clusters, curve, knee, page, sure, table, verdict
-from tests.report.simulation_samples import swept
-from tests.simulation.test_sweeps import sweep
+from dask_efficiency.simulation.sections.sweep import clusters, curve, knee, page, sure, table, verdict
+from tests.simulation.model.test_sweeps import sweep
+from tests.simulation.simulation_samples import swept
 
 
 def test_it_says_how_many_workers_are_enough() -> None:

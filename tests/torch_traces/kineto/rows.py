@@ -7,8 +7,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 _CPU = {"cpu_op", "operator", "user_annotation"}
 _CALLS = {"cuda_runtime", "runtime", "cuda_driver"}

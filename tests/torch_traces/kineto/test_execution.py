@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.kineto.errors import KinetoFileError, UnknownRankError
-from dask_efficiency.kineto.execution import ExecutionTrace, read_execution
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, UnknownRankError
+from dask_efficiency.torch_traces.kineto.execution import ExecutionTrace, read_execution
+from dask_efficiency.torch_traces.kineto.load import load_kineto
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.kineto.errors import KinetoFileError, RanksError, UnknownRankError
-from dask_efficiency.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, RanksError, UnknownRankError
+from dask_efficiency.torch_traces.kineto.load import load_kineto
 
 HOUR = 3600 * 1_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.kineto.numbers import MAX_MICROSECONDS, NO_TIME, integers, nanoseconds
+from dask_efficiency.torch_traces.kineto.numbers import MAX_MICROSECONDS, NO_TIME, integers, nanoseconds
 
 
 @given(st.lists(st.integers(-MAX_MICROSECONDS * 1000, MAX_MICROSECONDS * 1000), max_size=5), st.integers(0, 4))

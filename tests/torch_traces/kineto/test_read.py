@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.kineto.errors import KinetoFileError
-from dask_efficiency.kineto.read import read_rank
-from dask_efficiency.kineto.trace import GPU_WORK, Category, RankTrace
-from tests.kineto.rows import check
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, Category, RankTrace
+from tests.torch_traces.kineto.rows import check
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 FILES = [*sorted((TESTS / "data" / "kineto").glob("*.gz")), *sorted((TESTS / "gpu" / "data").glob("*.gz"))]
 SMALL_BLOCK = 4096
 

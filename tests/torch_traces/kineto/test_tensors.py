@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.kineto.tensors import Access, Tensor, dependencies, tensors, written_arguments
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.kineto.tensors import Access, Tensor, dependencies, tensors, written_arguments
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.breakdown import BOUNDS, breakdown, path_edges, summary
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.critical_paths.torch.longest import longest_path
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import Category, RankTrace
-from tests.critical_paths.torch.hta import Answer, Question
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.breakdown import BOUNDS, breakdown, path_edges, summary
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
+from dask_efficiency.torch_traces.path.longest import longest_path
+from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path.hta import Answer, Question
 
 SYNC = int(EdgeKind.SYNC)
 #: Nanoseconds of HTA's unit.

@@ -1,6 +1,6 @@
 """Four processes that train together under torch.profiler; in four steps one of them is late, each time another way.
 
-``python -m tests.critical_paths.torch.gloo_job FOLDER`` writes the ranks' traces into a folder.
+``python -m tests.torch_traces.path.gloo_job FOLDER`` writes the ranks' traces into a folder.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
 
-from tests.critical_paths.torch.late_ranks import (
-    COMMUNICATION,
-    COMPUTE,
-    DATA_LOADING,
-    LATE_START,
-    MESSAGES,
-    RANKS,
-    STEPS,
-)
+from tests.torch_traces.path.late_ranks import COMMUNICATION, COMPUTE, DATA_LOADING, LATE_START, MESSAGES, RANKS, STEPS
 
 #: How late; a step without takes some tens of milliseconds.
 _SECONDS = 0.5

@@ -1,6 +1,6 @@
 """What HTA (package ``traceinsight``, module ``hta``) finds in traces: run in a process of its own, as plain data.
 
-``python -m tests.critical_paths.torch.hta QUESTIONS ANSWERS`` reads a JSON list of questions and writes a list of
+``python -m tests.torch_traces.path.hta QUESTIONS ANSWERS`` reads a JSON list of questions and writes a list of
 answers, so that pandas is imported once for many traces. :func:`ask` does that; HTA is no dependency of the package,
 and where the tests' own Python lacks it, their fixture skips with the reason.
 
@@ -110,7 +110,7 @@ def ask(questions: Sequence[Question]) -> list[Answer]:
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder, "questions.json"), Path(folder, "answers.json")
         asked.write_text(json.dumps([asdict(question) for question in questions]))
-        command = [sys.executable, "-m", "tests.critical_paths.torch.hta", str(asked), str(answered)]
+        command = [sys.executable, "-m", "tests.torch_traces.path.hta", str(asked), str(answered)]
         root = Path(__file__).parents[3]
         environment = os.environ | {"PYTHONWARNINGS": "ignore"}
         done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)

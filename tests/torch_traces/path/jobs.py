@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
 
 #: When made-up jobs begin: instants of today do not fit into floats.
 BEGIN = 1_700_000_000_000_000_000

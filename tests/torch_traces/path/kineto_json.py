@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import Any
 
-from dask_efficiency.trace.profiles import Profile
+from dask_efficiency.runs.trace.profiles import Profile
 
 #: The process, and what Kineto calls GPU 0 in its place.
 PROCESS, GPU = 4321, 0

@@ -8,8 +8,8 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from dask_efficiency.kineto.read import read_rank
-from dask_efficiency.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 Event = dict[str, Any]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from dask_efficiency import TorchCriticalPath, load_kineto, torch_critical_path
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
-from dask_efficiency.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
+from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 
 TESTS = Path(__file__).parents[2]
 RECORDED = {

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.graph import EdgeKind
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.trace import Category, Events, RankTrace
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.graph import EdgeKind
+from dask_efficiency.torch_traces.path.region import find_region
 
 #: The process of all threads, and that of all devices.
 PROGRAM, DEVICE = 100, 0

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.torch.breakdown import summary
-from dask_efficiency.critical_paths.torch.chrome import CRITICAL, save_overlay
-from dask_efficiency.critical_paths.torch.graph import FLOW_CATEGORIES, EdgeKind
-from dask_efficiency.critical_paths.torch.path import TorchPathValues, TorchQuestion
-from dask_efficiency.kineto.trace import GPU_WORK, KinetoTrace
-from tests.critical_paths.torch.compared import Compared, Ours, load
-from tests.critical_paths.torch.hta import Answer, Question, ask
-from tests.critical_paths.torch.random_traces import random_trace
-from tests.critical_paths.torch.recorded import record_training, with_a_kernel
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
+from dask_efficiency.torch_traces.path.breakdown import summary
+from dask_efficiency.torch_traces.path.chrome import CRITICAL, save_overlay
+from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind
+from dask_efficiency.torch_traces.path.path import TorchPathValues, TorchQuestion
+from tests.torch_traces.path.compared import Compared, Ours, load
+from tests.torch_traces.path.hta import Answer, Question, ask
+from tests.torch_traces.path.random_traces import random_trace
+from tests.torch_traces.path.recorded import record_training, with_a_kernel
 
 TESTS = Path(__file__).parents[2]
 DATA = TESTS / "data" / "kineto"

@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.torch.breakdown import (
-    BOUNDS,
-    Bound,
-    breakdown,
-    path_edges,
-    summary,
-)
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.longest import longest_path
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.trace import Category
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.breakdown import BOUNDS, Bound, breakdown, path_edges, summary
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.longest import longest_path
+from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 def of_everything() -> SmallTrace:

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.call_stacks import CallStacks, call_stacks
-from dask_efficiency.kineto.trace import Category, RankTrace
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.call_stacks import CallStacks, call_stacks
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 def stacks_of(trace: RankTrace) -> CallStacks:

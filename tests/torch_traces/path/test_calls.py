@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.critical_paths.torch.calls import CallKind, call_kinds, kind_of_call, matching
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds, kind_of_call, matching
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 @pytest.mark.parametrize(

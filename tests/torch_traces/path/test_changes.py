@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from dask_efficiency import torch_critical_path
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.changes import Job, as_it_was, retimed, with_changes, with_edges
-from dask_efficiency.critical_paths.torch.collectives import Arrivals
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.ordering import CycleError
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.critical_paths.torch.speeds import Changes, check_patterns
-from dask_efficiency.trace.errors import UnknownNameError
-from tests.critical_paths.torch.programs import on_cpu, rank_of
-from tests.critical_paths.torch.samples import node, recorded, two_kernels
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.changes import Job, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.torch_traces.path.collectives import Arrivals
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.ordering import CycleError
+from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.speeds import Changes, check_patterns
+from tests.torch_traces.path.programs import on_cpu, rank_of
+from tests.torch_traces.path.samples import node, recorded, two_kernels
 
 SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.critical_paths.torch.chrome import CRITICAL
-from tests.critical_paths.torch.samples import recorded
-from tests.trace.perfetto import FAULTS, query_each
+from dask_efficiency.torch_traces.path.chrome import CRITICAL
+from tests.runs.trace.perfetto import FAULTS, query_each
+from tests.torch_traces.path.samples import recorded
 
 COUNTS = ("select count(*) from slice", "select count(*) from flow", "select count(*) from counter", FAULTS)
 WHOLE = {"only_critical": False, "all_edges": True}

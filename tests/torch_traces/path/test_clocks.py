@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.clocks import align_clocks, hosts_of
-from dask_efficiency.critical_paths.torch.collectives import Arrivals, CollectiveKind
-from dask_efficiency.critical_paths.torch.matching import match_collectives
-from tests.critical_paths.torch.jobs import BEGIN, MILLISECOND, Plan, job, plans
+from dask_efficiency.torch_traces.path.clocks import align_clocks, hosts_of
+from dask_efficiency.torch_traces.path.collectives import Arrivals, CollectiveKind
+from dask_efficiency.torch_traces.path.matching import match_collectives
+from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, Plan, job, plans
 
 NOWHERE = ["", "", "", ""]
 

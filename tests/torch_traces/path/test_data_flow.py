@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.torch.data_flow import DataFlow, data_flow
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import RankTrace
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
+from dask_efficiency.torch_traces.path.region import find_region
 
 SHORT, LONG = 3, 6
 

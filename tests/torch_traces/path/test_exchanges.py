@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.critical_paths.torch.exchanges import cpu_collectives, gpu_collectives
-from dask_efficiency.kineto.trace import Category
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.exchanges import cpu_collectives, gpu_collectives
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 @pytest.mark.parametrize(

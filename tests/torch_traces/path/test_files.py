@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency import TorchCriticalPath, load_path, load_trace
-from dask_efficiency.critical_paths.torch.files import PathFileError
-from dask_efficiency.trace.files import TraceFileError
-from tests.critical_paths.torch.samples import recorded, with_execution
-from tests.trace.archives import Change, archive, forged, set_to
+from dask_efficiency.runs.trace.files import TraceFileError
+from dask_efficiency.torch_traces.path.files import PathFileError
+from tests.runs.trace.archives import Change, archive, forged, set_to
+from tests.torch_traces.path.samples import recorded, with_execution
 
 
 def assert_same(one: Any, other: Any, name: str = "path") -> None:

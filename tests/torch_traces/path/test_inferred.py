@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.torch.breakdown import path_edges, summary
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, TorchGraph
-from dask_efficiency.critical_paths.torch.longest import longest_path
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import Category, RankTrace
-from tests.critical_paths.torch.programs import Event, Program, call, on_cpu, rank_of, work
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
+from dask_efficiency.torch_traces.path.longest import longest_path
+from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.tiling import tile
+from tests.torch_traces.path.programs import Event, Program, call, on_cpu, rank_of, work
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"

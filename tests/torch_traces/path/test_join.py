@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, SAMPLES
 from dask_efficiency import CriticalPath, RunTrace, critical_path
-from dask_efficiency.critical_paths.kinds import COMPUTE, KINDS, Kind
-from dask_efficiency.critical_paths.segments import CODES
-from dask_efficiency.critical_paths.torch import join
-from dask_efficiency.critical_paths.torch.join import with_gpu_times
-from dask_efficiency.critical_paths.torch.profiled import read_profile
-from dask_efficiency.trace.profiles import Profile
-from tests.critical_paths.torch.kineto_json import US, call, kernel, operator, profile, synchronisation
+from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.runs.path.segments import CODES
+from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.torch_traces.path import join
+from dask_efficiency.torch_traces.path.join import with_gpu_times
+from dask_efficiency.torch_traces.path.profiled import read_profile
+from tests.torch_traces.path.kineto_json import US, call, kernel, operator, profile, synchronisation
 
 THREAD, OTHER, AUTOGRAD = 77, 88, 99
 #: The trace's clock is so far ahead of that of Kineto, which is behind by half a day and some.

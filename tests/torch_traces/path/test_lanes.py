@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.lanes import in_one_order, pairs_ranked, thread_lanes
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked, thread_lanes
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-(1 << 40), 1 << 40))))

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.many import tile_ranks
-from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import KinetoTrace
-from tests.critical_paths.torch import late_ranks
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.many import tile_ranks
+from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
+from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path import late_ranks
 
 pytestmark = [
     pytest.mark.needs("torch"),
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
     """The job's ranks."""
     folder = tmp_path_factory.mktemp("job")
-    program = [sys.executable, "-m", "tests.critical_paths.torch.gloo_job", str(folder)]
+    program = [sys.executable, "-m", "tests.torch_traces.path.gloo_job", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(program, check=True, env=environment, timeout=250, capture_output=True, cwd=ROOT)
     return load_kineto(folder)

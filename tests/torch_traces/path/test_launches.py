@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dask_efficiency.critical_paths.torch.graph import EdgeKind
-from dask_efficiency.critical_paths.torch.launches import MAX_KERNEL_DELAY
-from tests.critical_paths.torch.small_traces import SmallTrace, edges_of, of_kind
+from dask_efficiency.torch_traces.path.graph import EdgeKind
+from dask_efficiency.torch_traces.path.launches import MAX_KERNEL_DELAY
+from tests.torch_traces.path.small_traces import SmallTrace, edges_of, of_kind
 
 LAUNCH, GAP = EdgeKind.LAUNCH_DELAY, EdgeKind.KERNEL_DELAY
 

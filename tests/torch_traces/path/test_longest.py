@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.breakdown import path_edges
-from dask_efficiency.critical_paths.torch.graph import Edges, Nodes, Region, TorchGraph
-from dask_efficiency.critical_paths.torch.longest import longest_path
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.path.breakdown import path_edges
+from dask_efficiency.torch_traces.path.graph import Edges, Nodes, Region, TorchGraph
+from dask_efficiency.torch_traces.path.longest import longest_path
+from tests.torch_traces.path.small_traces import SmallTrace
 
 NODES = 8
 

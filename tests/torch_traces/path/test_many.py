@@ -6,18 +6,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.collectives import Collectives
-from dask_efficiency.critical_paths.torch.graph import TorchGraph
-from dask_efficiency.critical_paths.torch.many import tile_ranks
-from dask_efficiency.critical_paths.torch.ranks import JobRanks, job_ranks
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import Category, KinetoTrace
-from tests.critical_paths.torch.jobs import BEGIN, MILLISECOND, UPDATE, Plan, Recording, job, plans
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.collectives import Collectives
+from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.many import tile_ranks
+from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
+from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.tiling import tile
+from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, UPDATE, Plan, Recording, job, plans
 
 DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
 

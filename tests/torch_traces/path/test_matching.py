@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.collectives import CollectiveKind, kind_of
-from dask_efficiency.critical_paths.torch.matching import ALONE, CUT, DIFFERENT, UNPAIRED, match_collectives
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import Category, KinetoTrace
-from tests.critical_paths.torch.jobs import BACKGROUND, BEGIN, EVENTS, MILLISECOND, Plan, Recording, job, plans
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
+from dask_efficiency.torch_traces.path.collectives import CollectiveKind, kind_of
+from dask_efficiency.torch_traces.path.matching import ALONE, CUT, DIFFERENT, UNPAIRED, match_collectives
+from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, EVENTS, MILLISECOND, Plan, Recording, job, plans
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 

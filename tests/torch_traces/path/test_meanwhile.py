@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dask_efficiency.critical_paths.kinds import Kind
-from dask_efficiency.critical_paths.torch.meanwhile import gpu_seconds_during, has_waits
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.trace import CALLS
-from tests.critical_paths.torch.samples import recorded, two_kernels
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.torch_traces.kineto.trace import CALLS
+from dask_efficiency.torch_traces.path.meanwhile import gpu_seconds_during, has_waits
+from dask_efficiency.torch_traces.path.tiling import tile
+from tests.torch_traces.path.samples import recorded, two_kernels
 
 
 def test_work_that_runs_while_a_thread_computes_is_counted_on_the_clock_of_the_job() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.nesting import ROUNDING_NS, Nested, nested
+from dask_efficiency.torch_traces.path.nesting import ROUNDING_NS, Nested, nested
 
 
 def of(*slices: tuple[int, int]) -> Nested:

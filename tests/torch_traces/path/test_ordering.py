@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.ordering import CycleError, topological_ranks
+from dask_efficiency.torch_traces.path.ordering import CycleError, topological_ranks
 
 #: Edges from higher to lower numbers, so that there is no circle.
 acyclic = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda pair: pair[0] > pair[1]))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dask_efficiency import load_kineto, torch_critical_path
-from dask_efficiency.critical_paths.torch.spent import GROUPS
-from dask_efficiency.critical_paths.torch.verdict import NOBODY
-from dask_efficiency.kineto.errors import UnknownAnnotationError, UnknownRankError
-from dask_efficiency.kineto.trace import Category
-from dask_efficiency.trace.errors import EmptyTraceError
-from tests.critical_paths.torch.jobs import BEGIN, MILLISECOND, Plan, Recording, job
-from tests.critical_paths.torch.samples import ALEX, RECORDED, recorded
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.spent import GROUPS
+from dask_efficiency.torch_traces.path.verdict import NOBODY
+from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, Plan, Recording, job
+from tests.torch_traces.path.samples import ALEX, RECORDED, recorded
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 

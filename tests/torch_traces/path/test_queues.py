@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.queues import QueueLengths, queue_lengths
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import GPU_WORK
-from tests.critical_paths.torch.programs import Program, call, rank_of, work
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK
+from dask_efficiency.torch_traces.path.queues import QueueLengths, queue_lengths
+from tests.torch_traces.path.programs import Program, call, rank_of, work
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dask_efficiency.critical_paths.torch.lateness import Cause
-from dask_efficiency.critical_paths.torch.ranks import job_ranks
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import Category
-from tests.critical_paths.torch.jobs import BACKGROUND, BEGIN, MILLISECOND, Plan, Recording, job, plans
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.ranks import job_ranks
+from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, MILLISECOND, Plan, Recording, job, plans
 
 DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
 MS = MILLISECOND

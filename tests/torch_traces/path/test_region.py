@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.kineto.errors import UnknownAnnotationError
-from dask_efficiency.kineto.trace import Category, RankTrace
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
+from dask_efficiency.torch_traces.path.region import find_region
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 def three_steps() -> RankTrace:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.torch.ordering import CycleError
-from dask_efficiency.critical_paths.torch.retime import Waits, earliest, topological, unexplained_ns
+from dask_efficiency.torch_traces.path.ordering import CycleError
+from dask_efficiency.torch_traces.path.retime import Waits, earliest, topological, unexplained_ns
 
 
 def waits(*rows: tuple[int, int, int]) -> Waits:

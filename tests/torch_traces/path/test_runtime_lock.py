@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dask_efficiency.critical_paths.torch.graph import EdgeKind
-from tests.critical_paths.torch.small_traces import SmallTrace, edges_of
+from dask_efficiency.torch_traces.path.graph import EdgeKind
+from tests.torch_traces.path.small_traces import SmallTrace, edges_of
 
 OPERATOR, DEPENDENCY = EdgeKind.OPERATOR, EdgeKind.DEPENDENCY
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.kineto.trace import Category
-from tests.critical_paths.torch.samples import recorded
+from dask_efficiency.torch_traces.kineto.trace import Category
+from tests.torch_traces.path.samples import recorded
 
 
 def test_what_comes_after_a_region_moves_with_its_end_and_what_was_before_stays() -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.critical_paths.torch.stalls import stalls
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import RankTrace
-from tests.critical_paths.torch.programs import Event, call, on_cpu, rank_of, work
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.stalls import stalls
+from dask_efficiency.torch_traces.path.tiling import tile
+from tests.torch_traces.path.programs import Event, call, on_cpu, rank_of, work
 
 DATA = Path(__file__).parents[2] / "data" / "kineto"
 NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from dask_efficiency.critical_paths.torch.steps import steps_of
-from dask_efficiency.kineto.trace import Category
-from tests.critical_paths.torch.small_traces import SmallTrace
+from dask_efficiency.torch_traces.kineto.trace import Category
+from dask_efficiency.torch_traces.path.steps import steps_of
+from tests.torch_traces.path.small_traces import SmallTrace
 
 
 def test_what_only_looks_like_a_step_is_none() -> None:

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.critical_paths.kinds import KINDS, Kind
-from dask_efficiency.critical_paths.torch import roles
-from dask_efficiency.critical_paths.torch.build import build_graph
-from dask_efficiency.critical_paths.torch.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.critical_paths.torch.region import find_region
-from dask_efficiency.critical_paths.torch.stretches import Stretches
-from dask_efficiency.critical_paths.torch.tiling import tile
-from dask_efficiency.kineto.load import load_kineto
-from dask_efficiency.kineto.trace import CALLS, GPU_WORK, RankTrace
-from dask_efficiency.trace.tables import MISSING
-from tests.critical_paths.torch.programs import Event, Program, call, on_cpu, rank_of, work
-from tests.critical_paths.torch.random_traces import random_trace
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, RankTrace
+from dask_efficiency.torch_traces.path import roles
+from dask_efficiency.torch_traces.path.build import build_graph
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
+from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.tiling import tile
+from tests.torch_traces.path.programs import Event, Program, call, on_cpu, rank_of, work
+from tests.torch_traces.path.random_traces import random_trace
 
 FILES = sorted((Path(__file__).parents[2] / "data" / "kineto").glob("*.gz"))
 CPU = (Kind.COMPUTE_CPU, Kind.COMPUTE_NONCPU, Kind.DATA_LOADING)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.critical_paths.torch.verdict import CAUSES, Begins, Straggler, in_figures, verdict
+from dask_efficiency.torch_traces.path.verdict import CAUSES, Begins, Straggler, in_figures, verdict
 
 GRAPHS = "CUDA graphs or torch.compile"
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dask_efficiency.report.torch_path_data import to_dict
-from tests.critical_paths.torch.samples import recorded
+from dask_efficiency.torch_traces.sections.data import to_dict
+from tests.torch_traces.path.samples import recorded
 
 
 @pytest.mark.parametrize("name", ["simple_add", "cpu_only", "dlrm"])

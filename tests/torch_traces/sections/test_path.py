@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from dask_efficiency import TorchCriticalPath
-from dask_efficiency.report.figures import format_seconds
-from dask_efficiency.report.html.render import fragment
-from dask_efficiency.report.sections import torch_path as sections
-from dask_efficiency.report.sections.document import Along
-from dask_efficiency.report.terminal.plain import plain
-from tests.critical_paths.torch.samples import recorded, with_execution
+from dask_efficiency.show.document import Along
+from dask_efficiency.show.figures import format_seconds
+from dask_efficiency.show.html.render import fragment
+from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.torch_traces.sections import path as sections
 from tests.report.samples import HOSTILE_NAMES
+from tests.torch_traces.path.samples import recorded, with_execution
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 

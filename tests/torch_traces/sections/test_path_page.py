@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from markupsafe import escape
 
-from dask_efficiency.report.html.render import fragment, page
-from dask_efficiency.report.path_kinds import KIND_COLOURS, TORCH_MEANINGS
-from dask_efficiency.report.sections import torch_path as sections
-from dask_efficiency.report.torch_path_data import to_dict
-from tests.critical_paths.torch.samples import recorded
-from tests.report.sections.test_torch_path import hostile
+from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS, TORCH_MEANINGS
+from dask_efficiency.show.html.render import fragment, page
+from dask_efficiency.torch_traces.sections import path as sections
+from dask_efficiency.torch_traces.sections.data import to_dict
+from tests.torch_traces.path.samples import recorded
+from tests.torch_traces.sections.test_path import hostile
 
 
 @pytest.mark.parametrize("name", ["simple_add", "h100", "dlrm"])

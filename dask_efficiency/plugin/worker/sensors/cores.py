@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles
-from dask_efficiency.plugins.worker.sensors.pressure import stalled_seconds
-from dask_efficiency.sensors.rates import Rates
+from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles
+from dask_efficiency.plugin.worker.sensors.pressure import stalled_seconds
 
 #: Cores whose clock is read; of more, so many are taken evenly. Reading one may interrupt it.
 MAX_CORES = 8
@@ -31,7 +31,7 @@ class Cores:
         self._throttles = [f"{_CPU}/{core}/thermal_throttle/core_throttle_count" for core in some]
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
         counters: dict[str, float] = {}
         head = self._proc.read("stat", 256).partition(b"\n")[0].split()
         if len(head) > _TIMES and head[0] == b"cpu":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles, words_of
-from dask_efficiency.plugins.worker.sensors.pressure import stalled_seconds
-from dask_efficiency.sensors.rates import Rates
+from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
+from dask_efficiency.plugin.worker.sensors.pressure import stalled_seconds
 
 #: Whole disks. Partitions, and what is made of several disks, would count the same requests once more.
 _DISK = re.compile(rb"(?:sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|dasd[a-z]+|nvme\d+n\d+|mmcblk\d+)\Z")
@@ -28,7 +28,7 @@ class Disks:
         self._stalled: Rates[str] = Rates()
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
         counters: dict[tuple[bytes, int], float] = {}
         disks: list[bytes] = []
         for words in words_of(self._proc.read("diskstats")):

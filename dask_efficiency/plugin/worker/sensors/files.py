@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 #: The longest file that is read as a whole: ``/proc/diskstats`` of hundreds of disks.
 MAX_BYTES = 1 << 16

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from dask_efficiency.plugins.worker.sensors.cores import Cores
-from dask_efficiency.plugins.worker.sensors.disks import Disks
-from dask_efficiency.plugins.worker.sensors.ethtool import PauseFrames
-from dask_efficiency.plugins.worker.sensors.files import MAX_BYTES, KeptFiles
-from dask_efficiency.plugins.worker.sensors.memory import Memory
-from dask_efficiency.plugins.worker.sensors.network import Network, Pauses
-from dask_efficiency.plugins.worker.sensors.rdma import Rdma
-from dask_efficiency.plugins.worker.thread_clocks import HeldReader
+from dask_efficiency.plugin.worker.sensors.cores import Cores
+from dask_efficiency.plugin.worker.sensors.disks import Disks
+from dask_efficiency.plugin.worker.sensors.ethtool import PauseFrames
+from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, KeptFiles
+from dask_efficiency.plugin.worker.sensors.memory import Memory
+from dask_efficiency.plugin.worker.sensors.network import Network, Pauses
+from dask_efficiency.plugin.worker.sensors.rdma import Rdma
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 
 class _Source(Protocol):
@@ -54,7 +54,7 @@ class HostSensors:
         )
 
     def read(self, at: float) -> dict[str, float]:
-        """What the host says now, by :data:`~dask_efficiency.sensors.names.HOST_SENSORS`; what it has not is absent.
+        """Values now of the :data:`~dask_efficiency.accounts.sensors.names.HOST_SENSORS` that the host has.
 
         Parameters
         ----------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles, words_of
-from dask_efficiency.plugins.worker.sensors.pressure import stalled_seconds
-from dask_efficiency.sensors.rates import Rates
+from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
+from dask_efficiency.plugin.worker.sensors.pressure import stalled_seconds
 
 #: The rows of ``/proc/vmstat`` that count pages, by sensor.
 _SWAP = {b"pswpin": "swap_in", b"pswpout": "swap_out"}
@@ -24,7 +24,7 @@ class Memory:
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
         counters: dict[str, float] = {}
         for name, pages in self._swapped():
             counters[name] = pages * self._page

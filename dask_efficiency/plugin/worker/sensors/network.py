@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles, words_of
-from dask_efficiency.sensors.rates import Rates
+from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
 
 #: In ``/proc/net/dev`` after the name: errors and drops of what was received, and of what was sent.
 _ERRORS, _DROPS = (2, 10), (3, 11)
@@ -35,7 +35,7 @@ class Network:
         self._readings = 0
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
         if self._readings % LOOK_AGAIN == 0:
             net = "class/net"
             names = self._sys.names(net)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles
 
 
 def stalled_seconds(proc: KeptFiles, resource: str) -> float | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles
-from dask_efficiency.plugins.worker.sensors.network import summed
-from dask_efficiency.sensors.rates import Rates
+from dask_efficiency.accounts.sensors.rates import Rates
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles
+from dask_efficiency.plugin.worker.sensors.network import summed
 
 _FOLDER = "class/infiniband"
 
@@ -37,7 +37,7 @@ class Rdma:
         self._files = [file for file in there if (sys.root / file[0]).exists()]
 
     def read(self, at: float) -> dict[str, float]:
-        """The sensors by name; see :mod:`dask_efficiency.sensors.names`."""
+        """The sensors by name; see :mod:`dask_efficiency.accounts.sensors.names`."""
         counters: dict[tuple[str, str], float] = {}
         for path, sensor, unit in self._files:
             count = self._sys.number(path)

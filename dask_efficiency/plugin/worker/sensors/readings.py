@@ -9,8 +9,8 @@ from collections.abc import Callable
 from time import monotonic, thread_time_ns
 from typing import TYPE_CHECKING
 
-from dask_efficiency.plugins.worker.sensors.host import HostSensors
-from dask_efficiency.sensors.wire import encode_sensors
+from dask_efficiency.accounts.sensors.wire import encode_sensors
+from dask_efficiency.plugin.worker.sensors.host import HostSensors
 
 if TYPE_CHECKING:
     from distributed import Worker

@@ -13,24 +13,25 @@ import dask
 import distributed
 
 import dask_efficiency
-from dask_efficiency.checks import RefusedPayload
-from dask_efficiency.heartbeats import is_repeated
-from dask_efficiency.plugins import patches, recordings
-from dask_efficiency.plugins.guard import Guard
-from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.plugins.names import METRIC
-from dask_efficiency.plugins.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
-from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugins.scheduler.task_facts import TaskReader
-from dask_efficiency.processors import Processors, cores
-from dask_efficiency.sensors.gpus import gpu_sensors
-from dask_efficiency.sensors.names import SENSORS
-from dask_efficiency.slots import RECOMPUTED
-from dask_efficiency.trace.batch import decode
-from dask_efficiency.trace.recorder import KEPT, MAX_KEPT, SERIES, Recorder
-from dask_efficiency.trace.schema import WorkerChange
-from dask_efficiency.trace.settings import SETTINGS
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.processors import Processors, cores
+from dask_efficiency.accounts.sensors.gpus import gpu_sensors
+from dask_efficiency.accounts.sensors.names import SENSORS
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.wire.heartbeats import is_repeated
+from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin import patches
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.names import METRIC
+from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.runs.recording import recordings
+from dask_efficiency.runs.recording.loop_watch import LoopWatch
+from dask_efficiency.runs.recording.scheduler.task_facts import TaskReader
+from dask_efficiency.runs.trace.batch import decode
+from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, SERIES, Recorder
+from dask_efficiency.runs.trace.schema import WorkerChange
+from dask_efficiency.runs.trace.settings import SETTINGS
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -65,7 +66,7 @@ class ClusterRecorder:
     failed
         Called when it records nothing any more.
     max_tasks
-        As of :class:`~dask_efficiency.trace.recorder.Recorder`.
+        As of :class:`~dask_efficiency.runs.trace.recorder.Recorder`.
     """
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:

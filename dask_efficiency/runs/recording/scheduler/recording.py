@@ -7,12 +7,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.plugins import names
-from dask_efficiency.plugins.options import Options
-from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder, Readings
-from dask_efficiency.plugins.scheduler.workers import WorkerHalves
-from dask_efficiency.processors import Processors
+from dask_efficiency.accounts.processors import Processors
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder, Readings
 
 if TYPE_CHECKING:
     from distributed import Scheduler

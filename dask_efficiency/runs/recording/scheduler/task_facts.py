@@ -7,7 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from dask_efficiency.trace.recorder import TaskFacts
+from dask_efficiency.runs.trace.recorder import TaskFacts
 
 if TYPE_CHECKING:
     from distributed import Scheduler

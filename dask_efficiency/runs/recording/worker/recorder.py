@@ -8,16 +8,16 @@ from itertools import repeat
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.plugins.loop_watch import LoopWatch
-from dask_efficiency.plugins.names import BATCHES
-from dask_efficiency.plugins.worker.fine_metrics import SpillMetrics
-from dask_efficiency.plugins.worker.profiles import TaskProfiles
-from dask_efficiency.plugins.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
-from dask_efficiency.slots import MAX_PREFIX_LENGTH, Run
-from dask_efficiency.trace.batch import RUN, TRANSFER, encode
-from dask_efficiency.trace.schema import BLOCKED_BY
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH, Run
+from dask_efficiency.plugin.names import BATCHES
+from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
+from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
+from dask_efficiency.runs.recording.loop_watch import LoopWatch
+from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
+from dask_efficiency.runs.trace.schema import BLOCKED_BY
+from dask_efficiency.torch_traces.worker_profiles import TaskProfiles
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -360,7 +360,7 @@ class WorkerRecorder:
 
 
 def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall: int) -> Iterable[tuple[int, ...]]:
-    """A row for each run, with the columns :data:`~dask_efficiency.trace.batch.RUN`; made by columns."""
+    """A row for each run, with the columns :data:`~dask_efficiency.runs.trace.batch.RUN`; made by columns."""
     if not ended:
         return ()
     taken, stopped, runs, handed = zip(*ended, strict=True)

@@ -1,6 +1,6 @@
 """Records what a real MPICH sends for many collective calls.
 
-``python -m tests.simulation.mpi.collectives.recorder.record`` writes `RECORDED`. It needs ``mpicc`` and ``mpirun`` of
+``python -m tests.mpi.collectives.recorder.record`` writes `RECORDED`. It needs ``mpicc`` and ``mpirun`` of
 MPICH 4.0.2 built with the device ch4:ucx, as Debian 12 has it, and one host: MPICH itself makes several nodes of it.
 """
 
@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dask_efficiency.simulation.mpi.collectives.call import SIZES, Collective
-from tests.simulation.mpi.collectives.recorder.recorded import RECORDED, Recorded
+from dask_efficiency.mpi.collectives.call import SIZES, Collective
+from tests.mpi.collectives.recorder.recorded import RECORDED, Recorded
 
 HERE = Path(__file__).parent
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dask_efficiency.simulation.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.call import Collective
 
-RECORDED = Path(__file__).parents[4] / "data" / "mpi" / "mpich-4.0.2-sends.json.gz"
+RECORDED = Path(__file__).parents[3] / "data" / "mpi" / "mpich-4.0.2-sends.json.gz"
 
 
 class Recorded(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker.sensors import ethtool
-from dask_efficiency.plugins.worker.sensors.ethtool import PauseFrames, pauses_among
+from dask_efficiency.plugin.worker.sensors import ethtool
+from dask_efficiency.plugin.worker.sensors.ethtool import PauseFrames, pauses_among
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ethtool is of Linux")
 

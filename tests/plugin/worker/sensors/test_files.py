@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles
 
 
 class Paged:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.plugins.worker.sensors.files import KeptFiles, words_of
-from dask_efficiency.plugins.worker.sensors.host import HostSensors
-from dask_efficiency.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
+from dask_efficiency.plugin.worker.sensors.host import HostSensors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sensors are read on Linux only")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.plugins.worker.sensors import readings
-from dask_efficiency.plugins.worker.sensors.readings import WorkerSensors
-from dask_efficiency.sensors.names import HOST_SENSORS
-from dask_efficiency.sensors.wire import decode_sensors
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors.wire import decode_sensors
+from dask_efficiency.plugin.worker.sensors import readings
+from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sensors are read on Linux only")
 

@@ -10,16 +10,16 @@ from distributed.scheduler import ALL_TASK_STATES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.cluster import ClusterLedger
-from dask_efficiency.plugins.names import METRIC
-from dask_efficiency.plugins.scheduler import recorder as module
-from dask_efficiency.plugins.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugins.scheduler.recorder import ClusterRecorder
-from dask_efficiency.slots import RECOMPUTED
-from dask_efficiency.trace import recorder as trace_recorder
-from dask_efficiency.trace.recorder import SERIES
-from dask_efficiency.trace.schema import STATES
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin.names import METRIC
+from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.runs.recording.scheduler import recorder as module
+from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
+from dask_efficiency.runs.trace import recorder as trace_recorder
+from dask_efficiency.runs.trace.recorder import SERIES
+from dask_efficiency.runs.trace.schema import STATES
 
 WORKERS = ("tcp://a", "tcp://b")
 MOVES = {

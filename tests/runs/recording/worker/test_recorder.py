@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.activity import SlotReservation
-from dask_efficiency.plugins.worker import recorder
-from dask_efficiency.plugins.worker.recorder import WorkerRecorder
-from dask_efficiency.plugins.worker.transitions import noted
-from dask_efficiency.trace.batch import RUN, decode
-from dask_efficiency.trace.tables import MISSING
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.worker.activity import SlotReservation
+from dask_efficiency.plugin.worker.transitions import noted
+from dask_efficiency.runs.recording.worker import recorder
+from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
+from dask_efficiency.runs.trace.batch import RUN, decode
 
 
 @dataclass(eq=False)

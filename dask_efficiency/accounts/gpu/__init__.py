@@ -1,0 +1,1 @@
+"""What is summed up of GPUs, and how it travels."""

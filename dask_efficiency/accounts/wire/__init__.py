@@ -1,0 +1,1 @@
+"""What travels with a heartbeat: written, checked and read."""

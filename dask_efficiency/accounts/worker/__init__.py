@@ -1,0 +1,1 @@
+"""A worker's ledger: slots, tasks and why its threads wait."""

@@ -1,0 +1,1 @@
+"""Machines whose metrics stay away from those of their peers."""

@@ -1,0 +1,1 @@
+"""What is shown of MPI programs and of where their ranks are placed."""

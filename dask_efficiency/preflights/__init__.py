@@ -1,0 +1,1 @@
+"""Preflights: which workers are slow, measured before a job starts."""

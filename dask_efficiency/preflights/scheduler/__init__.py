@@ -1,0 +1,1 @@
+"""Preflights on the scheduler: tests for clients, and the gate of workers that join."""

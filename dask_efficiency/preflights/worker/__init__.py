@@ -1,0 +1,1 @@
+"""A preflight's steps on a worker."""

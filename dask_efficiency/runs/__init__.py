@@ -1,0 +1,1 @@
+"""A recorded run: its recorder, trace, critical path, replay and stragglers."""

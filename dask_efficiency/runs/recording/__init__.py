@@ -1,0 +1,1 @@
+"""Recording a run: the scheduler's part, and the workers'."""

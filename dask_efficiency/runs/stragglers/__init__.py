@@ -1,0 +1,1 @@
+"""Stragglers of a run that is over."""

@@ -1,0 +1,1 @@
+"""The model of a cluster under virtual time: everything but Dask itself."""

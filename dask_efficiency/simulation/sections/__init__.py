@@ -1,0 +1,1 @@
+"""What is shown of predictions, sweeps and placements."""
