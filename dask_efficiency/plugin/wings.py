@@ -1,0 +1,31 @@
+"""What the wings offer the core, by name, in the shape of entry points: looked up when asked for, and imported then.
+
+The core imports no wing. Where a wing's folder is not there, nothing is offered under its names, and who asks says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+OFFERED: Mapping[str, str] = MappingProxyType(
+    {
+        # What leads a run's critical path into its tasks.
+        "expander/torch": "dask_efficiency.torch_traces.path.join:EXPANDER",
+        # What says how long a run takes with the cure of its largest loss.
+        "saving/simulation": "dask_efficiency.simulation.saving:saving",
+    }
+)
+
+
+def offered(name: str) -> Any:
+    """What is offered under a name of :data:`OFFERED`; None where its wing is not installed."""
+    module, _, attribute = OFFERED[name].partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("dask_efficiency."):
+            raise
+        return None
