@@ -348,8 +348,7 @@ def _without_stragglers(meter: Any) -> None:
     """Take the watch for stragglers out, by hand: it has no switch."""
     from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 
-    assert meter._process_metrics is not None
-    meter._process_metrics = None
+    meter._paced.close()
     for hook in ("take_heartbeat", "poll"):
         assert hasattr(Stragglers, hook)
         setattr(Stragglers, hook, lambda self, *args: None)

@@ -144,6 +144,11 @@ class Finding:
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{name} of {self.worker[:80]!r} is {value!r}; expected {low} to {high}")
 
+    @property
+    def subject(self) -> str:
+        """The worker or machine that it is about, or the host."""
+        return self.worker or self.host
+
     def to_dict(self) -> dict[str, Any]:
         """The finding as values that JSON has; what is not finite is None."""
         return {name: _plain(value) for name, value in asdict(self).items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
+from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.patches import METRICS, Replacements
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dask_efficiency")
 
 
-class Exports:
+class Exports(SchedulerPart):
     """Shows the accounts on ``/metrics`` and on Dask's dashboard, and takes them off again."""
 
     def __init__(self, scheduler: Scheduler, accounts: ClusterAccounts) -> None:
@@ -23,6 +24,10 @@ class Exports:
         self._prometheus = False
         self._bokeh = False
         self._replacements = Replacements()
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.scheduler, meter.accounts)
 
     def start(self) -> None:
         """Export through every library that can be imported; a missing one is said once."""

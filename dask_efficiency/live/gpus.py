@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -12,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.cluster.gpus import devices_of, shared
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES, Presence
-from dask_efficiency.accounts.gpu.totals import DeviceTotals
 from dask_efficiency.live.counters import gained, shares_of
 from dask_efficiency.report.gpu import device_label
 from dask_efficiency.show.labels import label
@@ -53,7 +52,7 @@ class GpuCounters:
     @classmethod
     def of(cls, present: Iterable[Presence]) -> GpuCounters:
         """The counters of the GPUs of the workers that are there now."""
-        found = list(_devices(present))
+        found = list(devices_of(present))
         rows = [(device.kernels, device.copies, device.idle) for _, device in found]
         return cls(
             tuple((worker.address, worker.joined, device.uuid) for worker, device in found),
@@ -81,8 +80,8 @@ class GpuTimes:
     @cached_property
     def shared(self) -> tuple[bool, ...]:
         """Whether other workers use the GPU too."""
-        shared = _shared(gpu.uuid for gpu in self.gpus)
-        return tuple(gpu.uuid in shared for gpu in self.gpus)
+        several = shared(gpu.uuid for gpu in self.gpus)
+        return tuple(gpu.uuid in several for gpu in self.gpus)
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
@@ -109,30 +108,3 @@ class GpuTimes:
             most_idle: list[int] = np.argsort(-self.shares[:, _IDLE], kind="stable")[:at_most].tolist()
             return most_idle
         return sorted(range(len(self.gpus)), key=lambda i: (natural(self.gpus[i].worker), self.gpus[i].uuid))
-
-
-def own_gpus(present: Iterable[Presence]) -> dict[str, dict[str, int]]:
-    """Nanoseconds by activity of the GPUs that one worker uses alone, by a key that stays the same."""
-    devices = list(_devices(present))
-    shared = _shared(device.uuid for _, device in devices)
-    return {
-        f"{worker.address} {worker.joined} {device.uuid}": {
-            "kernels": device.kernels,
-            "copies": device.copies,
-            "idle": device.idle,
-        }
-        for worker, device in devices
-        if device.uuid not in shared
-    }
-
-
-def _devices(present: Iterable[Presence]) -> Iterator[tuple[Presence, DeviceTotals]]:
-    for presence in present:
-        if (gpu := presence.gpu) is not None:
-            for device in gpu.devices:
-                yield presence, device
-
-
-def _shared(uuids: Iterable[str]) -> set[str]:
-    """The GPUs that several workers use."""
-    return {uuid for uuid, users in Counter(uuids).items() if users > 1}

@@ -12,7 +12,8 @@ from dask_efficiency.live.causes import CauseShare, cause_shares, largest_cause
 from dask_efficiency.live.gpus import GpuCounters, GpuTimes
 from dask_efficiency.live.prefixes import PrefixTimes, prefix_times
 from dask_efficiency.live.workers import WorkerCounters, WorkerTimes
-from dask_efficiency.report.model import ALL_WORKERS, ReportValues
+from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.model import ReportValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dask_efficiency.accounts.causes import fit_known
 from dask_efficiency.live.causes import causes_since
 from dask_efficiency.live.last_seconds import LastSeconds, done_since, mean_threads
 from dask_efficiency.live.observation import Observation, WorkerObservation
-from dask_efficiency.report.model import ALL_WORKERS, ReportValues
+from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.show.names import natural
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -32,13 +33,14 @@ class Guard:
         self.off: str | None = None
         self._closed = False
 
-    def __call__(self, function: Callable[..., object], *args: object, **kwargs: object) -> None:
-        """Call a function, unless something failed before or it is over."""
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a function gives; None where it fails, something failed before, or all is over."""
         if self.off is None and not self._closed:
             try:
-                function(*args, **kwargs)
+                return function(*args, **kwargs)
             except Exception as error:
                 self.fail(error)
+        return None
 
     def close(self) -> None:
         """Call nothing any more."""

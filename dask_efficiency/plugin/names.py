@@ -17,6 +17,10 @@ METRIC = "efficiency"
 #: Key of the host's sensors in what the metric says.
 SENSORS = "sensors"
 
+#: Stand in the rows of a reply for all workers together; and behind the name of a span that is another client's.
+ALL_WORKERS = "(all workers)"
+OTHER_WORK = " (other work)"
+
 #: Op of the handlers by which the scheduler answers clients, and workers answer the scheduler.
 OP = METRIC
 

@@ -12,10 +12,34 @@ from typing import Any
 
 OFFERED: Mapping[str, str] = MappingProxyType(
     {
+        # Parts of the scheduler's meter.
+        "scheduler/recording": "dask_efficiency.runs.recording.scheduler.recording:Recording",
+        "scheduler/exports": "dask_efficiency.live.exports:Exports",
+        "scheduler/metrics": "dask_efficiency.fleet.scheduler.part:Metrics",
+        "scheduler/preflights": "dask_efficiency.preflights.scheduler.preflights:Preflights",
+        "scheduler/save-to": "dask_efficiency.report.save_to:SaveTo",
+        # Parts of a worker's meter.
+        "worker/recorder": "dask_efficiency.runs.recording.worker.part:Recorder",
+        "worker/preflight": "dask_efficiency.preflights.worker.preflight:WorkerPreflight",
+        # Profiles of a worker's tasks, in a recording.
+        "profiles/torch": "dask_efficiency.torch_traces.worker_profiles:TaskProfiles",
         # What leads a run's critical path into its tasks.
         "expander/torch": "dask_efficiency.torch_traces.path.join:EXPANDER",
         # What says how long a run takes with the cure of its largest loss.
         "saving/simulation": "dask_efficiency.simulation.saving:saving",
+    }
+)
+
+#: Which part answers which action of the handlers, on a worker and on the scheduler.
+ANSWERED_BY: Mapping[str, str] = MappingProxyType(
+    {
+        "scheduler/trace": "scheduler/recording",
+        "scheduler/profile": "scheduler/recording",
+        "scheduler/series": "scheduler/metrics",
+        "scheduler/preflight": "scheduler/preflights",
+        "worker/record": "worker/recorder",
+        "worker/flush": "worker/recorder",
+        "worker/preflight": "worker/preflight",
     }
 )
 

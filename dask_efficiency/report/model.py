@@ -39,12 +39,6 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
 #: By so much of it, the mean number of threads may seem to be off while no worker comes or goes.
 APART = 0.01
 
-#: Name of the one row of the whole cluster's accounts.
-ALL_WORKERS = "(all workers)"
-
-#: Ends the names of those spans that are another client's.
-OTHER_WORK = " (other work)"
-
 #: Client phases of a compute(), in the order in which they happen.
 PHASES = ("optimize", "upload", "schedule", "run", "gather")
 

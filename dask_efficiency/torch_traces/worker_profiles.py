@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import Around
+from dask_efficiency.runs.recording.worker.recorder import Requests
 from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled, TorchProfile
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState
 
 logger = logging.getLogger("dask_efficiency")
-
-#: By who asked, how many tasks of each prefix.
-Requests = Mapping[str, Mapping[str, int]]
 
 #: How often to look whether profiles are written.
 _LOOK_SECONDS = 0.01

@@ -220,9 +220,7 @@ def test_without_it_a_report_has_no_trace_and_the_cluster_does_not_record(client
     assert report.trace is None
     with pytest.raises(RuntimeError, match="does not record"):
         get_trace(client)
-    assert not any(
-        client.run(lambda dask_worker: dask_worker.plugins["dask-efficiency-worker"].meter._recorder).values()
-    )
+    assert not any(client.run(worker_records).values())
 
 
 def test_cpu_time_is_what_the_tasks_measure(client: Client) -> None:
@@ -517,7 +515,12 @@ def test_tasks_in_a_pool_of_processes_have_their_times(client: Client) -> None:
 
 
 def records(dask_scheduler: Any) -> bool:
-    return dask_scheduler.plugins["dask-efficiency"]._meter._recording.recorder is not None
+    return dask_scheduler.plugins["dask-efficiency"]._meter._parts.get("recording").recorder is not None
+
+
+def worker_records(dask_worker: Any) -> bool:
+    part = dask_worker.plugins["dask-efficiency-worker"].meter._parts.get("recorder")
+    return part is not None and part.recorder is not None
 
 
 def test_a_client_that_leaves_in_the_middle_ends_its_recording(cluster: LocalCluster, client: Client) -> None:
@@ -525,15 +528,7 @@ def test_a_client_that_leaves_in_the_middle_ends_its_recording(cluster: LocalClu
         efficiency_report(other, trace=True).__enter__()
         assert client.run_on_scheduler(records)
     eventually(lambda: not client.run_on_scheduler(records))
-    eventually(
-        lambda: (
-            not any(
-                client.run(
-                    lambda dask_worker: dask_worker.plugins["dask-efficiency-worker"].meter._recorder is not None
-                ).values()
-            )
-        )
-    )
+    eventually(lambda: not any(client.run(worker_records).values()))
 
 
 def handlers(dask_scheduler: Any) -> dict[str, str]:
@@ -550,7 +545,7 @@ def test_recording_leaves_nothing_behind(client: Client) -> None:
 
 
 def break_the_recorder(dask_worker: Any) -> None:
-    dask_worker.plugins["dask-efficiency-worker"].meter._recorder._running = None
+    dask_worker.plugins["dask-efficiency-worker"].meter._parts.get("recorder").recorder._running = None
 
 
 def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -> None:
@@ -570,7 +565,7 @@ def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -
 
 def test_a_recorder_on_the_scheduler_that_fails_leaves_metering_alone(client: Client) -> None:
     def break_it(dask_scheduler: Any) -> None:
-        dask_scheduler.plugins["dask-efficiency"]._meter._recording.recorder._recorder._read = None
+        dask_scheduler.plugins["dask-efficiency"]._meter._parts.get("recording").recorder._recorder._read = None
 
     with efficiency_report(client, trace=True) as report:
         client.run_on_scheduler(break_it)

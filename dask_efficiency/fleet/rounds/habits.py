@@ -14,7 +14,6 @@ import numpy as np
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.fleet.outliers.block_signals import evenly, median_of_workers
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
-from dask_efficiency.fleet.rounds.rounds import subject
 
 
 class Habits:
@@ -34,7 +33,7 @@ class Habits:
         past
             What came before the window, of all machines.
         """
-        ongoing = {name: finding.since for finding in findings for name in finding.workers or (subject(finding),)}
+        ongoing = {name: finding.since for finding in findings for name in finding.workers or (finding.subject,)}
         self._kept = {name: kept for name, kept in self._kept.items() if name in ongoing}
         if past is None:
             return

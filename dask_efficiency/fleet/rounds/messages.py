@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dask_efficiency.accounts.finding import Evidence
-from dask_efficiency.fleet.rounds.rounds import Change, Event, subject
+from dask_efficiency.fleet.rounds.rounds import Change, Event
 from dask_efficiency.straggler.wording import MEANINGS
 
 #: The name that a finding has as an alert.
@@ -29,7 +29,7 @@ _NO_END = "0001-01-01T00:00:00Z"
 def line(event: Event) -> str:
     """A line for people."""
     finding = event.finding
-    text = f"{instant(event.at)} {event.change:<6} {subject(finding)[:200]}"
+    text = f"{instant(event.at)} {event.change:<6} {finding.subject[:200]}"
     if event.change is not Change.BEGINS:
         return f"{text}: {finding.cause}, since {instant(finding.since)}"
     signals = ", ".join(_signal(evidence) for evidence in finding.evidence[:_SHOWN])
@@ -75,9 +75,9 @@ def webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
 def _alert(event: Event, common: dict[str, str]) -> dict[str, Any]:
     finding = event.finding
     meaning, look = MEANINGS[finding.cause]
-    labels = common | {"machine": subject(finding), "cause": str(finding.cause)}
+    labels = common | {"machine": finding.subject, "cause": str(finding.cause)}
     # The cause may change while it goes on; the alert is the same.
-    identity = json.dumps([common, subject(finding), instant(finding.since)])
+    identity = json.dumps([common, finding.subject, instant(finding.since)])
     firing = event.change is Change.BEGINS
     return {
         "status": "firing" if firing else "resolved",

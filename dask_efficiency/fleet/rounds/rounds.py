@@ -78,7 +78,7 @@ class Rounds:
         """
         found: dict[str, Finding] = {}
         for finding in findings:
-            found.setdefault(subject(finding), finding)
+            found.setdefault(finding.subject, finding)
         ended = []
         for name, one in list(self._ongoing.items()):
             if name in found:
@@ -94,8 +94,3 @@ class Rounds:
                 self._ongoing[name] = _Ongoing(finding)
                 begun.append(Event(Change.BEGINS, at, finding))
         return ended + begun
-
-
-def subject(finding: Finding) -> str:
-    """The machine that a finding is about, or the host."""
-    return finding.worker or finding.host

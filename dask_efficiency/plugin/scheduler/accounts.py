@@ -21,18 +21,16 @@ from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
-from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
-from dask_efficiency.fleet.scheduler.worker_series import WorkerSeries
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC
 from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.scheduler.arrivals import Arrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugin.scheduler.timelines import Timelines
-from dask_efficiency.runs.recording.scheduler.recording import Recording
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -81,8 +79,6 @@ class OpenWindow:
     client: str
     #: Ids of the spans of this client's work.
     spans: set[str]
-    #: What its report cannot have, as notes.
-    missing: list[str]
     #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
     waited_for: Mapping[str, int]
     alone: Mapping[Hashable, Alone]
@@ -103,8 +99,8 @@ class ClusterAccounts:
         Gives the options in force.
     windows
         The windows that are open, by id.
-    recording
-        Hears which workers come and go, and of their heartbeats.
+    parts
+        Hear which workers come and go, and of their heartbeats.
     left_in_order
         Called with a worker that said that it closes, and is gone before its final snapshot came.
     ask_everything
@@ -119,7 +115,7 @@ class ClusterAccounts:
         session: str,
         options: Callable[[], Options],
         windows: dict[str, ClusterWindow],
-        recording: Recording,
+        parts: Parts[SchedulerPart],
         left_in_order: Callable[[Presence], object],
         ask_everything: Callable[[list[str]], object],
         guard: Guard,
@@ -129,7 +125,7 @@ class ClusterAccounts:
         self.windows = windows
         self.guard = guard
         self._options = options
-        self._recording = recording
+        self._parts = parts
         self._left_in_order = left_in_order
         self._ask_everything = ask_everything
         #: When each worker may be asked for everything again, by address.
@@ -140,13 +136,7 @@ class ClusterAccounts:
         self.work = WorkTracker(scheduler, self.cluster, windows)
         self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle)
         self.timelines = Timelines(at=self.cluster.started)
-        self.series = WorkerSeries(self.cluster, options().worker_series)
-        self.stragglers = Stragglers(
-            scheduler,
-            self.cluster,
-            lambda: options().on_straggler,
-            OutlierWatch(self.series.reader, lambda: options().outliers),
-        )
+        self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         #: CPU seconds of polls on the scheduler's thread.
@@ -216,13 +206,11 @@ class ClusterAccounts:
         self.work.worker_joined(presence)
         for window in self.windows.values():
             window.worker_joined(presence)
-        self._recording.worker_joined(address)
         self.stragglers.worker_joined(address, ws)
-        self.series.worker_joined(address, ws)
+        self._parts.each("worker_joined", address, ws)
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
-        self._recording.worker_left(address, stimulus_id)
         left = self._arrivals.worker_left(address)
         if left is not None:
             self._take_snapshot(address, left.payload, left.at)
@@ -234,7 +222,7 @@ class ClusterAccounts:
         if presence is not None and presence in self.cluster.closing:
             self._left_in_order(presence)
         self.stragglers.worker_left(address)
-        self.series.worker_left(address)
+        self._parts.each("worker_left", address, stimulus_id)
 
     # -- what workers report -------------------------------------------------------------------
 
@@ -265,7 +253,7 @@ class ClusterAccounts:
             arrived = len(due) + len(left_out)
             if self.options.outliers:  # found worse in fewer samples; what sensors say needs no reading
                 for address, left in left_out.items():
-                    self.series.take_heartbeat(address, self.scheduler.workers[address], left.at)
+                    self._parts.each("take_heartbeat", address, self.scheduler.workers[address], left.at)
             self._rest = deque(due)
         return self._read(began, at, at_most, arrived)
 
@@ -322,7 +310,7 @@ class ClusterAccounts:
         came = self._arrivals.take(address, ws, payload, at)
         self._take_snapshot(address, payload, came)
         self.stragglers.take_heartbeat(address, ws, payload, came)
-        self.series.take_heartbeat(address, ws, came)
+        self._parts.each("take_heartbeat", address, ws, came)
 
     def _follow_up(self, at: int) -> None:
         """Do all that follows when the heartbeats of a round are read."""
@@ -331,8 +319,7 @@ class ClusterAccounts:
         self.cluster.accrue(at=at, silent=max(SILENT_NS, silent))
         self.cluster.close_departed(at=at)
         self.follow()
-        unread = self._arrivals.unread
-        self._recording.take_heartbeats(self.cluster.activity_by_worker, self.cluster.gpu_readings, unread)
+        self._parts.each("round_over", self._arrivals.unread)
         if at - self._remembered >= self.options.history_interval * 1e9:
             self.cluster.remember(at=at)
             self._remembered = at

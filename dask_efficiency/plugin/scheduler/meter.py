@@ -14,18 +14,14 @@ from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.live.exports import Exports
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
 from dask_efficiency.plugin.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.preflights.scheduler.preflights import Preflights
-from dask_efficiency.report.files import save
-from dask_efficiency.report.replies import life_report, unpacked
-from dask_efficiency.runs.recording.scheduler.recording import Recording
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -61,16 +57,14 @@ class ClusterMeter:
         )
         session = uuid.uuid4().hex
         windows: dict[str, ClusterWindow] = {}
-        self._workers = WorkerHalves(scheduler, session, self._options, windows)
-        self._recording = Recording(
-            scheduler, self._workers, self._options, self._rebind, lambda: self.accounts.cluster.processors
-        )
+        self.workers = WorkerHalves(scheduler, session, self._options, windows)
+        self._parts: Parts[SchedulerPart] = Parts("scheduler", self)
         self.accounts = ClusterAccounts(
             scheduler,
             session,
             self._options,
             windows,
-            self._recording,
+            self._parts,
             self._ask_later,
             self._ask_everything,
             self.guard,
@@ -78,9 +72,8 @@ class ClusterMeter:
         self._work = self.accounts.work
         #: What a task's change of state is for the accounts.
         self._metered = self._work.hook(self.guard.fail)
-        self._windows = OpenWindows(self.accounts, self._workers, self._recording, self._ask_leaving)
-        self._exports = Exports(scheduler, self.accounts)
-        self._preflights = Preflights(scheduler, self._workers, self._options, self.accounts.stragglers.flag)
+        self._windows = OpenWindows(self.accounts, self.workers, self._parts, self._ask_leaving)
+        self._parts.load_all()
         #: Kept for good, or by how many reports of each client.
         self._permanent = False
         self._leases: dict[str, int] = {}
@@ -95,14 +88,13 @@ class ClusterMeter:
         """Send the workers their half, and listen."""
         self.scheduler.handlers[names.OP] = self.handle
         # The accounts of workers that are there begin when they are metered, not when that is asked for.
-        await self._workers.send()
+        await self.workers.send()
         self.accounts.reconcile()
         self.guard(self._poll)
         self._poller.start()
         self.accounts.idle.start()
-        self._exports.start()
-        await self._recording.always(self.options.trace)
-        self._preflights.look()
+        self._parts.each("start")
+        await self._parts.each_in_turn("configured")
 
     async def reconfigure(self, options: Options) -> None:
         """Take other options; the accounts go on."""
@@ -110,11 +102,9 @@ class ClusterMeter:
             return
         resend = _of_workers(options) != _of_workers(self.options)
         self.options = options
-        self.accounts.series.limit(options.worker_series)
         if resend:
-            await self._workers.send()
-        await self._recording.always(options.trace)
-        self._preflights.look()
+            await self.workers.send()
+        await self._parts.each_in_turn("configured")
 
     async def stop(self) -> None:
         """Take everything away again, in turn; safe to call twice."""
@@ -132,9 +122,8 @@ class ClusterMeter:
             return
         self.closed = True
         self.guard.close()
-        self._workers.forget()
-        self._exports.stop()
-        self._preflights.stop()
+        self.workers.forget()
+        self._parts.each("stop")
         self._stop_measuring()
         if self.scheduler.handlers.get(names.OP) == self.handle:
             del self.scheduler.handlers[names.OP]
@@ -142,16 +131,16 @@ class ClusterMeter:
             if plugin is self.plugin:
                 del self.scheduler.plugins[name]
         if workers:
-            await self._workers.remove()
+            await self.workers.remove()
 
     def _stop_measuring(self) -> None:
         self._poller.stop()
-        self._recording.stop()
         self.accounts.idle.stop()
         self._work.close()
 
     def _failed(self) -> None:
         self._stop_measuring()
+        self._parts.each("meter_failed")
         if self.plugin is not None:
             self.plugin.__dict__.pop("transition", None)
 
@@ -183,17 +172,19 @@ class ClusterMeter:
         """Have a plugin's hooks feed this meter."""
         self.plugin = plugin
         # Bound to the instance: the scheduler calls it for every transition of every task.
-        plugin.transition = self._recording.hook(self._metered, self._work)  # type: ignore[method-assign]
+        hook = self._metered
+        for part in self._parts:
+            hook = part.hook(hook)
+        plugin.transition = hook  # type: ignore[method-assign]
 
-    def _rebind(self) -> None:
-        """A recording began or ended."""
+    def rebind(self) -> None:
+        """A part has another hook than before."""
         if self.plugin is not None and "transition" in self.plugin.__dict__:
             self.bind(self.plugin)
 
     def worker_joined(self, address: str) -> None:
         """A worker joined."""
         self.accounts.worker_joined(address, time.monotonic_ns())
-        self._preflights.worker_joined(address)
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""
@@ -202,19 +193,19 @@ class ClusterMeter:
     def client_left(self, client: str) -> None:
         """A lost client closes no windows and releases no leases: do it in its place."""
         self._windows.client_left(client)
-        self._preflights.client_left(client)
+        self._parts.each("client_left", client)
         if self._leases.pop(client, None):
             self.scheduler._ongoing_background_tasks.call_soon(self._stop_if_unused)
 
     def graph_taken_in(self, client: str, tasks: list[Any], keys: Any, stimulus_id: str) -> None:
         """A client's graph was taken in."""
         self._work.asked(stimulus_id)
-        self._recording.graph_taken_in(client, tasks, keys, stimulus_id)
+        self._parts.each("graph_taken_in", client, tasks, keys, stimulus_id)
         self._windows.graph_taken_in(client, tasks)
 
     def event(self, topic: str, message: Any) -> None:
         """A worker may have sent its final snapshot, or what it recorded."""
-        self._recording.event(topic, message)
+        self._parts.each("event", topic, message)
         self.accounts.event(topic, message)
 
     def restarted(self) -> None:
@@ -236,11 +227,11 @@ class ClusterMeter:
 
     def _ask_everything(self, addresses: list[str]) -> None:
         """Have workers tell everything in their next heartbeats; nobody waits for that."""
-        self.scheduler._ongoing_background_tasks.call_soon(self._workers.ask_everything, addresses)
+        self.scheduler._ongoing_background_tasks.call_soon(self.workers.ask_everything, addresses)
 
     async def _ask_leaving(self, presence: Presence) -> None:
         if presence in self.accounts.cluster.closing:
-            answer = await self._workers.ask_final_snapshot(presence.address)
+            answer = await self.workers.ask_final_snapshot(presence.address)
             self.guard(self.event, names.FINAL_SNAPSHOT, answer)
 
     # -- clients -------------------------------------------------------------------------------
@@ -265,55 +256,37 @@ class ClusterMeter:
             return {}
         if self.guard.off is not None:
             raise RuntimeError(self.guard.off)
-        if action == names.PREFLIGHT:
-            return await self._preflights.handle(kwargs["preflight"])
         if action == names.OPEN:
-            trace = kwargs.get("trace", False)
-            await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], trace=trace)
+            await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], kwargs)
             return {"leased": not self._permanent}
         if action == names.CLOSE:
             return await self._windows.close(kwargs["window"])
-        if action == names.PROFILE:
-            await self._recording.profile(kwargs["window"], kwargs["prefixes"])
-            return {}
-        if action == names.TRACE:
-            return await self._recording.collect()
         if action == names.LIFE:
-            await self._ask_snapshots()
+            await self.ask_snapshots()
             return await replies.packed(replies.of_life(self.accounts))
         if action == names.HISTORY:
-            await self._ask_snapshots()
+            await self.ask_snapshots()
             return await replies.packed(replies.of_history(self.accounts, kwargs.get("last")))
         if action == names.LIVE:
             self.accounts.poll()
             return replies.of_live(self.accounts)
         if action == names.STRAGGLERS:
             self.accounts.poll()
-            return replies.of_stragglers(self.accounts, records=self._recording.recorder is not None)
-        if action == names.SERIES:
-            await self.accounts.poll_all()
-            return await replies.of_series(self.accounts, kwargs["seconds"])
-        raise ValueError(f"unknown action {action!r}")
+            return replies.of_stragglers(self.accounts)
+        part = self._parts.answering(action)
+        if part is None:
+            raise ValueError(f"unknown action {action!r}, or its part is not installed or failed")
+        return await part.answer(action, kwargs)
 
-    async def _ask_snapshots(self) -> None:
+    async def ask_snapshots(self) -> None:
         """Bring the accounts up to this instant."""
-        await self._workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
+        await self.workers.take(names.SNAPSHOT, "", self.accounts.take_answer)
         await self.accounts.poll_all()
 
-    async def save_life(self) -> None:
-        """Write the report of the cluster's whole life, where ``save-to`` asks for it."""
-        path = self.options.save_to
-        if path is None or self.closed or self.guard.off is not None:
-            return
-        try:
-            await self._ask_snapshots()
-            self.accounts.cluster.close_departed(at=time.monotonic_ns(), grace=0)
-            self.accounts.follow()
-            reply = await replies.packed(replies.of_life(self.accounts))
-            await asyncio.to_thread(lambda: save(life_report(unpacked(reply)), path))
-            logger.info("dask_efficiency wrote the cluster's report to %s", path)
-        except Exception:
-            logger.exception("dask_efficiency could not write the cluster's report to %s", path)
+    async def closing(self) -> None:
+        """The scheduler closes."""
+        if not self.closed and self.guard.off is None:
+            await self._parts.each_in_turn("closing")
 
 
 def _of_workers(options: Options) -> tuple[Any, ...]:

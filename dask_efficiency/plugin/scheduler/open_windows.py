@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.plugin.decorations import decoration
 from dask_efficiency.plugin.names import CLOSE, OPEN
+from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.runs.recording.scheduler.recording import Recording
 
 #: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
 FINAL_SNAPSHOT_NS = 250_000_000
@@ -33,8 +32,8 @@ class OpenWindows:
         The cluster's accounts.
     workers
         Who is asked.
-    recording
-        Records for the windows that want a trace.
+    parts
+        Take part in what windows want of them.
     ask_leaving
         Asks a worker that is about to go for its final snapshot.
     """
@@ -43,23 +42,20 @@ class OpenWindows:
         self,
         accounts: ClusterAccounts,
         workers: WorkerHalves,
-        recording: Recording,
+        parts: Parts[SchedulerPart],
         ask_leaving: Callable[[Presence], Awaitable[None]],
     ) -> None:
         self._accounts = accounts
         self._workers = workers
-        self._recording = recording
+        self._parts = parts
         self._ask_leaving = ask_leaving
         self._open: dict[str, OpenWindow] = {}
 
-    async def open(self, window_id: str, client: str, span: str, *, trace: bool) -> None:
-        """Open a window for a client, whose work is tagged with a span."""
+    async def open(self, window_id: str, client: str, span: str, wanted: Mapping[str, Any]) -> None:
+        """Open a window for a client, whose work is tagged with a span, and who wants this of the parts."""
         accounts = self._accounts
         await accounts.poll_all()
-        missing: list[str] = []
-        if trace:
-            with decoration("trace", missing):
-                await self._recording.begin(window_id)
+        await self._parts.each_in_turn("window_opens", window_id, wanted)
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)))
         at, work = time.monotonic_ns(), accounts.work
@@ -71,7 +67,6 @@ class OpenWindows:
             accounts.timelines.begin(at=at),
             client,
             {span},
-            missing,
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
         )
@@ -121,13 +116,10 @@ class OpenWindows:
         accounts.work.catch_up()
         closed = closing.close(own_processors())
         reply = replies.of_window(accounts, opened, closed, at)
-        reply.known["notes"] += opened.missing
-        trace = {}
-        if self._recording.wanted(window_id) and not opened.missing:
-            with decoration("trace", reply.known["notes"]):
-                trace["trace"] = {**await self._recording.collect(), "start": opened.window.opened}
+        added: dict[str, Any] = {}
+        await self._parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
         self.forget(window_id)
-        return {**await replies.packed(reply), **trace}
+        return {**await replies.packed(reply), **added}
 
     def forget(self, window_id: str) -> None:
         """Close a window without a report."""
@@ -136,7 +128,7 @@ class OpenWindows:
             self._accounts.timelines.end(opened.timeline)
         self._accounts.windows.pop(window_id, None)
         self._accounts.work.repeats.pop(window_id, None)
-        self._recording.forget(window_id)
+        self._parts.each("window_forgotten", window_id)
         if not self._workers.removed:
             self._workers.update()
 

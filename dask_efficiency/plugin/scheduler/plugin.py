@@ -214,7 +214,7 @@ class EfficiencyPlugin(SchedulerPlugin):
     async def before_close(self) -> None:
         """Write the report of the cluster's life while the workers still answer."""
         if self._meter is not None:
-            await self._meter.save_life()
+            await self._meter.closing()
 
     async def close(self) -> None:
         """The scheduler closes."""

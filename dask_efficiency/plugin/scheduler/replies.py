@@ -9,8 +9,9 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any, NamedTuple
 
-from distributed.protocol import dumps, to_serialize
+from distributed.protocol import dumps
 
+from dask_efficiency.accounts.cluster.gpus import own_gpus
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.cluster.totals import Totals, between
@@ -19,12 +20,11 @@ from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
-from dask_efficiency.live.gpus import own_gpus
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.names import ALL_WORKERS, OTHER_WORK
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, WorkTracker
-from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK
 
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000
@@ -218,26 +218,11 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def of_stragglers(accounts: ClusterAccounts, *, records: bool) -> dict[str, Any]:
-    """Who is slow now, and whether a trace can say what that costs."""
+def of_stragglers(accounts: ClusterAccounts) -> dict[str, Any]:
+    """Who is slow now."""
     return {
         "stragglers": [finding.to_dict() for finding in accounts.findings],
         "workers": len(accounts.scheduler.workers),
-        "records": records,
-    }
-
-
-async def of_series(accounts: ClusterAccounts, seconds: float) -> dict[str, Any]:
-    """The last seconds of the workers' metrics; put together on a thread, as they may be megabytes."""
-    series = await asyncio.to_thread(accounts.series.reader(seconds))
-    return {
-        "metrics": list(series.metrics),
-        "workers": list(series.workers),
-        "groups": list(series.groups),
-        "hosts": list(series.hosts),
-        "start": series.start,
-        "step_seconds": series.step_seconds,
-        "values": to_serialize(series.values),
     }
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from distributed.scheduler import heartbeat_interval
 
@@ -19,8 +19,6 @@ from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, header
-from dask_efficiency.fleet.rounds.rounds import subject
-from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
@@ -60,6 +58,38 @@ class _Unread(NamedTuple):
     at: int
 
 
+class Outliers(Protocol):
+    """Looks at the workers' metrics beside their tasks."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The outliers of now, by the workers' names."""
+
+    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+        """Those of an interval, in seconds since the epoch."""
+
+    def left(self, worker: str, *, now: float) -> None:
+        """A worker of this name is not there any more."""
+
+    def poll(self, *, at: int, now: float) -> None:
+        """Look, if it is time to."""
+
+
+class _NoOutliers:
+    """Where nothing looks at metrics."""
+
+    findings: tuple[Finding, ...] = ()
+
+    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+        return ()
+
+    def left(self, worker: str, *, now: float) -> None:
+        pass
+
+    def poll(self, *, at: int, now: float) -> None:
+        pass
+
+
 class Stragglers:
     """Watches the workers of a cluster. If it fails, it says so once and the meter goes on without it.
 
@@ -71,8 +101,6 @@ class Stragglers:
         Its accounts.
     on_straggler
         Gives the option of this name.
-    outliers
-        Looks at the workers' metrics beside that.
     """
 
     def __init__(
@@ -80,13 +108,13 @@ class Stragglers:
         scheduler: Scheduler,
         cluster: ClusterLedger,
         on_straggler: Callable[[], Any],
-        outliers: OutlierWatch,
     ) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
-        self._outliers = outliers
+        #: Looks at the workers' metrics beside that.
+        self.outliers: Outliers = _NoOutliers()
         self._waiting = RecentWaiting()
         #: Outliers that were told, by the worker's name.
         self._told: dict[str, Finding] = {}
@@ -110,7 +138,7 @@ class Stragglers:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The stragglers of now, the most certain first; then outliers by their metrics, and who joined slow."""
-        found = self._with_outliers(self._watch.findings, self._outliers.findings)
+        found = self._with_outliers(self._watch.findings, self.outliers.findings)
         known = {(finding.worker, finding.host) for finding in found}
         flagged = (finding for finding, _ in self._flagged if (finding.worker, finding.host) not in known)
         return (*found, *flagged)
@@ -123,14 +151,14 @@ class Stragglers:
     def between(self, start: float, stop: float) -> list[dict[str, Any]]:
         """Those of an interval, in seconds since the epoch, as plain data."""
         found = self._watch.findings_between(start, stop)
-        both = self._with_outliers(found, self._outliers.findings_between(start, stop))
+        both = self._with_outliers(found, self.outliers.findings_between(start, stop))
         return [finding.to_dict() for finding in both]
 
     def _with_outliers(self, found: tuple[Finding, ...], outliers: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Findings by name, with the outliers that are not among them: what tasks say has the effect, too."""
         named = self._named(found)
-        known = {subject(finding) for finding in named}
-        return (*named, *(finding for finding in outliers if subject(finding) not in known))
+        known = {finding.subject for finding in named}
+        return (*named, *(finding for finding in outliers if finding.subject not in known))
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
         """A worker is there."""
@@ -147,7 +175,7 @@ class Stragglers:
         self._done.discard(address)
         self._flagged = [(finding, left) for finding, those in self._flagged if (left := those - {address})]
         self._guard(self._watch.left, address, now=time.time())
-        self._outliers.left(self._names.get(address, address), now=time.time())
+        self.outliers.left(self._names.get(address, address), now=time.time())
 
     def take_heartbeat(self, address: str, ws: WorkerState, payload: Any, at: int) -> None:
         """Take the task rates that a heartbeat carries, if it carries any."""
@@ -234,7 +262,7 @@ class Stragglers:
             self._later.clear()
             self._done.clear()
         self._tell(self._named(change.found), self._named(change.cleared))
-        self._outliers.poll(at=at, now=time.time())
+        self.outliers.poll(at=at, now=time.time())
         self._tell_outliers()
         # Past findings are by address too.
         if len(self._names) > 2 * len(self._cluster.present) + 1_000:
@@ -244,10 +272,10 @@ class Stragglers:
 
     def _tell_outliers(self) -> None:
         """Tell of who is an outlier and no straggler by its tasks, once when that begins and once when it has ended."""
-        outliers = {subject(finding): finding for finding in self._outliers.findings}
+        outliers = {finding.subject: finding for finding in self.outliers.findings}
         if not (outliers or self._told):
             return
-        by_tasks = {subject(finding) for finding in self._named(self._watch.findings)}
+        by_tasks = {finding.subject for finding in self._named(self._watch.findings)}
         now = {name: one for name, one in outliers.items() if name not in by_tasks}
         found = [one for name, one in now.items() if name not in self._told]
         cleared = [one for name, one in self._told.items() if name not in now and name not in by_tasks]

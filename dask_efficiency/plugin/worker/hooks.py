@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable
 from itertools import islice
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.core import Status
 from distributed.worker_state_machine import PauseEvent, UnpauseEvent
 
 from dask_efficiency.accounts.worker.balance import Availability
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.slots import RECOMPUTED, PlainTask, SlotTracker
+from dask_efficiency.accounts.worker.slots import RECOMPUTED, PlainTask, Run, SlotRecorder, SlotTracker
 from dask_efficiency.plugin.worker.cost import HookCost, TimedHooks
 from dask_efficiency.plugin.worker.loop_spills import LoopSpills
 from dask_efficiency.plugin.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
 from dask_efficiency.plugin.worker.transitions import Transitions, matters
-from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -38,6 +37,19 @@ _LOOK_BACK_NS = 50_000_000
 MAX_KEPT = 100
 
 
+class Recorder(SlotRecorder, Protocol):
+    """Who records a worker's tasks for a trace. Its methods never raise."""
+
+    def transition(self, key: Any, start: str, finish: str) -> None:
+        """A task changed its state."""
+
+    def ended(self, key: Any, ts: Any, at: int, *, left: bool = False, run: Run | None = None) -> None:
+        """A task's thread is done: whether it had left its slot before, and its run if that is known."""
+
+    def at_disk(self, start: int, stop: int, reading: bool) -> None:
+        """The event loop wrote results to disk, or read them back."""
+
+
 class WorkerHooks:
     """Follows one worker's tasks; all its methods are called on the event loop.
 
@@ -55,8 +67,6 @@ class WorkerHooks:
         What tasks used in their threads.
     failed
         Called where something of this fails.
-    recorder_failed
-        Called where a recorder fails.
     at
         Now, in monotonic nanoseconds.
     """
@@ -70,7 +80,6 @@ class WorkerHooks:
         threads: TaskThreads,
         *,
         failed: Callable[[Exception], object],
-        recorder_failed: Callable[[Exception], object],
         at: int,
     ) -> None:
         self.cost = HookCost()
@@ -81,8 +90,7 @@ class WorkerHooks:
         self._pending = pending
         self._spills = spills
         self._failed = failed
-        self._recorder_failed = recorder_failed
-        self._recorder: WorkerRecorder | None = None
+        self._recorder: Recorder | None = None
         self._transitions = Transitions(worker)
         self._plugin: Any = None
         #: Whether the ledger is told later of what happens; and of what: tasks that ended and, by key, those that took
@@ -124,7 +132,7 @@ class WorkerHooks:
         self._plugin = None
         self._transitions.detach()
 
-    def record(self, recorder: WorkerRecorder | None) -> None:
+    def record(self, recorder: Recorder | None) -> None:
         """Tell a recorder of every transition, or nobody."""
         try:
             self.catch_up()
@@ -212,10 +220,7 @@ class WorkerHooks:
     def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Dask's hook for plugins, where there is no other."""
         if self._recorder is not None:
-            try:
-                self._recorder.transition(key, start, finish)
-            except Exception as error:
-                self._recorder_failed(error)
+            self._recorder.transition(key, start, finish)
         if matters(start, finish):
             self.transition(key, start, finish)
 

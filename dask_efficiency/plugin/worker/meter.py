@@ -18,39 +18,33 @@ from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWr
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
 from dask_efficiency.accounts.worker.balance import Outcome, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import (
     ASK_FINAL_SNAPSHOT,
     CLOCK,
     CLOSE,
     EVERYTHING,
     FINAL_SNAPSHOT,
-    FLUSH,
     METRIC,
     OP,
     OPEN,
-    PREFLIGHT,
-    RECORD,
     SENSORS,
+    SNAPSHOT,
 )
+from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.worker.causes import WorkerCauses
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
-from dask_efficiency.plugin.worker.hooks import WorkerHooks
+from dask_efficiency.plugin.worker.hooks import Recorder, WorkerHooks
 from dask_efficiency.plugin.worker.loop_spills import LoopSpills
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugin.worker.process_threads import ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
 from dask_efficiency.plugin.worker.threads import TaskThreads
-from dask_efficiency.preflights.worker.preflight import OWN_TEST, WorkerPreflight
-from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
-from dask_efficiency.straggler.task_rates import RatedTask
-from dask_efficiency.torch_traces.worker_profiles import Requests, TaskProfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from distributed import Worker
 
     from dask_efficiency.plugin.worker.half import WorkerHalf
@@ -79,8 +73,8 @@ class WorkerMeter:
     def __init__(self, worker: Worker, plugin: WorkerHalf) -> None:
         self.worker = worker
         self.session = plugin.session
-        #: Why it measures nothing any more; None while it works.
-        self.off: str | None = None
+        address = worker.address
+        self._guard = Guard("the meter", f"dask_efficiency switched its meter on {address} off", self._stop_measuring)
         self._state = worker.state
         self._plugin = plugin
         self._incarnation = uuid.uuid4().hex
@@ -89,42 +83,40 @@ class WorkerMeter:
         at = monotonic_ns()
         self._ledger = Ledger(worker.state.nthreads, at=at, max_prefixes=plugin.max_prefixes)
         self._metrics = FineMetrics(worker.digests_total)
-        #: How fast it does its tasks, to be compared with other workers; None where reading that failed.
-        self._process_metrics: ProcessMetrics | None = ProcessMetrics(worker)
+        #: How fast it does its tasks, to be compared with other workers.
+        self._process_metrics = ProcessMetrics(worker)
+        self._paced = Guard("its pace", f"dask_efficiency no longer reports how fast {address} is")
         #: What its host says beside that.
         self._sensors = WorkerSensors(worker)
-        self._threads = TaskThreads(worker)
-        #: Tests it before a job starts.
-        self._preflight = WorkerPreflight(worker)
-        #: What its process did beside the tasks; None where reading it failed.
-        self._process: ProcessThreads | None = ProcessThreads(self._threads, lambda: self._preflight.in_threads)
-        self._gpu = WorkerGpu(worker, self._threads)
+        self.threads = TaskThreads(worker)
+        self._parts: Parts[WorkerPart] = Parts("worker", self)
+        #: What its process did beside the tasks.
+        self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in self._parts))
+        self._waits = Guard("its threads", f"dask_efficiency no longer reports what {address} waits for")
+        self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(
-            worker, self._threads, lambda key: self._hooks.slots.reservation_of(key), enabled=plugin.waiting
+            worker, self.threads, lambda key: self._hooks.slots.reservation_of(key), enabled=plugin.waiting
         )
         self._spills = LoopSpills(
             worker,
             self._ledger,
-            self._threads,
+            self.threads,
             lambda: self._hooks.catch_up(),
             lambda at: self._hooks.look_back(at),
-            self._fail,
+            self._guard.fail,
         )
         self._pending = PendingTasks(
             self._ledger,
             self._metrics,
             worker.state.stimulus_log,
-            threads=self._threads,
+            threads=self.threads,
             spills=self._spills,
             library=self._causes.library,
             use=self._gpu.use,
-            rate=self._rate,
+            rate=lambda tasks: self._paced(self._process_metrics.counter.add, tasks),
         )
-        self._recorder: WorkerRecorder | None = None
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
-        #: Why the last recording ended early.
-        self._recorder_off: str | None = None
         #: CPU time of making heartbeats.
         self._heartbeats_ns = 0
         #: What the last heartbeat carried, and when it was new; None where the next one is to be new.
@@ -137,13 +129,17 @@ class WorkerMeter:
             self._ledger,
             self._pending,
             self._spills,
-            self._threads,
-            failed=self._fail,
-            recorder_failed=self._recorder_failed,
+            self.threads,
+            failed=self._guard.fail,
             at=at,
         )
         for window in plugin.windows:
             self._open_window(window, at)
+
+    @property
+    def off(self) -> str | None:
+        """Why it measures nothing any more; None while it works."""
+        return self._guard.off
 
     # -- coming and going --------------------------------------------------------------------
 
@@ -152,42 +148,36 @@ class WorkerMeter:
         self._plugin = plugin
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
-        self._threads.attach()
+        self.threads.attach()
         self._spills.start()
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
         self._hooks.attach(plugin)
-        self._record(plugin.recording, plugin.profile)
+        if plugin.recording is not None:
+            self._parts.load("recorder")
+        self._parts.each("start")
 
     def detach(self) -> None:
         """Take the hooks away, and send the final snapshot of a worker that closes."""
-        try:
-            if self.off is None and self._closes():
-                self.worker.log_event(FINAL_SNAPSHOT, self._final_snapshot())
-        except Exception as error:
-            self._fail(error)
+        if self._closes():
+            self._guard(lambda: self.worker.log_event(FINAL_SNAPSHOT, self._final_snapshot()))
         self._remove()
 
     def _remove(self) -> None:
         worker = self.worker
-        self._preflight.close()
-        self._record(None)
+        self._parts.stop()
         self._hooks.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:
             del worker.metrics[METRIC]
         if worker.handlers.get(OP) == self.handle:
             del worker.handlers[OP]
         self._gpu.stop()
-        if self.off is None:
-            try:  # while the watch that saw them can be asked
-                self._pending.rest(at=monotonic_ns())
-            except Exception as error:
-                self._fail(error)
+        self._guard(self._pending.rest, at=monotonic_ns())  # while the watch that saw them can be asked
         self._causes.stop()
         self._sensors.stop()
         self._spills.stop()
-        self._threads.restore()
+        self.threads.restore()
 
     def _closes(self) -> bool:
         return self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully)
@@ -196,8 +186,7 @@ class WorkerMeter:
         """The end of the accounts; the same again where they have ended already."""
         if self._final is not None:
             return self._final
-        if self._recorder is not None:
-            self._recorder.flush(closing=True)
+        self._parts.each("closing")
         self._hooks.catch_up()
         self._gpu.stop()
         at = monotonic_ns()
@@ -218,77 +207,28 @@ class WorkerMeter:
         }
         return self._final
 
-    def _fail(self, error: Exception) -> None:
-        """Log once and measure nothing more; the worker goes on as if we were not there."""
-        if self.off is not None:
-            return
-        self.off = f"the meter failed: {type(error).__name__}: {error}"[:500]
-        logger.error("dask_efficiency switched its meter on %s off", self.worker.address, exc_info=error)
-        self._record(None)
+    def _stop_measuring(self) -> None:
+        """It failed; the worker goes on as if it were not there."""
+        self._parts.stop()
         self._hooks.detach()
         self._gpu.stop()
         self._causes.stop()
         self._sensors.stop()
         self._spills.stop()
-        self._threads.restore()
+        self.threads.restore()
 
-    def _rate(self, tasks: Sequence[RatedTask]) -> None:
-        """These succeeded."""
-        if self._process_metrics is not None:
-            try:
-                self._process_metrics.counter.add(tasks)
-            except Exception as error:
-                self._process_metrics_failed(error)
+    # -- for parts ---------------------------------------------------------------------------
 
-    def _process_metrics_failed(self, error: Exception) -> None:
-        """Report no more how fast its tasks are done; the accounts go on."""
-        self._process_metrics = None
-        logger.error("dask_efficiency no longer reports how fast %s is", self.worker.address, exc_info=error)
+    @property
+    def asked_to_record(self) -> tuple[str | None, dict[str, dict[str, int]]]:
+        """The recording that goes on where its half arrived, and which tasks are profiled in it."""
+        return self._plugin.recording, self._plugin.profile
 
-    # -- recording ---------------------------------------------------------------------------
-
-    def _record(self, recording: str | None, profile: Requests | None = None) -> None:
-        """Begin a recording, or end the one that goes on; ``profile`` says which tasks are profiled meanwhile."""
-        former = self._recorder
-        if (former.recording if former is not None else None) == recording:
-            if former is not None and former.profiles is not None:
-                former.profiles.ask(profile or {})
-            return
-        self._recorder = None
-        if former is not None:
-            former.stop()
-        try:
-            self._recorder_off = None
-            if recording is not None:
-                profiles = TaskProfiles(self._state.tasks, self._threads.profile)
-                self._recorder = WorkerRecorder(
-                    self.worker, recording, self._threads.meter.done, self._recorder_failed, profiles
-                )
-                profiles.ask(profile or {})
-        except Exception as error:
-            self._recorder_failed(error)
-        self._hooks.record(self._recorder)
-        self._spills.watch.on_stretch = None if self._recorder is None else self._recorder.at_disk
-        self._threads.meter.recording = self._recorder is not None
-
-    def _recorder_failed(self, error: Exception) -> None:
-        """Log once and record nothing more; metering goes on."""
-        reason = f"the recorder failed: {type(error).__name__}: {error}"[:500]
-        logger.error("dask_efficiency switched its recorder on %s off", self.worker.address, exc_info=error)
-        self._record(None)
-        self._recorder_off = reason
-
-    def _flush(self) -> dict[str, Any]:
-        """Send what is recorded; gives the number of the last batch, or why there is none."""
-        if self._recorder is not None:
-            try:
-                answer = {"seq": self._recorder.flush(running=True)}
-                if self._recorder.profiles is not None and self._recorder.profiles.unwritten:
-                    answer["unwritten"] = self._recorder.profiles.unwritten
-                return answer
-            except Exception as error:
-                self._recorder_failed(error)
-        return {"recorder_off": self._recorder_off or "it does not record"}
+    def record(self, recorder: Recorder | None) -> None:
+        """Have the hooks tell a recorder what happens, or nobody."""
+        self._hooks.record(recorder)
+        self._spills.watch.on_stretch = None if recorder is None else recorder.at_disk
+        self.threads.meter.recording = recorder is not None
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -298,75 +238,53 @@ class WorkerMeter:
         Not a coroutine, though upstream would await it: two heartbeats at once would then mix up its
         own digests, and that closes the worker.
         """
-        if self.off is None:
-            try:
-                began = thread_time_ns()
-                at, then = monotonic_ns(), self._reported_at
-                if self._last_heartbeat is not None and (
-                    self._answers or self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
-                ):
-                    return dict(self._last_heartbeat)
-                self._gpu.check()
-                self._catch_up(at)
-                payload = self._heartbeats.heartbeat(self._snapshot(at))
-                if self._process_metrics is not None:
-                    try:
-                        core_wait = None if self._process is None else self._process.core_wait.all
-                        payload["pace"] = self._process_metrics.encode(
-                            self._threads.live(), cpu=self._threads.cpu(), core_wait=core_wait
-                        )
-                    except Exception as error:
-                        self._process_metrics_failed(error)
-                sensors = self._sensors.tell()
-                if sensors:
-                    payload[SENSORS] = sensors
-                self._hooks.sample()
-                if self._recorder is not None:
-                    try:
-                        self._recorder.flush()
-                    except Exception as error:
-                        self._recorder_failed(error)
-                self._heartbeats_ns += thread_time_ns() - began
-                self._last_heartbeat, self._reported_at = payload, at
-                return dict(payload)
-            except Exception as error:
-                self._fail(error)
-        return encode_not_measured(str(self.off))
+        payload: dict[str, Any] | None = self._guard(self._heartbeat)
+        return encode_not_measured(str(self.off)) if payload is None else payload
+
+    def _heartbeat(self) -> dict[str, Any]:
+        began = thread_time_ns()
+        at, then = monotonic_ns(), self._reported_at
+        if self._last_heartbeat is not None and (
+            self._answers or self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
+        ):
+            return dict(self._last_heartbeat)
+        self._gpu.check()
+        self._catch_up(at)
+        payload = self._heartbeats.heartbeat(self._snapshot(at))
+        pace = self._paced(self._pace)
+        if pace is not None:
+            payload["pace"] = pace
+        sensors = self._sensors.tell()
+        if sensors:
+            payload[SENSORS] = sensors
+        self._hooks.sample()
+        self._parts.each("heartbeat")
+        self._heartbeats_ns += thread_time_ns() - began
+        self._last_heartbeat, self._reported_at = payload, at
+        return dict(payload)
+
+    def _pace(self) -> dict[str, Any]:
+        core_wait = None if self._waits.off is not None else self._process.core_wait.all
+        return self._process_metrics.encode(self.threads.live(), cpu=self.threads.cpu(), core_wait=core_wait)
 
     async def handle(
-        self,
-        action: str,
-        window: str = "",
-        limit: int = 300,
-        profile: Requests | None = None,
-        preflight: Mapping[str, Any] | None = None,
-        delay: float = 0.0,
+        self, action: str, window: str = "", limit: int = 300, delay: float = 0.0, **asked: Any
     ) -> dict[str, Any]:
         """Answer the scheduler, with profiles of at most ``limit`` rows; ``delay`` seconds after what it tells of.
 
-        ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``record``, where the
-        window is the recording or nothing and ``profile`` which tasks are profiled in it, and ``flush`` what was
-        recorded; ``everything`` in the next heartbeats; ``last-words`` of a worker that closes; ``preflight``, a step
-        of a test.
+        ``snapshot``, or ``open`` or ``close`` a window at this instant; ``clock``; ``everything`` in the next
+        heartbeats; ``last-words`` of a worker that closes. Parts answer other actions.
         """
-        if action == PREFLIGHT:
-            return await self._preflight.handle(preflight or {})
         if action == CLOCK:
             return {"at": monotonic_ns(), "wall": time.time_ns() - monotonic_ns()}
-        if action == RECORD:
-            if self.off is None:
-                self._record(window or None, profile)
-            return {}
-        if action == FLUSH:
-            if self._recorder is not None and self._recorder.profiles is not None:
-                await self._recorder.profiles.catch_up()
-            return self._flush()
         if action == EVERYTHING:
             self._reported_at = None
             self._heartbeats.begin_anew()
-            if self._process_metrics is not None:
-                self._process_metrics.begin_anew()
+            self._paced(self._process_metrics.begin_anew)
             return {}
+        if action not in (SNAPSHOT, OPEN, CLOSE, ASK_FINAL_SNAPSHOT):
+            part = self._parts.answering(action) if self.off is None else None
+            return {} if part is None else await part.answer(action, {**asked, "window": window})
         if self.off is None:
             try:
                 if action == ASK_FINAL_SNAPSHOT:
@@ -393,7 +311,7 @@ class WorkerMeter:
                         self._answers -= 1
                 return answer
             except Exception as error:
-                self._fail(error)
+                self._guard.fail(error)
         return {"snapshot": encode_not_measured(str(self.off))}
 
     def _processors(self) -> dict[str, Any]:
@@ -433,26 +351,22 @@ class WorkerMeter:
             outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
-        if self._threads.actors:
-            outside["actor methods"] = self._threads.actors
-        if self._preflight.spent:
-            outside[OWN_TEST] = self._preflight.spent
+        if self.threads.actors:
+            outside["actor methods"] = self.threads.actors
+        for part in self._parts:
+            outside.update(part.outside())
         if self._heartbeats_ns:
             outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent + self._sensors.spent
         details = self._metrics.details() | self._pending.details
-        if self._process is not None:
-            try:
-                self._process.read()
-                if self._causes.not_sampled:  # else it is a cause
-                    details.update(self._process.details)
-                outside.update(self._process.outside)
-            except Exception as error:
-                self._process = None
-                logger.error("dask_efficiency no longer reports what %s waits for", self.worker.address, exc_info=error)
-        if self._threads.not_measured:
-            details["thread-noncpu: CPU not measured"] = self._threads.not_measured
+        self._waits(self._process.read)
+        if self._waits.off is None:
+            if self._causes.not_sampled:  # else it is a cause
+                details.update(self._process.details)
+            outside.update(self._process.outside)
+        if self.threads.not_measured:
+            details["thread-noncpu: CPU not measured"] = self.threads.not_measured
         held, spilled = self._ledger.held, self._spills.watch.between
-        used = self._threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
+        used = self.threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
         used.update(
             (task.reservation, Used(*task.used))
             for task in self._hooks.slots.seceded()

@@ -7,11 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.preflights.judge.subjects import Subject
@@ -33,7 +34,7 @@ SILENT_SECONDS = 15.0
 STOP_SECONDS = 5.0
 
 
-class Preflights:
+class Preflights(SchedulerPart):
     """The tests of one scheduler's workers; one at a time.
 
     Parameters
@@ -64,7 +65,14 @@ class Preflights:
         self._task: asyncio.Task[dict[str, Any]] | None = None
         self._silence: asyncio.TimerHandle | None = None
 
-    async def handle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.scheduler, meter.workers, lambda: meter.options, meter.accounts.stragglers.flag)
+
+    async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:  # noqa: D102
+        return await self._step(asked["preflight"])
+
+    async def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take a step of a client's test.
 
         ``begin`` gives ``test``, or ``refused`` with the reason; ``wait`` gives ``running`` or ``done`` with what was
@@ -93,12 +101,12 @@ class Preflights:
             return {}
         raise ValueError(f"unknown step {step!r:.80}")
 
-    def look(self) -> None:
+    async def configured(self) -> None:
         """Test who is there and was not tested yet, if the option says so."""
-        for address in self._scheduler.workers:
-            self.worker_joined(address)
+        for address, ws in self._scheduler.workers.items():
+            self.worker_joined(address, ws)
 
-    def worker_joined(self, address: str) -> None:
+    def worker_joined(self, address: str, ws: WorkerState) -> None:
         """Test a worker that joined, if the option says so."""
         if self._options().preflight:
             self._gate.worker_joined(address)

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from distributed.core import Status
 from distributed.protocol import to_serialize
 
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.parts import WorkerPart
 from dask_efficiency.preflights.hardware.loops import python_loops
 from dask_efficiency.preflights.hardware.measured import spread_of
 from dask_efficiency.preflights.worker.child import Child
@@ -56,7 +57,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _GPU_DRIVER = Path("/dev/nvidiactl")
 
 
-class WorkerPreflight:
+class WorkerPreflight(WorkerPart):
     """A worker's side of tests.
 
     Parameters
@@ -87,13 +88,18 @@ class WorkerPreflight:
             names.STOP_TEST: self._stop_test,
         }
 
-    @property
-    def spent(self) -> int:
-        """CPU nanoseconds of all tests so far."""
-        return self._elsewhere + self.in_threads
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.worker)
 
-    async def handle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def outside(self) -> dict[str, int]:
+        """CPU nanoseconds of all tests so far."""
+        spent = self._elsewhere + self.in_threads
+        return {OWN_TEST: spent} if spent else {}
+
+    async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take a step of a test; a failure is an answer with its reason under ``failed``."""
+        asked = asked.get("preflight") or {}
         step = self._steps.get(asked.get("step", ""))
         if step is None:
             return {"failed": f"unknown step {asked.get('step')!r:.80}"}
@@ -102,7 +108,7 @@ class WorkerPreflight:
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"[:500]}
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """End what is being measured, also in a child that is being started; nothing is measured any more."""
         self._closed = True
         self._stop()

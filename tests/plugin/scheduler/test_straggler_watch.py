@@ -10,7 +10,6 @@ import pytest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.wire.heartbeats import REPEATS
-from dask_efficiency.fleet.scheduler.outlier_watch import OutlierWatch
 from dask_efficiency.plugin.scheduler import straggler_watch as module
 from dask_efficiency.plugin.scheduler.straggler_watch import (
     INTERVAL_SECONDS,
@@ -25,8 +24,6 @@ from dask_efficiency.straggler.task_rates import TaskRateCounter
 
 SECOND = 1_000_000_000
 
-NO_OUTLIERS = OutlierWatch(lambda seconds: pytest.fail("nobody asked for it"), lambda: False)
-
 
 class OddWorker:
     """Of no version of upstream that is known: it has no resources, and no name."""
@@ -36,7 +33,7 @@ class OddWorker:
 
 @pytest.fixture
 def stragglers():
-    return Stragglers(SimpleNamespace(workers={}), ClusterLedger(at=0), lambda: "warn", NO_OUTLIERS)
+    return Stragglers(SimpleNamespace(workers={}), ClusterLedger(at=0), lambda: "warn")
 
 
 def test_a_worker_that_cannot_be_read_ends_the_watch_and_goes_no_further(stragglers, caplog):
@@ -58,7 +55,7 @@ def test_a_heartbeat_without_task_rates_is_passed_over(stragglers, caplog):
 def test_task_rates_that_are_refused_are_logged_once_for_each_worker(caplog):
     cluster = ClusterLedger(at=0)
     cluster.worker_joined("tcp://a", "a", 1, at=0)
-    stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn", NO_OUTLIERS)
+    stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn")
     for _ in range(3):
         stragglers.take_heartbeat("tcp://a", OddWorker(), {"pace": "no rates"}, 0)
     assert caplog.text.count("refused the task rates of tcp://a") == 1
@@ -74,7 +71,7 @@ class Workers:
         self.addresses = [f"tcp://{i}" for i in range(count)]
         self.writers = {address: TaskRateWriter() for address in self.addresses}
         cluster = ClusterLedger(at=0)
-        self.stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn", NO_OUTLIERS)
+        self.stragglers = Stragglers(SimpleNamespace(workers={}), cluster, lambda: "warn")
         for address in self.addresses:
             cluster.worker_joined(address, address, 1, at=0)
             self.stragglers.worker_joined(address, self.ws)

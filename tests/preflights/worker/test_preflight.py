@@ -41,13 +41,15 @@ def test_a_child_that_is_being_started_ends_with_its_test_and_with_the_meter(
     async def answer() -> Any:
         preflight = WorkerPreflight(worker)
         asked = {"step": names.MEASURE, "test": "t", "seconds": 100.0, "force": False, "repetition": 0.1}
-        measuring = asyncio.ensure_future(preflight.handle({**asked, "components": ["memory"]}))
+        measuring = asyncio.ensure_future(
+            preflight.answer(names.PREFLIGHT, {"preflight": {**asked, "components": ["memory"]}})
+        )
         while not preflight._children:  # noqa: ASYNC110  # it is waited for by nothing else
             await asyncio.sleep(0)
         if by == "close":
-            preflight.close()
+            preflight.stop()
         else:
-            await preflight.handle({"step": names.STOP_TEST, "test": "t"})
+            await preflight.answer(names.PREFLIGHT, {"preflight": {"step": names.STOP_TEST, "test": "t"}})
         return await measuring
 
     assert asyncio.run(asyncio.wait_for(answer(), 60)) == {"failed": "the test was stopped"}

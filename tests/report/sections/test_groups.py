@@ -1,4 +1,5 @@
-from dask_efficiency.report.model import ALL_WORKERS, Repeat
+from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.report import sections
 from dask_efficiency.show.extent import MAX_ROWS, PAGE

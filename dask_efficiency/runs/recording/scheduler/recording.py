@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Mapping, Sequence
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from dask_efficiency.accounts.processors import Processors
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.decorations import decoration
 from dask_efficiency.plugin.options import Options
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.parts import SchedulerPart
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder, Readings
+from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+    from distributed.scheduler import WorkerState
 
 #: Who asks for the profiles that the plugin's option wants; windows have other names.
 OF_THE_PLUGIN = ""
@@ -27,7 +29,7 @@ CLOCK_OBSERVATIONS = 3
 _LOOK_SECONDS = 0.005
 
 
-class Recording:
+class Recording(SchedulerPart):
     """Records as long as the option asks for it or a window is open that wants a trace.
 
     Parameters
@@ -36,57 +38,76 @@ class Recording:
         The scheduler.
     workers
         Who takes part.
+    accounts
+        What the heartbeats said.
     options
         Gives the options in force.
     rebind
         Called when :meth:`hook` gives another one.
-    processors
-        Gives what workers may use of their hosts, by address, as far as it is known.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
         workers: WorkerHalves,
+        accounts: ClusterAccounts,
         options: Callable[[], Options],
         rebind: Callable[[], object],
-        processors: Callable[[], Mapping[str, Processors]] = dict,
     ) -> None:
         self._scheduler = scheduler
         self._workers = workers
+        self._accounts = accounts
         self._options = options
         self._rebind = rebind
-        self._processors = processors
         self._always = False
-        self._windows: set[str] = set()
+        #: Windows that want a trace, with why each cannot have one.
+        self._windows: dict[str, list[str]] = {}
         #: By window, how many tasks of each prefix are to be profiled on each worker.
         self._profile: dict[str, dict[str, int]] = {}
         #: Beginning and ending wait for the workers: one after the other.
         self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
 
-    def hook(self, metered: Callable[..., None], work: WorkTracker) -> Callable[..., None]:
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.scheduler, meter.workers, meter.accounts, lambda: meter.options, meter.rebind)
+
+    def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
         """Make what the scheduler is to call for every transition of every task: it calls the meter's own, too."""
         recorder = self.recorder
-        return metered if recorder is None or recorder.off is not None else recorder.hook(metered, work)
+        return metered if recorder is None or recorder.off is not None else recorder.hook(metered, self._accounts.work)
 
-    async def always(self, wanted: bool) -> None:
+    async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:  # noqa: D102
+        if action == names.TRACE:
+            return await self._collect()
+        await self._profile_more(asked["window"], asked["prefixes"])
+        return {}
+
+    async def configured(self) -> None:
         """Record all the time, or only for windows."""
-        self._always = wanted
+        options = self._options()
+        self._always = options.trace
         if self.recorder is not None:
-            self.recorder.limit(self._options().trace_max_tasks)
+            self.recorder.limit(options.trace_max_tasks)
         await self._adjust()
 
-    async def begin(self, window: str) -> None:
-        """Record for a window."""
-        self._windows.add(window)
-        await self._adjust()
+    async def window_opens(self, window: str, wanted: Mapping[str, Any]) -> None:
+        """Record for a window that wants a trace."""
+        if wanted.get("trace"):
+            self._windows[window] = []
+            with decoration("trace", self._windows[window]):
+                await self._adjust()
 
-    def wanted(self, window: str) -> bool:
-        """Whether this window wants a trace."""
-        return window in self._windows
+    async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
+        """Send what was recorded, or why there is nothing."""
+        missing = self._windows.get(window)
+        if missing:
+            notes += missing
+        elif missing is not None:
+            with decoration("trace", notes):
+                reply["trace"] = {**await self._collect(), "start": opened}
 
-    async def profile(self, window: str, prefixes: Mapping[str, int]) -> None:
+    async def _profile_more(self, window: str, prefixes: Mapping[str, int]) -> None:
         """Profile so many more tasks of each prefix on each worker, while a window is open.
 
         Raises
@@ -105,16 +126,15 @@ class Recording:
         asked = {OF_THE_PLUGIN: option, **self._profile}
         return {who: dict(prefixes) for who, prefixes in asked.items() if prefixes}
 
-    async def end(self, window: str) -> None:
-        """Stop recording for a window."""
-        self._windows.discard(window)
-        self._profile.pop(window, None)
-        await self._adjust()
+    def window_forgotten(self, window: str) -> None:
+        """Record for it no more."""
+        if self._windows.pop(window, None) is not None:
+            self._profile.pop(window, None)
+            self._scheduler._ongoing_background_tasks.call_soon(self._adjust)
 
-    def forget(self, window: str) -> None:
-        """The same where nobody can wait."""
-        if window in self._windows:
-            self._scheduler._ongoing_background_tasks.call_soon(self.end, window)
+    def meter_failed(self) -> None:
+        """Record no more."""
+        self.stop()
 
     def stop(self) -> None:
         """Stop recording here; the workers hear of it elsewhere."""
@@ -126,7 +146,7 @@ class Recording:
 
     # -- hooks ---------------------------------------------------------------------------------
 
-    def worker_joined(self, address: str) -> None:
+    def worker_joined(self, address: str, ws: WorkerState) -> None:
         """A worker is there; its clock is read as soon as it answers."""
         if self.recorder is not None:
             self.recorder.worker_joined(address)
@@ -149,25 +169,11 @@ class Recording:
             if self.recorder is not None:
                 self.recorder.take_batch(message)
 
-    def take_heartbeats(
-        self,
-        activity: Callable[[], Mapping[str, Mapping[str, int]]],
-        gpu_readings: Callable[[str], Readings | None],
-        unread: Container[str] = (),
-    ) -> None:
-        """Note how the workers are.
-
-        Parameters
-        ----------
-        activity
-            Gives what they did, in nanoseconds by worker and name.
-        gpu_readings
-            Gives what the sensors of a worker's GPUs say, by its address.
-        unread
-            Addresses of workers of whose last heartbeat nothing is known yet.
-        """
+    def round_over(self, unread: Container[str]) -> None:
+        """Note how the workers are, but for those of whose last heartbeat nothing is known yet."""
         if self.recorder is not None:
-            self.recorder.take_heartbeats(activity(), gpu_readings, unread)
+            cluster = self._accounts.cluster
+            self.recorder.take_heartbeats(cluster.activity_by_worker(), cluster.gpu_readings, unread)
 
     # -- the workers' part ---------------------------------------------------------------------
 
@@ -210,7 +216,7 @@ class Recording:
         if self.recorder is not None and isinstance(answer, dict) and "at" in answer:
             self.recorder.read_clock(address, sent, answer, came)
 
-    async def collect(self) -> dict[str, Any]:
+    async def _collect(self) -> dict[str, Any]:
         """All that is recorded until now, as a client is sent it.
 
         Raises
@@ -225,7 +231,7 @@ class Recording:
             )
         notes = await self._flush(recorder)
         await self._read_clocks()
-        pack = recorder.freeze(notes, self._processors())
+        pack = recorder.freeze(notes, self._accounts.cluster.processors)
         return await asyncio.to_thread(pack)
 
     async def _flush(self, recorder: ClusterRecorder) -> list[str]:

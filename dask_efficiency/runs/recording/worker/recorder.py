@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.activity import SlotReservation
@@ -16,8 +16,8 @@ from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
+from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
-from dask_efficiency.torch_traces.worker_profiles import TaskProfiles
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -51,6 +51,29 @@ _Ended = tuple[_Taken, int, Run, float]
 
 #: Of a run that nobody saw in its thread.
 _NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
+
+
+#: By who asked, how many tasks of each prefix are to be profiled.
+Requests = Mapping[str, Mapping[str, int]]
+
+
+class Profiles(Protocol):
+    """Profiles chosen tasks of a worker while it is recorded."""
+
+    #: Profiles that had begun, and were not written, when :meth:`take` was called last.
+    unwritten: int
+
+    def ask(self, requests: Requests) -> None:
+        """Profile so many tasks of each prefix; what was done already for who asks counts."""
+
+    def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
+        """Profiles since the last call, by the monotonic clock; and how many were not made, by why."""
+
+    async def catch_up(self) -> None:
+        """Wait for a moment until what ended is written."""
+
+    def close(self) -> None:
+        """Profile no more; safe to call twice."""
 
 
 class _NoLog(Sequence[Any]):
@@ -89,7 +112,7 @@ class WorkerRecorder:
         recording: str,
         runs: Mapping[Any, Run],
         failed: Callable[[Exception], object],
-        profiles: TaskProfiles | None = None,
+        profiles: Profiles | None = None,
     ) -> None:
         self.recording = recording
         self._runs = runs

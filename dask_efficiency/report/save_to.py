@@ -1,0 +1,46 @@
+"""SaveTo: the scheduler's part that writes the report of the cluster's whole life as it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Self
+
+from dask_efficiency.plugin.parts import SchedulerPart
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.report.files import save
+from dask_efficiency.report.replies import life_report, unpacked
+
+logger = logging.getLogger("dask_efficiency")
+
+
+class SaveTo(SchedulerPart):
+    """Writes where the option ``save-to`` says.
+
+    Parameters
+    ----------
+    meter
+        The scheduler's meter.
+    """
+
+    def __init__(self, meter: Any) -> None:
+        self._meter = meter
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter)
+
+    async def closing(self) -> None:
+        """Write the report; a failure is logged."""
+        path, accounts = self._meter.options.save_to, self._meter.accounts
+        if path is None:
+            return
+        try:
+            await self._meter.ask_snapshots()
+            accounts.cluster.close_departed(at=accounts.now(), grace=0)
+            accounts.follow()
+            reply = await replies.packed(replies.of_life(accounts))
+            await asyncio.to_thread(lambda: save(life_report(unpacked(reply)), path))
+            logger.info("dask_efficiency wrote the cluster's report to %s", path)
+        except Exception:
+            logger.exception("dask_efficiency could not write the cluster's report to %s", path)
