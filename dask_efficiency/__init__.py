@@ -8,24 +8,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
     from dask_efficiency.accounts.buckets import Breakdown, Bucket
     from dask_efficiency.accounts.finding import Finding
     from dask_efficiency.fleet.minder.detector import load_minder
     from dask_efficiency.fleet.minder.train import train_minder
     from dask_efficiency.fleet.outliers.outliers import find_outliers
+    from dask_efficiency.fleet.questions import worker_series
     from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
     from dask_efficiency.mpi.trace_files import from_mpi_trace
-    from dask_efficiency.plugin.client.calls import get_trace, snapshot, stragglers, unregister, worker_series
-    from dask_efficiency.plugin.client.questions import NotRegisteredError
+    from dask_efficiency.plugin.client.questions import NotRegisteredError, unregister
     from dask_efficiency.plugin.preload import dask_setup
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+    from dask_efficiency.plugin.version import __version__
     from dask_efficiency.preflights.client import preflight
     from dask_efficiency.preflights.results import PreflightResult
     from dask_efficiency.report.efficiency_report import efficiency_report
+    from dask_efficiency.report.questions import snapshot
     from dask_efficiency.report.results import EfficiencyReport, compare, load_report
+    from dask_efficiency.runs.questions import get_trace, stragglers
     from dask_efficiency.runs.results import CriticalPath, RunTrace, compare_paths, critical_path, load_trace
     from dask_efficiency.runs.stragglers.offline import find_stragglers
     from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dask_efficiency.torch_traces.results import TorchCriticalPath, load_path, torch_critical_path
 
 _HOMES = {
+    "__version__": "dask_efficiency.plugin.version",
     "Breakdown": "dask_efficiency.accounts.buckets",
     "Bucket": "dask_efficiency.accounts.buckets",
     "ClusterSpec": "dask_efficiency.simulation.model.cluster",
@@ -59,7 +61,7 @@ _HOMES = {
     "find_outliers": "dask_efficiency.fleet.outliers.outliers",
     "find_stragglers": "dask_efficiency.runs.stragglers.offline",
     "from_mpi_trace": "dask_efficiency.mpi.trace_files",
-    "get_trace": "dask_efficiency.plugin.client.calls",
+    "get_trace": "dask_efficiency.runs.questions",
     "ideal_ladder": "dask_efficiency.simulation.results",
     "load_kineto": "dask_efficiency.torch_traces.kineto.load",
     "load_minder": "dask_efficiency.fleet.minder.detector",
@@ -71,13 +73,13 @@ _HOMES = {
     "preflight": "dask_efficiency.preflights.client",
     "simulate": "dask_efficiency.simulation.results",
     "simulate_mpi": "dask_efficiency.mpi.results",
-    "snapshot": "dask_efficiency.plugin.client.calls",
-    "stragglers": "dask_efficiency.plugin.client.calls",
+    "snapshot": "dask_efficiency.report.questions",
+    "stragglers": "dask_efficiency.runs.questions",
     "sweep": "dask_efficiency.simulation.results",
     "torch_critical_path": "dask_efficiency.torch_traces.results",
     "train_minder": "dask_efficiency.fleet.minder.train",
-    "unregister": "dask_efficiency.plugin.client.calls",
-    "worker_series": "dask_efficiency.plugin.client.calls",
+    "unregister": "dask_efficiency.plugin.client.questions",
+    "worker_series": "dask_efficiency.fleet.questions",
 }
 
 __all__ = [

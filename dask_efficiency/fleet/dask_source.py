@@ -11,7 +11,8 @@ from typing import Any
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS
-from dask_efficiency.plugin.client.questions import Caller, NoAnswerError, ask_series
+from dask_efficiency.fleet.questions import ask_series
+from dask_efficiency.plugin.client.questions import Caller, NoAnswerError
 from dask_efficiency.straggler.retirements import Retirements
 
 #: Seconds until a worker that is retired is waited for no more: its data has to go to others first.

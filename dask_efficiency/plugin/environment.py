@@ -12,7 +12,7 @@ import distributed
 from dask.utils import format_bytes
 from distributed.versions import get_versions
 
-import dask_efficiency
+from dask_efficiency.plugin.version import __version__
 
 #: Settings of the scheduler's process that every report shows. Where workers run with other settings, these
 #: are not theirs.
@@ -99,7 +99,7 @@ def of_cluster(workers: Iterable[Any], clients: Iterable[Any]) -> dict[str, str]
     """
     workers = list(workers)
     return {
-        "dask-efficiency": dask_efficiency.__version__,
+        "dask-efficiency": __version__,
         "dask": dask.__version__,
         "distributed": distributed.__version__,
         "python": platform.python_version(),

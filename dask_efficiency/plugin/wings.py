@@ -24,7 +24,7 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         # Profiles of a worker's tasks, in a recording.
         "profiles/torch": "dask_efficiency.torch_traces.worker_profiles:TaskProfiles",
         # What leads a run's critical path into its tasks.
-        "expander/torch": "dask_efficiency.torch_traces.path.join:EXPANDER",
+        "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
         # What says how long a run takes with the cure of its largest loss.
         "saving/simulation": "dask_efficiency.simulation.saving:saving",
     }

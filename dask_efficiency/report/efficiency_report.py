@@ -19,14 +19,7 @@ from distributed import Client, get_client
 
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.plugin import environment, names, options
-from dask_efficiency.plugin.client.questions import (
-    NotRegisteredError,
-    ask,
-    ask_report,
-    clock_offset,
-    register,
-    with_cost,
-)
+from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clock_offset, register
 from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of
@@ -34,10 +27,12 @@ from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report.questions import ask_report
 from dask_efficiency.report.replies import report_of
 from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.report.scaling import ScalingWatch
 from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.questions import with_cost
 from dask_efficiency.runs.recording.recordings import unpack
 from dask_efficiency.runs.results import RunTrace, critical_path
 from dask_efficiency.runs.stragglers.long_tail import long_tail

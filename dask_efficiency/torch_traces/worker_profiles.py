@@ -11,11 +11,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import Around
 from dask_efficiency.runs.recording.worker.recorder import Requests
 from dask_efficiency.runs.trace.profiles import Profile
-from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled, TorchProfile
+from dask_efficiency.torch_traces.profiler import TorchProfile
 
 if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState

@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
-from dask_efficiency.plugin.client.questions import ask_history
+from dask_efficiency.report.questions import ask_history
 from tests.plugin.tasks import nap
 from tests.plugin.watch import Attendance, addresses, eventually, kill
 

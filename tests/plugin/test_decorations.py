@@ -21,12 +21,12 @@ from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_repor
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.finding import Cause, Finding
-from dask_efficiency.plugin.client.questions import ask_history
 from dask_efficiency.plugin.decorations import MAX_NOTE, Decoration, decorate
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.report import efficiency_report as client_half
 from dask_efficiency.report import replies as reports
 from dask_efficiency.report.phases import ClientObserver
+from dask_efficiency.report.questions import ask_history
 from dask_efficiency.runs.recording.scheduler.recording import Recording
 from tests.plugin.tasks import increment, nap
 

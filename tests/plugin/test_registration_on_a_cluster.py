@@ -25,8 +25,8 @@ from dask_efficiency import (
     snapshot,
     unregister,
 )
-from dask_efficiency.plugin.client.questions import ask_history
 from dask_efficiency.report.efficiency_report import LEASED
+from dask_efficiency.report.questions import ask_history
 from tests.plugin.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word, write_and_nap
 from tests.plugin.watch import (
     Window,

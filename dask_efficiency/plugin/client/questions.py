@@ -1,28 +1,19 @@
-"""Questions: what a client asks the scheduler's half, and what it makes of the replies."""
+"""Questions: how a client asks the scheduler's half."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import cloudpickle
-import numpy as np
-from distributed import Client
-from distributed.protocol import Serialize
+from distributed import Client, get_client
 
-from dask_efficiency.accounts.finding import Finding
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.report.replies import report_of, unpacked
-from dask_efficiency.report.results import EfficiencyReport
-from dask_efficiency.runs.recording.recordings import unpack
-from dask_efficiency.runs.results import RunTrace
-from dask_efficiency.runs.trace.build import build
-from dask_efficiency.torch_traces.path.join import with_gpu_times
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -67,79 +58,6 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
         raise NoAnswerError(f"{address} is a worker; expected the scheduler's address")
 
 
-async def ask_life(caller: Caller) -> EfficiencyReport:
-    """The accounts since they began."""
-    payload = await ask_report(caller, names.LIFE)
-    return EfficiencyReport.of(report_of(payload, name="snapshot", started=float(payload["since"])))
-
-
-async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
-    """A report in retrospect."""
-    payload = await ask_report(caller, names.HISTORY, last=last)
-    seconds = payload["window"] / 1e9
-    name = "all history" if last is None else f"last {seconds:.3g} s"
-    return EfficiencyReport.of(report_of(payload, name=name, started=time.time() - seconds))
-
-
-async def ask_trace(caller: Caller) -> RunTrace:
-    """What the cluster recorded. Raises RuntimeError if it does not record."""
-    payload = await ask(caller, names.TRACE)
-    return await asyncio.to_thread(lambda: RunTrace.of(with_gpu_times(build(unpack(payload), name="trace"))))
-
-
-async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
-    """Who is slow now."""
-    payload = await ask(caller, names.STRAGGLERS)
-    findings = tuple(map(Finding.from_dict, payload["stragglers"]))
-    if not (findings and payload["records"]):
-        return findings
-    try:
-        trace = await ask_trace(caller)
-    except RuntimeError:  # no longer
-        return findings
-    return await asyncio.to_thread(with_cost, trace, findings)
-
-
-async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
-    """The workers' metrics of the last seconds, as far as the scheduler remembers; see ``worker_series``.
-
-    Raises
-    ------
-    ValueError
-        If ``seconds`` is not a positive number.
-    """
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"seconds is {seconds!r}; expected a positive number")
-    payload = await ask(caller, names.SERIES, seconds=float(seconds))
-    values = payload["values"]
-    # Within one process they travel as they are, wrapped.
-    values = values.data if isinstance(values, Serialize) else values
-    return MetricSeries(
-        metrics=tuple(payload["metrics"]),
-        workers=tuple(payload["workers"]),
-        groups=tuple(payload["groups"]),
-        hosts=tuple(payload["hosts"]),
-        start=float(payload["start"]),
-        step_seconds=float(payload["step_seconds"]),
-        values=np.asarray(values, np.float32),
-    )
-
-
-def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings with the time that each cost the recorded run, where a replay can say that."""
-    from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, seconds_lost
-
-    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
-    known = list(findings)
-    for i, finding in enumerate(findings[:REPLAYS]):
-        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
-            try:
-                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
-            except Exception:  # the finding must not be lost with its cost
-                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
-    return tuple(known)
-
-
 async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
     """The answer of the scheduler's half to one of its actions.
 
@@ -155,11 +73,6 @@ async def ask(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
         )
     answer: dict[str, Any] = reply
     return answer
-
-
-async def ask_report(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
-    """The same, of an action whose answer a report is made of."""
-    return await asyncio.to_thread(unpacked, await ask(caller, action, **kwargs))
 
 
 async def register(client: Client, plugin: EfficiencyPlugin) -> None:
@@ -192,3 +105,19 @@ async def clock_offset(caller: Caller) -> int:
             best = took, at - sent - took // 2
     assert best is not None
     return int(best[1])
+
+
+def unregister(client: Client | None = None) -> Any:
+    """Take the plugin off the scheduler and all workers; a no-op where it is not registered."""
+    return sync(client, _unregister)
+
+
+async def _unregister(client: Client) -> None:
+    with contextlib.suppress(NotRegisteredError):
+        await ask(client, names.UNREGISTER)
+
+
+def sync(client: Client | None, function: Any, *args: Any) -> Any:
+    """The answer to a question with a client, the current one by default; an awaitable if it is asynchronous."""
+    client = client if client is not None else get_client()
+    return client.sync(function, client, *args)

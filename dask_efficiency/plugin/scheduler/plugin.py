@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from distributed import __version__
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.plugin import options
 from dask_efficiency.plugin.names import PLUGIN
+from dask_efficiency.plugin.version import check_distributed
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from dask_efficiency.accounts.finding import Finding
     from dask_efficiency.plugin.scheduler.meter import ClusterMeter
+check_distributed(__version__)
 
 
 class EfficiencyPlugin(SchedulerPlugin):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 from distributed.core import rpc
 
-import dask_efficiency
 from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 from dask_efficiency.plugin import bootstrap, names
 from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -77,7 +77,7 @@ class WorkerHalves:
         """Have the workers that join sent their half as it must be now."""
         options = self._options()
         plugin = bootstrap.EfficiencyWorkerPlugin(  # type: ignore[no-untyped-call]
-            dask_efficiency.__version__,
+            __version__,
             self._session,
             options.max_prefixes,
             list(self._windows),

@@ -23,9 +23,9 @@ from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.meter import GpuMeter, NullMeter
 from dask_efficiency.gpu.nvml import Nvml
+from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
-from dask_efficiency.torch_traces.profiler import PROFILERS
 
 logger = logging.getLogger("dask_efficiency")
 

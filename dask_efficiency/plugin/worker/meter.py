@@ -11,6 +11,7 @@ from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from distributed import __version__
 from distributed.core import Status
 
 from dask_efficiency.accounts.processors import encode_processors
@@ -33,6 +34,7 @@ from dask_efficiency.plugin.names import (
 )
 from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.causes import WorkerCauses
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from distributed import Worker
 
     from dask_efficiency.plugin.worker.half import WorkerHalf
+
+check_distributed(__version__)
 
 logger = logging.getLogger("dask_efficiency")
 

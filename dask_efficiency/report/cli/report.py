@@ -50,7 +50,7 @@ def command(
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:
     if source.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugin.client.questions import ask_history
+        from dask_efficiency.report.questions import ask_history
 
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
     if source.kind not in (Kind.REPORT, Kind.OTHER):

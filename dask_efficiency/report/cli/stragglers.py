@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -73,11 +74,12 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     """What the cluster recorded; or what its scheduler found, where it does not record."""
     from dask_efficiency.accounts.finding import Finding
-    from dask_efficiency.plugin.client.questions import ask, ask_trace
+    from dask_efficiency.plugin.client.questions import ask
+    from dask_efficiency.runs.questions import ask_trace
     from dask_efficiency.runs.stragglers.offline import Judgement
 
     answer = await ask(caller, "stragglers")
-    if answer["records"]:
+    with suppress(RuntimeError):  # it does not record
         return await ask_trace(caller)
     findings = tuple(map(Finding.from_dict, answer["stragglers"]))
     note = "As the scheduler finds them now, by heartbeats; EfficiencyPlugin(trace=True) records for a closer look."

@@ -23,7 +23,7 @@ def recorded(source: str, connection: Connection) -> RunTrace:
     """
     given = look_at(source)
     if given.kind is Kind.SCHEDULER:
-        from dask_efficiency.plugin.client.questions import ask_trace
+        from dask_efficiency.runs.questions import ask_trace
 
         return connection.ask(given.where, ask_trace)
     if given.kind not in (Kind.TRACE, Kind.OTHER):

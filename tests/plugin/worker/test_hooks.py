@@ -125,7 +125,6 @@ class Accounts:
             self.spills,
             self.threads,  # type: ignore[arg-type]
             failed=self.failures.append,
-            recorder_failed=self.failures.append,
             at=world.now,
         )
         self.hooks._transitions = SimpleNamespace(attach=lambda *args, **kwargs: None)  # type: ignore[assignment]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import dask
 import distributed
 
-import dask_efficiency
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.processors import Processors, cores
 from dask_efficiency.accounts.sensors.gpus import gpu_sensors
@@ -25,6 +24,7 @@ from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import METRIC
 from dask_efficiency.plugin.scheduler.heartbeat_metrics import DASK_METRICS, dask_metric, host_sensors
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.version import __version__
 from dask_efficiency.runs.recording import recordings
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.recording.scheduler.task_facts import TaskReader
@@ -409,7 +409,7 @@ class ClusterRecorder:
                 "bandwidth": self._bandwidth,
             },
             versions={
-                "dask-efficiency": dask_efficiency.__version__,
+                "dask-efficiency": __version__,
                 "dask": dask.__version__,
                 "distributed": distributed.__version__,
                 "python": platform.python_version(),

@@ -1,0 +1,101 @@
+"""What a user asks of a live cluster about its runs: its trace, and its stragglers with what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+from distributed import Client
+
+from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.client.questions import Caller, ask, sync
+from dask_efficiency.runs.recording.recordings import unpack
+from dask_efficiency.runs.results import RunTrace
+from dask_efficiency.runs.trace.build import build
+from dask_efficiency.torch_traces.path.join import with_gpu_times
+
+logger = logging.getLogger("dask_efficiency")
+
+
+def get_trace(client: Client | None = None) -> Any:
+    """What the cluster recorded: every task, transition and transfer that it still remembers.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    RunTrace
+        Of what was recorded until now. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    RuntimeError
+        If the cluster does not record: it does with ``EfficiencyPlugin(trace=True)``, and while an
+        ``efficiency_report(trace=True)`` is open.
+    """
+    return sync(client, ask_trace)
+
+
+async def ask_trace(caller: Caller) -> RunTrace:
+    """What the cluster recorded. Raises RuntimeError if it does not record."""
+    payload = await ask(caller, names.TRACE)
+    return await asyncio.to_thread(lambda: RunTrace.of(with_gpu_times(build(unpack(payload), name="trace"))))
+
+
+def stragglers(client: Client | None = None) -> Any:
+    """The workers that take longer now than their peers for the same work: ``dask_efficiency.stragglers(client)``.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    tuple of Finding
+        The most certain first; empty if there is none. An awaitable if the client is asynchronous. While the cluster
+        records, ``seconds_lost`` comes from a replay of what was recorded, which takes this process seconds for a
+        hundred thousand tasks; else it is None.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return sync(client, ask_stragglers)
+
+
+async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
+    """Who is slow now."""
+    payload = await ask(caller, names.STRAGGLERS)
+    findings = tuple(map(Finding.from_dict, payload["stragglers"]))
+    if not findings:
+        return findings
+    try:
+        trace = await ask_trace(caller)
+    except RuntimeError:  # it does not record
+        return findings
+    return await asyncio.to_thread(with_cost, trace, findings)
+
+
+def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings with the time that each cost the recorded run, where a replay can say that."""
+    from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, seconds_lost
+
+    there = {name for worker in trace.workers for name in (worker.name, worker.host)}
+    known = list(findings)
+    for i, finding in enumerate(findings[:REPLAYS]):
+        if finding.cause in REPLAYED and (finding.worker or finding.host) in there:
+            try:
+                known[i] = replace(finding, seconds_lost=seconds_lost(trace, finding))
+            except Exception:  # the finding must not be lost with its cost
+                logger.exception("dask_efficiency could not replay the run without %r", finding.worker or finding.host)
+    return tuple(known)

@@ -1,0 +1,131 @@
+"""Parts and wings: one that fails or is not installed costs the meter and the other parts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from dask_efficiency.plugin import parts as module
+from dask_efficiency.plugin import wings
+from dask_efficiency.plugin.parts import Parts, SchedulerPart, WorkerPart
+from dask_efficiency.plugin.wings import ANSWERED_BY, OFFERED, offered
+
+
+class Counting(SchedulerPart):
+    """Counts what it hears, and fails where it is told to."""
+
+    def __init__(self, meter: Any) -> None:
+        self.heard: list[str] = []
+        self.fails = False
+        self.stopped = 0
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:
+        return cls(meter)
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    def client_left(self, client: str) -> None:
+        self.heard.append(client)
+        if self.fails:
+            raise ZeroDivisionError
+
+    async def configured(self) -> None:
+        self.client_left("configured")
+
+    async def answer(self, action: str, asked: Any) -> dict[str, Any]:
+        return {"answered": action}
+
+
+class Quiet(SchedulerPart):
+    """Does nothing of its own."""
+
+    of = classmethod(lambda cls, meter: cls())  # type: ignore[assignment]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Parts[SchedulerPart]:
+    there = {
+        "scheduler/first": "tests.plugin.test_parts:Counting",
+        "scheduler/second": "tests.plugin.test_parts:Counting",
+    }
+    rest = {
+        "scheduler/quiet": "tests.plugin.test_parts:Quiet",
+        "scheduler/missing": "dask_efficiency.nowhere.at_all:Part",
+        "worker/other": "tests.plugin.test_parts:Counting",
+    }
+    table = MappingProxyType(there | rest)
+    monkeypatch.setattr(wings, "OFFERED", table)
+    monkeypatch.setattr(module, "OFFERED", table)
+    monkeypatch.setattr(
+        module, "ANSWERED_BY", {"scheduler/ask": "scheduler/second", "scheduler/gone": "scheduler/missing"}
+    )
+    parts: Parts[SchedulerPart] = Parts("scheduler", SimpleNamespace())
+    parts.load_all()
+    return parts
+
+
+def test_parts_are_those_of_the_kind_that_are_installed(made: Any) -> None:
+    assert [type(part).__name__ for part in made] == ["Counting", "Counting", "Quiet"]
+    assert made.load("missing") is None
+    assert made.answering("gone") is None
+    assert made.answering("unheard of") is None
+
+
+def test_one_that_fails_is_said_once_stopped_and_called_no_more(made: Any, caplog: pytest.LogCaptureFixture) -> None:
+    first, second, _ = made
+    first.fails = True
+    with caplog.at_level(logging.ERROR, "dask_efficiency"):
+        for client in "abc":
+            made.each("client_left", client)
+        asyncio.run(made.each_in_turn("configured"))
+    assert (first.heard, first.stopped) == (["a"], 1)
+    assert (second.heard, second.stopped) == (["a", "b", "c", "configured"], 0)
+    assert caplog.text.count("goes on without its part 'first'") == 1
+    assert made.get("first") is None
+    assert first not in list(made)
+
+
+def test_one_that_fails_while_it_is_awaited_costs_the_others_nothing(made: Any) -> None:
+    first, second, _ = made
+    first.fails = True
+    asyncio.run(made.each_in_turn("configured"))
+    asyncio.run(made.each_in_turn("configured"))
+    assert first.heard == ["configured"]
+    assert second.heard == ["configured"] * 2
+
+
+def test_only_parts_that_do_something_are_called(made: Any) -> None:
+    assert len(made._calls("client_left")) == 2
+    assert made._calls("window_forgotten") == []
+
+
+def test_an_action_is_answered_by_its_part_which_is_made_when_it_is_asked_for(made: Any) -> None:
+    made.stop()
+    assert list(made) == []
+    part = made.answering("ask")
+    assert asyncio.run(part.answer("ask", {})) == {"answered": "ask"}
+    assert list(made) == [part]
+
+
+def test_every_name_of_the_table_is_there_and_a_part_of_its_kind() -> None:
+    kinds = {"worker": WorkerPart, "scheduler": SchedulerPart}
+    for name in OFFERED:
+        found = offered(name)
+        assert found is not None
+        kind = kinds.get(name.partition("/")[0])
+        assert kind is None or issubclass(found, kind)
+    for action, part in ANSWERED_BY.items():
+        assert part in OFFERED
+        assert action.partition("/")[0] == part.partition("/")[0]
+
+
+def test_a_library_that_is_missing_is_no_missing_wing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wings, "OFFERED", {"scheduler/broken": "nothing_of_that_name:Part"})
+    with pytest.raises(ModuleNotFoundError, match="nothing_of_that_name"):
+        offered("scheduler/broken")
