@@ -41,7 +41,7 @@ test-all: test ## And what is beyond it: all tests on clusters, in a browser, wi
 	@$(MAKE) --no-print-directory pytest WHICH=slow
 
 .PHONY: nightly
-nightly: test-all test-matrix ## And other versions, and property tests with 500 new examples: hours
+nightly: test-all without test-matrix ## And without each wing, on other versions, and property tests with 500 new examples: hours
 	@$(MAKE) --no-print-directory pytest WHICH='not cluster and not slow' PYTEST_ARGS=--hypothesis-profile=nightly
 
 .PHONY: setup
@@ -57,6 +57,10 @@ lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
 .PHONY: pytest
 pytest: setup
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m '$(WHICH)' $(PYTEST_ARGS)
+
+.PHONY: without
+without: setup ## The core's tests without each wing in turn, deleted in a copy
+	@for wing in live preflights fleet torch_traces simulation mpi; do echo "without $$wing" && .ci/without $$wing; done
 
 .PHONY: test-matrix
 test-matrix: ## Tests on other versions of Python and distributed, in .venv-matrix

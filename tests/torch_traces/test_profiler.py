@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
 from dask_efficiency.torch_traces import profiler as torch_profile
-from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled, TorchProfile
+from dask_efficiency.torch_traces.profiler import TorchProfile
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.needs("torch")
@@ -251,8 +252,9 @@ def test_one_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, limit
 def in_a_process_of_its_own(program: str) -> "subprocess.CompletedProcess[str]":
     beginning = """
         import threading, torch
-        from dask_efficiency.torch_traces import profiler as torch_profile
-        from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled, TorchProfile
+        from dask_efficiency.gpu import profilers
+        from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
+        from dask_efficiency.torch_traces.profiler import TorchProfile
 
         def users():
             return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
@@ -333,7 +335,7 @@ def test_no_number_of_threads_and_no_profiler_of_the_user_s_in_another_one_crash
         assert min(counts) > 100, counts
 
         # It waits no longer than this, and ours is lost then.
-        torch_profile.MAX_WAIT_SECONDS = 0.2
+        profilers.MAX_WAIT_SECONDS = 0.2
         began, ended = threading.Event(), threading.Event()
 
         def long():

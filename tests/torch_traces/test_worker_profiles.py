@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.torch_traces import worker_profiles as profiles
-from dask_efficiency.torch_traces.profiler import PROFILERS, NotProfiled
 from dask_efficiency.torch_traces.worker_profiles import TaskProfiles
 
 TASK = TaskId(1, 2)

@@ -17,7 +17,7 @@ from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RET
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "gpu" / "data"
 RECORDED = ["simple_add", "cudagraph"]
 #: By category of Kineto's events.
 ACTIVITY = np.zeros(len(Category), np.int64)

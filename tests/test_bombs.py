@@ -24,7 +24,7 @@ from dask_efficiency.files.storage import DamagedFileError, FileTooLargeError, M
 #: What each bomb holds: enough to tell by the memory whether it was unpacked.
 HELD = 1 << 28
 
-TRACE = Path(__file__).parents[1] / "data" / "diagnoses" / "chain.trace"
+TRACE = Path(__file__).parent / "data" / "diagnoses" / "chain.trace"
 
 
 def deflated(member: str, content: bytes, times: int) -> bytes:
@@ -81,7 +81,7 @@ def test_no_reader_unpacks_a_bomb(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(made())
     paths = [str(tmp_path / name) for name in BOMBS]
     done = subprocess.run(
-        [sys.executable, "-c", READ, *paths], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", READ, *paths], capture_output=True, text=True, cwd=Path(__file__).parents[1]
     )
     *said, grown = done.stdout.splitlines()
     assert said == [f"{path} FileTooLargeError" for path in paths], done.stderr

@@ -12,6 +12,7 @@ from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.ledger import GpuLedger
 from dask_efficiency.gpu.nvml import Nvml
+from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.profiles import Profile
@@ -19,7 +20,7 @@ from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.profiled import read_profile
 from dask_efficiency.torch_traces.path.tiling import tile
-from dask_efficiency.torch_traces.profiler import PROFILERS, TorchProfile
+from dask_efficiency.torch_traces.profiler import TorchProfile
 
 pytestmark = pytest.mark.gpu
 
