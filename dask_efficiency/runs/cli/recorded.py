@@ -10,6 +10,9 @@ from dask_efficiency.cli.source import Kind, look_at
 if TYPE_CHECKING:
     from dask_efficiency.runs.results import RunTrace
 
+#: What a what-if of a recorded run can leave out.
+WITHOUT = ("transfer", "spill", "scheduler")
+
 
 def recorded(source: str, connection: Connection) -> RunTrace:
     """The run that a file holds, or that a scheduler has recorded.
