@@ -19,10 +19,11 @@ def one_line_errors(
     *others: type[Exception], kind: type[click.ClickException] = click.ClickException
 ) -> Iterator[None]:
     """End with an exit code and one line for what a user can put right: files, values, extras, and other errors."""
+    # ImportError is how fsspec asks for the package that reads a kind of URL.
+    told: tuple[type[Exception], ...] = (OSError, ValueError, ImportError, *others)
     try:
         yield
     except BrokenPipeError:
         raise
-    # ImportError is how fsspec asks for the package that reads a kind of URL.
-    except (OSError, ValueError, ImportError, *others) as error:
+    except told as error:
         raise kind(" ".join(str(error).split())) from error

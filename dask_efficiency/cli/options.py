@@ -127,11 +127,22 @@ def without_option(*parts: str) -> Decorator:
     return click.option("--without", multiple=True, type=click.Choice(parts), help="As if this took no time.")
 
 
-def scheduler_options(command: Callable[..., None], *, timeout: str = "10s") -> Callable[..., None]:
-    """How a scheduler is reached: given to the command as ``connection``.
+def timeout_option(default: str, who: str) -> Decorator:
+    """``--timeout``: how long an answer is waited for."""
+    return click.option(
+        "--timeout",
+        default=default,
+        show_default=True,
+        callback=timedelta,
+        metavar="TIME",
+        help=f"How long {who} has to answer.",
+    )
 
-    To be put right above the function, below its other options.
-    """
+
+def scheduler_options(
+    command: Callable[..., None], *, timeout: str = "10s", who: str = "a scheduler"
+) -> Callable[..., None]:
+    """How a scheduler is reached: given to the command as ``connection``."""
 
     @functools.wraps(command)
     def connected(
@@ -141,11 +152,4 @@ def scheduler_options(command: Callable[..., None], *, timeout: str = "10s") -> 
 
     for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
         connected = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(connected)
-    return click.option(
-        "--timeout",
-        default=timeout,
-        show_default=True,
-        callback=timedelta,
-        metavar="TIME",
-        help="How long a scheduler has to answer.",
-    )(connected)
+    return timeout_option(timeout, who)(connected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -90,7 +90,7 @@ def command(
     """
     if all_edges and chrome is None:
         raise click.UsageError("--all-edges needs --chrome FILE")
-    changes = {"speed_up": speed_up, "without": without}
+    changes: dict[str, Any] = {"speed_up": speed_up, "without": without}
     with one_line_errors(UnknownNameError, UnknownRankError, UnknownAnnotationError):
         recorded = _found(files, annotation, instance, rank, data_loading, execution_trace)
         changed = recorded.what_if(**changes) if any(changes.values()) else None

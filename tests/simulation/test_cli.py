@@ -74,9 +74,7 @@ def test_cores_are_those_of_each_host_or_of_the_one_that_is_named(engine: FakeEn
 
 
 def test_changes_and_seeds_go_to_the_simulation(engine: FakeEngine) -> None:
-    found = json.loads(
-        run("run.trace", "--what-if", "sum=2", "--without", "transfer", "--seeds", "2", "--json").stdout
-    )
+    found = json.loads(run("run.trace", "--what-if", "sum=2", "--without", "transfer", "--seeds", "2", "--json").stdout)
     assert (found["prefixes"], found["without"], len(found["makespans"])) == ({"sum": 0.5}, ["transfer"], 2)
 
 
@@ -109,7 +107,7 @@ def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngin
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_simulated(engine: FakeEngine, option: str) -> None:
     for target, why in (("nowhere/run.out", "does not exist"), (".", "it is a folder")):
         result = run("run.trace", option, target)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert f"{target!r} cannot be written" in result.stderr
         assert why in result.stderr
     assert engine.jobs == []

@@ -1,4 +1,4 @@
-"""`dask-efficiency train-minder`: a detector that has learnt how a fleet behaves while all is well."""
+"""`dask-efficiency fleet train`: a detector that has learnt how a fleet behaves while all is well."""
 
 from __future__ import annotations
 
@@ -8,87 +8,78 @@ from typing import TYPE_CHECKING
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import timedelta
-from dask_efficiency.files.storage import check_target, reading
-from dask_efficiency.fleet.cli.watch_options import PrometheusOptions, instant, prometheus_options
+from dask_efficiency.cli.options import save_option, timeout_option
+from dask_efficiency.files.storage import reading
+from dask_efficiency.fleet.cli.options import between_option, metrics_option, settings_option
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+    from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
     from dask_efficiency.runs.trace.run_trace import TraceTables
 
 
-@click.command("train-minder")
-@click.argument("files", nargs=-1)
-@prometheus_options
-@click.option("--from", "first", callback=instant, metavar="WHEN", help="The quiet weeks of a fleet: from then on.")
-@click.option("--to", "last", callback=instant, metavar="WHEN", help="Until then.")
-@click.option("--window", default="15m", show_default=True, callback=timedelta, metavar="TIME", help="Of one sample.")
+@click.command("train")
+@click.argument("sources", nargs=-1, required=True)
+@metrics_option
+@between_option
+@settings_option
 @click.option(
     "--windows",
     type=click.IntRange(1, 10_000),
     default=40,
     show_default=True,
-    help="So many, evenly spread over that time.",
+    help="So many, evenly spread over that past.",
 )
 @click.option("--steps", type=click.IntRange(min=1), default=800, show_default=True, help="Of training, each metric.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--timeout",
-    default="30s",
-    show_default=True,
-    callback=timedelta,
-    metavar="TIME",
-    help="How long Prometheus may be silent.",
-)
-@click.option("--output", "-o", required=True, metavar="FILE", help="Where the detector goes, such as minder.npz.")
+@save_option("the detector", required=True)
+@timeout_option("30s", "Prometheus")
 def command(
-    files: tuple[str, ...],
-    prometheus: PrometheusOptions,
-    first: float | None,
-    last: float | None,
-    window: float,
+    sources: tuple[str, ...],
+    metrics: str | None,
+    between: tuple[float, float] | None,
+    settings: str | None,
     windows: int,
     steps: int,
     seed: int,
+    save: str,
     timeout: float,
-    output: str,
 ) -> None:
-    """Learn how a fleet behaves while all is well, for `watch --detector minder`.
+    """Learn how a fleet behaves while all is well, for `fleet watch`.
 
-    What is learnt from is a Prometheus (--prometheus, --metrics, --from and --to), or FILES: recorded runs, or tables
-    (.csv, .parquet) with the columns at (seconds) and worker, optionally group and host, and one for each metric. Rare
-    faults in them do little harm. Needs the extra `minder`.
+    SOURCES are recorded runs, or tables (.csv, .parquet) with the columns at (seconds) and worker, optionally group and
+    host, and one for each metric; with --metrics and --between, the URL of a Prometheus. Rare faults in them do little
+    harm. A sample is a window of the watch's settings. Needs the extra `minder`.
     """
-    if bool(files) == (prometheus.url is not None):
-        raise click.UsageError("expected either FILES or --prometheus URL")
-    if prometheus.url is not None and (prometheus.metrics is None or first is None or last is None):
-        raise click.UsageError("--prometheus takes --metrics, --from and --to")
-    if first is not None and last is not None and last - first < window:
-        raise click.UsageError(
-            f"from --from to --to are {last - first:g} s; expected a window of {window:g} s at least"
-        )
+    if (metrics is None) != (between is None) or (metrics is not None and len(sources) > 1):
+        raise click.UsageError("expected files, or the URL of a Prometheus with --metrics and --between")
     with one_line_errors():
+        from dask_efficiency.fleet.cli.watch_parts import prometheus_source
         from dask_efficiency.fleet.minder.train import train_minder
+        from dask_efficiency.fleet.settings import WatchSettings, read_settings
 
-        check_target(output)
-        if prometheus.url is None:
-            runs = [_run(file) for file in files]
+        chosen = WatchSettings() if settings is None else read_settings(settings)
+        if metrics is None or between is None:
+            runs = [_run(file) for file in sources]
         else:
-            runs = list(_pulled(prometheus, first or 0.0, last or 0.0, window, windows, timeout))
+            if between[1] - between[0] < chosen.window:
+                raise click.UsageError(
+                    f"--between are {between[1] - between[0]:g} s; expected a window of {chosen.window:g} s at least"
+                )
+            asked = prometheus_source(sources[0], metrics, chosen, timeout_seconds=timeout)
+            runs = list(_pulled(asked, between, chosen.window, windows))
         minder = train_minder(runs, steps=steps, seed=seed)
-        minder.save(output)
-    click.echo(f"{output}: {', '.join(minder.metrics)}, of {len(runs)} runs or windows.")
+        minder.save(save)
+    click.echo(f"{save}: {', '.join(minder.metrics)}, of {len(runs)} runs or windows.")
 
 
 def _pulled(
-    options: PrometheusOptions, first: float, last: float, window: float, windows: int, timeout: float
+    source: PrometheusSource, between: tuple[float, float], window: float, windows: int
 ) -> Iterator[MetricSeries]:
     """Windows of the past, evenly spread."""
-    from dask_efficiency.fleet.cli.watch_parts import prometheus_source
-
-    source = prometheus_source(options, timeout)
+    first, last = between
     count = min(windows, max(int((last - first) // window), 1))
     for number in range(count):
         start = first + number * (last - first - window) / max(count - 1, 1)

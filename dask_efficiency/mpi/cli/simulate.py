@@ -58,7 +58,7 @@ def command(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Say what a recorded MPI program would take on the hosts of a cluster.
+    """Say what a recorded MPI program would take on other hosts.
 
     TRACE is a time-independent trace: the list of files, the folder or the file that
     `dask-efficiency mpi record` or SimGrid's `smpirun -trace-ti` wrote.
