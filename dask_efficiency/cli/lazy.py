@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         if not homes:
             return None
         if not any(map(_is_installed, homes.values())):
-            folder = ".".join(next(iter(homes.values())).split(".")[:2])
+            folder = ".".join(next(iter(homes.values())).partition(":")[0].split(".")[:2])
             raise click.ClickException(f"{name!r} is not installed here: there is no {folder}")
         if name not in self._groups:
             module, _, attribute = self._table[name][0].partition(":")
