@@ -9,6 +9,7 @@ import pytest
 
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.fleet.settings import WatchSettings, read_settings
+from tests.docs.markdown import ROOT, blocks
 
 GOOD = """every: 1m
 window: 20m
@@ -43,6 +44,16 @@ def test_a_file_says_how_a_fleet_is_watched(tmp_path: Path) -> None:
 def test_an_empty_file_says_what_there_is_without_one(tmp_path: Path) -> None:
     assert read(tmp_path, "") == WatchSettings()
     assert WatchSettings().receivers == ()
+
+
+def test_the_file_on_the_page_has_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    (tmp_path / "web.yaml").touch()
+    (text,) = (block.text for block in blocks((ROOT / "docs/watch.md").read_text()) if "retire-every" in block.text)
+    found, usual = read(tmp_path, text), WatchSettings()
+    for name in ("every", "window", "history", "continuity", "retire_share", "retire_every"):
+        assert getattr(found, name) == getattr(usual, name)
+    assert len(found.receivers) == 2
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
 
 
+def test_what_is_written_of_a_what_if_is_the_changed_path() -> None:
+    assert run("run.trace", "--what-if", "sum=2", "--html", "run.html").exit_code == 0
+    assert critical_path(transfer_bound()).what_if(speed_up={"sum": 2.0}).verdict in Path("run.html").read_text()
+
+
 def test_a_target_is_explained_alone() -> None:
     found = json.loads(run("run.trace", "--target", "load-3", "--json").stdout)
     assert found == to_dict(critical_path(transfer_bound(), target="load-3"))
