@@ -20,10 +20,10 @@ def one_line_errors(
 ) -> Iterator[None]:
     """End with an exit code and one line for what a user can put right: files, values, extras, and other errors."""
     # ImportError is how fsspec asks for the package that reads a kind of URL.
-    told: tuple[type[Exception], ...] = (OSError, ValueError, ImportError, *others)
+    told: tuple[type[Exception], ...] = (OSError, ValueError, ImportError, click.ClickException, *others)
     try:
         yield
-    except BrokenPipeError:
+    except (BrokenPipeError, click.UsageError):
         raise
     except told as error:
         raise kind(" ".join(str(error).split())) from error

@@ -59,6 +59,14 @@ class Source:
         return click.ClickException(f"{self.given} is {name}{use}; expected {wanted}")
 
 
+def scheduler_address(given: str, wanted: str = "a scheduler's address or its scheduler file") -> str:
+    """The address of the scheduler that a command was given; anything else is refused with what can be done with it."""
+    source = look_at(given)
+    if source.kind is not Kind.SCHEDULER:
+        raise source.refusal(wanted)
+    return source.where
+
+
 def look_at(given: str) -> Source:
     """What a command was given.
 

@@ -10,7 +10,7 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import json_lines_option, scheduler_options, timedelta
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.source import scheduler_address
 
 
 @click.command("top")
@@ -28,10 +28,7 @@ def command(scheduler: str, interval: float, once: bool, as_json: bool, connecti
     tls://host:8786 or host:8786), or the file that `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
     """
     with one_line_errors():
-        given = look_at(scheduler)
-        if given.kind is not Kind.SCHEDULER:
-            raise click.UsageError(f"{scheduler!r} is neither a scheduler's address nor its scheduler file")
-        _watch(given.where, interval, once, as_json, connection)
+        _watch(scheduler_address(scheduler), interval, once, as_json, connection)
 
 
 def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
 from dask_efficiency.cli.options import json_option, scheduler_options, timedelta
 from dask_efficiency.cli.output import say
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.source import scheduler_address
 from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
@@ -41,20 +41,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @scheduler_options
-def command(
-    scheduler: str,
-    as_json: bool,
-    fail: bool,
-    retire: bool,
-    retire_share: float,
-    force: bool,
-    device: str,
-    workload: str | None,
-    soak: bool,
-    collective: str | None,
-    limit: float,
-    connection: Connection,
-) -> None:
+def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection: Connection, **asked: Any) -> None:
     """Find the slow workers of a cluster before a job starts.
 
     SCHEDULER is tcp://host:8786, tls://host:8786, host:8786, or its scheduler file. Processors, memory, disks, GPUs and
@@ -69,29 +56,13 @@ def command(
     """  # noqa: D301 click wants the character
     # RuntimeError is NotRegisteredError, or was raised over there.
     with one_line_errors(RuntimeError, kind=NotJudgedError):
-        source = look_at(scheduler)
-        if source.kind is not Kind.SCHEDULER:
-            raise NotJudgedError(source.refusal("a scheduler").message)
-        found = asyncio.run(
-            _tested(
-                source.where,
-                connection,
-                device=device,
-                timeout=limit,
-                workload=workload,
-                soak=soak,
-                collective=collective,
-                force=force,
-                retire=retire,
-                retire_share=retire_share,
-            )
-        )
+        found = asyncio.run(_tested(scheduler_address(scheduler), connection, timeout=limit, **asked))
     say(found, as_json=as_json)
     if fail and not found.passed:
         raise SystemExit(1 if found.findings or found.paths else 2)
 
 
-async def _tested(address: str, connection: Connection, **options: object) -> PreflightResult:
+async def _tested(address: str, connection: Connection, **asked: Any) -> PreflightResult:
     from distributed import Client
 
     from dask_efficiency.preflights.client import preflight
@@ -105,4 +76,5 @@ async def _tested(address: str, connection: Connection, **options: object) -> Pr
     except OSError as error:
         raise OSError(f"no scheduler answered at {address} in {connection.timeout_seconds:g} s ({error})") from error
     async with client:
-        return await preflight(client, **options)  # type: ignore[arg-type,no-any-return]  # as click read them
+        found: PreflightResult = await preflight(client, **asked)
+        return found

@@ -65,21 +65,18 @@ def _instance(context: click.Context, parameter: click.Parameter, value: str | N
 @json_option
 def command(
     files: tuple[str, ...],
-    annotation: str,
-    instance: int | tuple[int, int] | None,
-    rank: int | None,
-    data_loading: tuple[str, ...],
-    execution_trace: str | None,
     speed_up: dict[str, float],
     without: tuple[str, ...],
     chrome: str | None,
     only_critical: bool,
     all_edges: bool,
-    html: str | None,
     save: str | None,
+    html: str | None,
     as_json: bool,
+    execution_trace: str | None,
+    **asked: Any,
 ) -> None:
-    """Say what the GPUs and threads of a PyTorch program waited for.
+    """Say what the GPUs and threads of PyTorch waited for.
 
     FILES are traces that `torch.profiler` wrote (Kineto: `prof.export_chrome_trace`, `tensorboard_trace_handler`),
     compressed or not: files, URLs, folders or patterns such as 'traces/*.json.gz', one rank each; or one file that
@@ -92,7 +89,7 @@ def command(
         raise click.UsageError("--all-edges needs --chrome FILE")
     changes: dict[str, Any] = {"speed_up": speed_up, "without": without}
     with one_line_errors(UnknownNameError, UnknownRankError, UnknownAnnotationError):
-        recorded = _found(files, annotation, instance, rank, data_loading, execution_trace)
+        recorded = _found(files, execution_trace, asked)
         changed = recorded.what_if(**changes) if any(changes.values()) else None
         path = changed or recorded
         if chrome is not None:
@@ -112,24 +109,17 @@ def command(
         say(recorded, as_json=as_json, written=any(file is not None for file in (chrome, html, save)))
 
 
-def _found(
-    files: tuple[str, ...],
-    annotation: str,
-    instance: int | tuple[int, int] | None,
-    rank: int | None,
-    data_loading: tuple[str, ...],
-    execution_trace: str | None,
-) -> TorchCriticalPath:
+def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str, Any]) -> TorchCriticalPath:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
     from dask_efficiency.torch_traces.results import load_path, torch_critical_path
 
     saved = _look(files)
-    if saved is not None:
-        if annotation or instance is not None or rank is not None or data_loading or execution_trace:
-            raise click.UsageError(f"{saved} is a saved path, which has its annotation, instance and rank already")
-        return load_path(saved)
-    trace = load_kineto(files[0] if len(files) == 1 else list(files), execution_trace=execution_trace)
-    return torch_critical_path(trace, annotation=annotation, instance=instance, rank=rank, data_loading=data_loading)
+    if saved is None:
+        trace = load_kineto(files[0] if len(files) == 1 else list(files), execution_trace=execution_trace)
+        return torch_critical_path(trace, **asked)
+    if execution_trace or any(value not in (None, "", ()) for value in asked.values()):
+        raise click.UsageError(f"{saved} is a saved path, which has its annotation, instance and rank already")
+    return load_path(saved)
 
 
 def _look(files: tuple[str, ...]) -> str | None:

@@ -9,15 +9,13 @@ import click
 
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import save_option, timeout_option
-from dask_efficiency.files.storage import reading
+from dask_efficiency.cli.source import look_at
 from dask_efficiency.fleet.cli.options import between_option, metrics_option, settings_option
+from dask_efficiency.runs.cli.recorded import run_or_table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
     from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
-    from dask_efficiency.runs.trace.run_trace import TraceTables
 
 
 @click.command("train")
@@ -47,11 +45,12 @@ def command(
     save: str,
     timeout: float,
 ) -> None:
-    """Learn how a fleet behaves while all is well, for `fleet watch`.
+    """Learn how a fleet behaves while all is well.
 
-    SOURCES are recorded runs, or tables (.csv, .parquet) with the columns at (seconds) and worker, optionally group and
-    host, and one for each metric; with --metrics and --between, the URL of a Prometheus. Rare faults in them do little
-    harm. A sample is a window of the watch's settings. Needs the extra `minder`.
+    `fleet watch` then judges by what was learnt. SOURCES are recorded runs, or tables (.csv, .parquet) with the columns
+    at (seconds) and worker, optionally group and host, and one for each metric; with --metrics and --between, the URL
+    of a Prometheus. Rare faults in them do little harm. A sample is a window of the watch's settings. Needs the extra
+    `minder`.
     """
     if (metrics is None) != (between is None) or (metrics is not None and len(sources) > 1):
         raise click.UsageError("expected files, or the URL of a Prometheus with --metrics and --between")
@@ -62,7 +61,7 @@ def command(
 
         chosen = WatchSettings() if settings is None else read_settings(settings)
         if metrics is None or between is None:
-            runs = [_run(file) for file in sources]
+            runs = [run_or_table(look_at(file)) for file in sources]
         else:
             if between[1] - between[0] < chosen.window:
                 raise click.UsageError(
@@ -88,17 +87,3 @@ def _pulled(
             source.check(series)
         if series.workers:
             yield series
-
-
-def _run(path: str) -> TraceTables | pd.DataFrame:
-    if path.lower().endswith((".csv", ".csv.gz", ".parquet")):
-        import pandas as pd
-
-        if path.lower().endswith(".parquet"):
-            return pd.read_parquet(path)
-        with reading(path) as file:
-            frame: pd.DataFrame = pd.read_csv(file)
-        return frame
-    from dask_efficiency.runs.results import load_trace
-
-    return load_trace(path)

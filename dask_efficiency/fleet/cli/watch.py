@@ -43,11 +43,11 @@ def command(
     as_json: bool,
     connection: Connection,
 ) -> None:
-    """Name, every few minutes, the machines that are unlike their peers.
+    """Name the machines that are unlike their peers.
 
     SOURCE is the address of a Dask cluster with the plugin, or its scheduler file; with --metrics, the URL of a
-    Prometheus that has the metrics of any machines. A machine is told once when it begins to be unlike others, and once
-    when that has ended. Ctrl-C ends the watch.
+    Prometheus that has the metrics of any machines. Every few minutes, a machine is told once when it begins to be
+    unlike others, and once when that has ended. Ctrl-C ends the watch.
 
     \b
     Exit codes:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.source import scheduler_address
 from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource
 from dask_efficiency.fleet.prometheus.own_metrics import OwnMetrics
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
@@ -27,17 +27,15 @@ MIN_SAMPLES = 16
 
 def scheduler_source(scheduler: str, connection: Connection) -> SchedulerSource:
     """The metrics that a scheduler keeps of its workers."""
-    given = look_at(scheduler)
-    if given.kind is not Kind.SCHEDULER:
-        raise given.refusal("a scheduler, or a Prometheus with --metrics")
+    address = scheduler_address(scheduler, "a scheduler, or a Prometheus with --metrics")
 
     def asking(question: Callable[[Any], Awaitable[Any]]) -> Any:
         try:
-            return connection.reply(given.where, question)
+            return connection.reply(address, question)
         except click.ClickException as error:  # a scheduler without the plugin may have it in the next round
             raise ValueError(error.message) from error
 
-    return SchedulerSource(given.where, asking, connection.timeout_seconds)
+    return SchedulerSource(address, asking, connection.timeout_seconds)
 
 
 def prometheus_source(url: str, metrics: str, settings: WatchSettings, *, timeout_seconds: float) -> PrometheusSource:

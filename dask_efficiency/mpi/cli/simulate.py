@@ -58,10 +58,10 @@ def command(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Say what a recorded MPI program would take on other hosts.
+    """Say what a recorded program would take elsewhere.
 
-    TRACE is a time-independent trace: the list of files, the folder or the file that
-    `dask-efficiency mpi record` or SimGrid's `smpirun -trace-ti` wrote.
+    It is run on the hosts of a cluster, in virtual time. TRACE is a time-independent trace: the list of files, the
+    folder or the file that `dask-efficiency mpi record` or SimGrid's `smpirun -trace-ti` wrote.
     """
     if len(hostfile) > 1 and chrome is not None:
         raise click.UsageError("--chrome is not for several --hostfile")

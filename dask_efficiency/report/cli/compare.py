@@ -83,8 +83,7 @@ def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
     sides = [[file for side in sides for file in _files(side)] for sides in (before, after)]
     for source in map(look_at, (*sides[0], *sides[1])):
         if source.kind not in (Kind.REPORT, Kind.OTHER):
-            refusal = source.refusal("saved reports; `critical-path` compares recorded runs by its --before")
-            raise NotJudgedError(refusal.message)
+            raise source.refusal("saved reports; `critical-path` compares recorded runs by its --before")
     return compare(*sides)
 
 

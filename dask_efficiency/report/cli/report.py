@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def command(
     source: str, last: float | None, as_json: bool, save: str | None, html: str | None, connection: Connection
 ) -> None:
-    """Show a saved report, or what a scheduler kept of the past.
+    """Show a saved report, or the past of a live cluster.
 
     SOURCE is a report's file or URL, a scheduler's address (tcp://host:8786, tls://host:8786 or
     host:8786), or the file that `dask scheduler --scheduler-file` wrote.

@@ -11,7 +11,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import json_option, scheduler_options
 from dask_efficiency.cli.source import Kind, Source, look_at
-from dask_efficiency.files.storage import reading
+from dask_efficiency.runs.cli.recorded import run_or_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @json_option
 @scheduler_options
 def command(source: str, history: tuple[str, ...], factor: float | None, as_json: bool, connection: Connection) -> None:
-    """Find the workers that are slower than their peers.
+    """Find workers that are slower than their peers.
 
     A slow worker takes longer for the same work; why is told with it. SOURCE is the file or URL of a recorded run, or
     of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where known
@@ -56,10 +56,12 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
     elif source.kind is Kind.REPORT:
         found = _of_report(source)
     else:
-        found = _run(source)
+        found = run_or_table(source)
     if not isinstance(found, Judgement):
         return judge(
-            found, history=[_run(look_at(file)) for file in history], factor=FACTOR if factor is None else factor
+            found,
+            history=[run_or_table(look_at(file)) for file in history],
+            factor=FACTOR if factor is None else factor,
         )
     if history or factor is not None:
         raise click.ClickException(
@@ -91,21 +93,3 @@ def _of_report(source: Source) -> Judgement:
     note = "As the scheduler found them during the run, by heartbeats; a recorded run can be judged more closely."
     workers = report.attendance.get("workers", len(report.by_worker))
     return Judgement(report.stragglers, workers, notes=(note,))
-
-
-def _run(source: Source) -> RunTrace | pd.DataFrame:
-    """A run that is over, in a file."""
-    is_table = source.kind is Kind.CSV or source.where.lower().endswith((".csv", ".csv.gz"))
-    if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
-        raise source.refusal("a recorded run or a table of tasks")
-    if not is_table and source.kind is not Kind.PARQUET:
-        from dask_efficiency.runs.results import load_trace
-
-        return load_trace(source.where)
-    import pandas as pd
-
-    if not is_table:
-        return pd.read_parquet(source.where)
-    with reading(source.where) as file:
-        frame: pd.DataFrame = pd.read_csv(file)
-    return frame

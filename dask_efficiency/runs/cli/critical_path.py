@@ -54,7 +54,7 @@ def command(
     as_json: bool,
     connection: Connection,
 ) -> None:
-    """Say what each second of a run's wall clock was spent on.
+    """Say what each second of a run was spent on.
 
     SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
     (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records:

@@ -105,6 +105,7 @@ def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) 
     [
         ("host:9090 --metrics node", "", "no URL of a Prometheus: expected http://"),
         ("http://x --metrics nod", "", "there is no file 'nod'"),
+        (f"{__file__}", "", "is of no kind that is known here; expected a scheduler, or a Prometheus with --metrics"),
         ("http://x --metrics node", "window: 1m", "a window of 60 s has 4 samples, one in 15 s"),
         (
             "http://x --metrics node",
