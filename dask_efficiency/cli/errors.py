@@ -8,25 +8,22 @@ from contextlib import contextmanager
 import click
 
 
+class NotJudgedError(click.ClickException):
+    """Of a command whose exit code 1 says one thing only: it could not tell."""
+
+    exit_code = 2
+
+
 @contextmanager
-def one_line_errors(kind: type[click.ClickException] = click.ClickException) -> Iterator[None]:
-    """What a user can put right ends with an exit code and one line in place of a traceback."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
+def one_line_errors(
+    *others: type[Exception], kind: type[click.ClickException] = click.ClickException
+) -> Iterator[None]:
+    """End with an exit code and one line for what a user can put right: files, values, extras, and other errors."""
     # ImportError is how fsspec asks for the package that reads a kind of URL.
-    except (OSError, ValueError, ImportError) as error:
-        raise kind(" ".join(str(error).split())) from error
-
-
-@contextmanager
-def unknown_names() -> Iterator[None]:
-    """The same of a name or rank that a trace does not have, which says what there is."""
-    from dask_efficiency.runs.trace.errors import UnknownNameError
-    from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
-
+    told: tuple[type[Exception], ...] = (OSError, ValueError, ImportError, click.ClickException, *others)
     try:
         yield
-    except (UnknownNameError, UnknownRankError, UnknownAnnotationError) as error:
-        raise click.ClickException(str(error)) from error
+    except (BrokenPipeError, click.UsageError):
+        raise
+    except told as error:
+        raise kind(" ".join(str(error).split())) from error

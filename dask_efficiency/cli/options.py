@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share: one name, one help and one behaviour for the same thing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 import click
 
 from dask_efficiency.cli.connection import Connection
+from dask_efficiency.files.storage import check_target
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 _PEM_FILE = click.Path(exists=True, resolve_path=True, dir_okay=False)
 
@@ -28,6 +31,16 @@ def timedelta(context: click.Context, parameter: click.Parameter, value: str | N
     return seconds
 
 
+def _target(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A file or URL, refused where it cannot be written, before there is anything to write."""
+    if value is not None:
+        try:
+            check_target(value)
+        except (OSError, ValueError, ImportError) as error:
+            raise click.BadParameter(str(error)) from error
+    return value
+
+
 def numbers_by_name(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
     """Factors, or shares, by name, from options such as ``sum=2.0``."""
     found = {}
@@ -38,40 +51,98 @@ def numbers_by_name(context: click.Context, parameter: click.Parameter, values: 
         except ValueError:
             name = ""
         if not name:
-            what, _, number = (parameter.metavar or "NAME=FACTOR").lower().partition("=")
-            example = f"{'gemm' if what == 'name' else 'read-parquet'}={'2.0' if number == 'factor' else '0.5'}"
-            raise click.BadParameter(f"{value!r} is not a {what} and a {number} such as '{example}'")
+            number = (parameter.metavar or "").partition("=")[2].lower()
+            example = "2.0" if number == "factor" else "0.5"
+            raise click.BadParameter(f"{value!r} is not a name and a {number} such as 'sum={example}'")
     return found
 
 
-#: Seconds that a scheduler has to answer, where the time is not an option of its own.
-ANSWER_SECONDS = 10.0
+json_option = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+
+json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object on each line.")
+
+html_option = click.option(
+    "--html", callback=_target, metavar="FILE", help="Write a page that works offline to this file or URL."
+)
+
+what_if_option = click.option(
+    "--what-if",
+    "speed_up",
+    multiple=True,
+    callback=numbers_by_name,
+    metavar="NAME=FACTOR",
+    help="As if NAME were FACTOR times as fast, such as 'sum=2.0'.",
+)
+
+hostfile_option = click.option(
+    "-f", "--hostfile", multiple=True, metavar="FILE", help="Places where this file says; several are compared."
+)
+
+chrome_option = click.option(
+    "--chrome", callback=_target, metavar="FILE", help="Write a timeline for ui.perfetto.dev to this file or URL."
+)
 
 
-def tls_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The files with which a scheduler is talked to by TLS: given to the command as ``connection``.
+def chrome_options(*, only_critical: bool) -> Decorator:
+    """``--chrome`` of a path, and whether it leaves out the rest of the trace; a default for their sizes."""
+    default = "--only-critical" if only_critical else "--whole"
+    chosen = click.option(
+        "--only-critical/--whole",
+        "given",
+        default=None,
+        help=f"With --chrome: what is on the path, or everything.  [default: {default}]",
+    )
 
-    To be put right above the function, below its other options.
-    """
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def checked(*, chrome: str | None, given: bool | None, **others: Any) -> None:
+            if chrome is None and given is not None:
+                raise click.UsageError(f"--{'only-critical' if given else 'whole'} needs --chrome FILE")
+            command(chrome=chrome, only_critical=only_critical if given is None else given, **others)
 
-    @functools.wraps(command)
-    def connected(*, tls_ca_file: str | None, tls_cert: str | None, tls_key: str | None, **others: Any) -> None:
-        command(connection=Connection(ANSWER_SECONDS, tls_ca_file, tls_cert, tls_key), **others)
+        return chrome_option(chosen(checked))
 
-    return _with_files(connected)
-
-
-def _with_files(command: Callable[..., None]) -> Callable[..., None]:
-    for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
-        command = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(command)
-    return command
+    return decorated
 
 
-def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
-    """How a scheduler is reached: given to the command as ``connection``.
+def cluster_option(*, required: bool = False) -> Decorator:
+    """``--cluster``, for what is simulated."""
+    return click.option(
+        "--cluster",
+        required=required,
+        metavar="FILE",
+        help="On the hosts, switches and links that this file describes.",
+    )
 
-    To be put right above the function, below its other options.
-    """
+
+def save_option(what: str, **settings: Any) -> Decorator:
+    """``--save``, which keeps what other commands or functions read."""
+    return click.option(
+        "--save", callback=_target, metavar="FILE", help=f"Save {what} to this file or URL.", **settings
+    )
+
+
+def without_option(*parts: str) -> Decorator:
+    """``--without``, of parts that a what-if can leave out."""
+    return click.option("--without", multiple=True, type=click.Choice(parts), help="As if this took no time.")
+
+
+def timeout_option(default: str, who: str) -> Decorator:
+    """``--timeout``: how long an answer is waited for."""
+    return click.option(
+        "--timeout",
+        default=default,
+        show_default=True,
+        callback=timedelta,
+        metavar="TIME",
+        help=f"How long {who} has to answer.",
+    )
+
+
+def scheduler_options(
+    command: Callable[..., None], *, timeout: str = "10s", who: str = "a scheduler"
+) -> Callable[..., None]:
+    """How a scheduler is reached: given to the command as ``connection``."""
 
     @functools.wraps(command)
     def connected(
@@ -79,11 +150,6 @@ def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         command(connection=Connection(timeout, tls_ca_file, tls_cert, tls_key), **others)
 
-    return click.option(
-        "--timeout",
-        default="10s",
-        show_default=True,
-        callback=timedelta,
-        metavar="TIME",
-        help="How long a scheduler has to answer.",
-    )(_with_files(connected))
+    for name, what in (("key", "private key file"), ("cert", "certificate file"), ("ca-file", "CA cert(s) file")):
+        connected = click.option(f"--tls-{name}", type=_PEM_FILE, help=f"{what} for TLS (in PEM format)")(connected)
+    return timeout_option(timeout, who)(connected)

@@ -24,6 +24,10 @@ _HEAD = 4096
 _COLUMNS = {"worker", "prefix"}
 
 
+#: As :data:`dask_efficiency.report.files.FORMAT` has it.
+_REPORT = "dask-efficiency-report"
+
+
 class Kind(Enum):
     """What a source is: its name in a sentence, and what can be done with it; ``{}`` is the source."""
 
@@ -33,8 +37,8 @@ class Kind(Enum):
     CSV = "a table of tasks", "`dask-efficiency stragglers {}` judges its workers"
     PARQUET = "a table of tasks (Parquet)", "`dask-efficiency stragglers {}` judges its workers"
     PAGE = "a page", "open it in a browser"
-    KINETO = "a trace of torch.profiler", "`dask-efficiency torch-critical-path {}` explains it"
-    TORCH_PATH = "a saved path of a torch trace", "`dask-efficiency torch-critical-path {}` shows it"
+    KINETO = "a trace of torch.profiler", "`dask-efficiency torch path {}` explains it"
+    TORCH_PATH = "a saved path of a torch trace", "`dask-efficiency torch path {}` shows it"
     CHROME = "a timeline", "open it in ui.perfetto.dev"
     OTHER = "of no kind that is known here", ""
 
@@ -53,6 +57,14 @@ class Source:
         name, use = self.kind.value
         use = f": {use.replace('{}', shlex.quote(self.given))}" if use else ""
         return click.ClickException(f"{self.given} is {name}{use}; expected {wanted}")
+
+
+def scheduler_address(given: str, wanted: str = "a scheduler's address or its scheduler file") -> str:
+    """The address of the scheduler that a command was given; anything else is refused with what can be done with it."""
+    source = look_at(given)
+    if source.kind is not Kind.SCHEDULER:
+        raise source.refusal(wanted)
+    return source.where
 
 
 def look_at(given: str) -> Source:
@@ -131,9 +143,7 @@ def _by_first_line(text: str) -> Kind:
 
 
 def _by_fields(content: dict[str, Any]) -> Kind:
-    from dask_efficiency.report.files import FORMAT
-
-    if content.get("format") == FORMAT:
+    if content.get("format") == _REPORT:
         return Kind.REPORT
     return Kind.CHROME if "traceEvents" in content else Kind.OTHER
 

@@ -9,8 +9,8 @@ import click
 
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import scheduler_options, timedelta
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.options import json_lines_option, scheduler_options, timedelta
+from dask_efficiency.cli.source import scheduler_address
 
 
 @click.command("top")
@@ -19,19 +19,16 @@ from dask_efficiency.cli.source import Kind, look_at
     "--interval", default="2s", show_default=True, callback=timedelta, metavar="TIME", help="Between two observations."
 )
 @click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each view, on a line of its own.")
+@json_lines_option
 @scheduler_options
 def command(scheduler: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
-    """Watch a cluster: what its threads do now, and which workers make least of theirs.
+    """Watch what the threads of a cluster do now.
 
-    SCHEDULER is a scheduler's address (tcp://host:8786, tls://host:8786 or host:8786), or the file that
-    `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
+    The workers that make least of theirs come first. SCHEDULER is a scheduler's address (tcp://host:8786,
+    tls://host:8786 or host:8786), or the file that `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
     """
     with one_line_errors():
-        given = look_at(scheduler)
-        if given.kind is not Kind.SCHEDULER:
-            raise click.UsageError(f"{scheduler!r} is neither a scheduler's address nor its scheduler file")
-        _watch(given.where, interval, once, as_json, connection)
+        _watch(scheduler_address(scheduler), interval, once, as_json, connection)
 
 
 def _watch(address: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:

@@ -251,7 +251,7 @@ class LineReader:
         if word == _NOBODY:
             raise ValueError(
                 f"expected a rank to receive from, got {word}, which SimGrid writes for MPI_ANY_SOURCE and for "
-                "MPI_PROC_NULL alike; 'dask-efficiency mpi-tracer' tells them apart"
+                "MPI_PROC_NULL alike; 'dask-efficiency mpi record' tells them apart"
             )
         return ANY if _whole(word) in _ANY_SOURCES else self._peer(word)
 

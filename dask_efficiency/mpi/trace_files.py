@@ -41,7 +41,7 @@ def from_mpi_trace(path: str | os.PathLike[str]) -> Program:
     Parameters
     ----------
     path
-        A list of files, a rank's each, as ``smpirun -trace-ti`` and ``dask-efficiency mpi-tracer`` write it; a folder
+        A list of files, a rank's each, as ``smpirun -trace-ti`` and ``dask-efficiency mpi record`` write it; a folder
         of such files; or one file with the lines of all ranks. Each may be compressed by gzip.
 
     Returns

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import timedelta, tls_options
+from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
+from dask_efficiency.cli.options import json_option, scheduler_options, timedelta
 from dask_efficiency.cli.output import say
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.source import scheduler_address
 from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
     from dask_efficiency.preflights.results import PreflightResult
 
 
-class _NotTestedError(click.ClickException):
-    """Exit code 1 of the command `preflight` says one thing only."""
-
-    exit_code = 2
-
-
 @click.command("preflight")
 @click.argument("scheduler")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found and measured as JSON.")
 @click.option(
     "--fail", is_flag=True, help="End with exit code 1 if a worker or a path is slow, 2 if nothing was tested."
 )
@@ -44,32 +37,16 @@ class _NotTestedError(click.ClickException):
 @click.option("--soak", is_flag=True, help="Fill each GPU with a training step.")
 @click.option("--collective", type=click.Choice(("gloo", "nccl")), help="Pairs run an all-reduce of torch, too.")
 @click.option(
-    "--timeout",
-    default="60s",
-    show_default=True,
-    callback=timedelta,
-    metavar="TIME",
-    help="How long the test may take; a scheduler has 10 s of it to answer.",
+    "--limit", default="60s", show_default=True, callback=timedelta, metavar="TIME", help="How long the test may take."
 )
-@tls_options
-def command(
-    scheduler: str,
-    as_json: bool,
-    fail: bool,
-    retire: bool,
-    retire_share: float,
-    force: bool,
-    device: str,
-    workload: str | None,
-    soak: bool,
-    collective: str | None,
-    timeout: float,
-    connection: Connection,
-) -> None:
-    """Find the slow workers of an idle cluster: processors, memory, disks, GPUs and networks.
+@json_option
+@scheduler_options
+def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection: Connection, **asked: Any) -> None:
+    """Find the slow workers of a cluster before a job starts.
 
-    SCHEDULER is tcp://host:8786, tls://host:8786, host:8786, or its scheduler file. Each worker is measured for two to
-    three seconds alone, and with some others in turns; nothing runs as a task.
+    SCHEDULER is tcp://host:8786, tls://host:8786, host:8786, or its scheduler file. Processors, memory, disks, GPUs and
+    networks are measured: each worker for two to three seconds alone, and with some others in turns; nothing runs as a
+    task.
 
     \b
     Exit codes:
@@ -77,33 +54,15 @@ def command(
       1  with --fail, a worker or a path between hosts is slow
       2  with --fail, nothing was tested; a wrong option, or no scheduler
     """  # noqa: D301 click wants the character
-    with one_line_errors(_NotTestedError):
-        source = look_at(scheduler)
-        if source.kind is not Kind.SCHEDULER:
-            raise _NotTestedError(source.refusal("a scheduler").message)
-        try:
-            found = asyncio.run(
-                _tested(
-                    source.where,
-                    connection,
-                    device=device,
-                    timeout=timeout,
-                    workload=workload,
-                    soak=soak,
-                    collective=collective,
-                    force=force,
-                    retire=retire,
-                    retire_share=retire_share,
-                )
-            )
-        except RuntimeError as error:  # NotRegisteredError, or raised over there
-            raise _NotTestedError(" ".join(str(error).split())) from error
+    # RuntimeError is NotRegisteredError, or was raised over there.
+    with one_line_errors(RuntimeError, kind=NotJudgedError):
+        found = asyncio.run(_tested(scheduler_address(scheduler), connection, timeout=limit, **asked))
     say(found, as_json=as_json)
     if fail and not found.passed:
         raise SystemExit(1 if found.findings or found.paths else 2)
 
 
-async def _tested(address: str, connection: Connection, **options: object) -> PreflightResult:
+async def _tested(address: str, connection: Connection, **asked: Any) -> PreflightResult:
     from distributed import Client
 
     from dask_efficiency.preflights.client import preflight
@@ -117,4 +76,5 @@ async def _tested(address: str, connection: Connection, **options: object) -> Pr
     except OSError as error:
         raise OSError(f"no scheduler answered at {address} in {connection.timeout_seconds:g} s ({error})") from error
     async with client:
-        return await preflight(client, **options)  # type: ignore[arg-type,no-any-return]  # as click read them
+        found: PreflightResult = await preflight(client, **asked)
+        return found

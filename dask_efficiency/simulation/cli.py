@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors, unknown_names
-from dask_efficiency.cli.options import numbers_by_name, scheduler_options
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import (
+    cluster_option,
+    hostfile_option,
+    html_option,
+    json_option,
+    numbers_by_name,
+    save_option,
+    scheduler_options,
+    what_if_option,
+    without_option,
+)
 from dask_efficiency.cli.output import say
-from dask_efficiency.files.storage import check_target
-from dask_efficiency.runs.cli.recorded import recorded
+from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
+from dask_efficiency.runs.trace.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from dask_efficiency.runs.results import RunTrace
@@ -103,36 +113,20 @@ def _value(text: str) -> Any:
     metavar="[HOST=]NUMBER",
     help="With so many cores for the workers of this host, or of each host.",
 )
-@click.option("--cluster", metavar="FILE", help="On the hosts, switches and links that this file describes.")
-@click.option(
-    "--hostfile",
-    multiple=True,
-    metavar="FILE",
-    help="With --cluster: workers where this file says; several are compared.",
-)
+@cluster_option()
+@hostfile_option
 @click.option("--sweep", callback=sizes, metavar="SIZES", help="With each of these numbers of workers, such as 2..64.")
 @click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="With --sweep: of a worker's hour.")
 @click.option("--ideal", is_flag=True, help="Say what each part of the run is worth, down to infinite workers.")
-@click.option(
-    "--speed-up",
-    multiple=True,
-    callback=numbers_by_name,
-    metavar="PREFIX=FACTOR",
-    help="With these tasks so many times as fast, such as 'sum=2.0'.",
-)
+@what_if_option
 @click.option(
     "--gil",
     multiple=True,
     callback=numbers_by_name,
-    metavar="PREFIX=SHARE",
-    help="With these tasks holding Python's lock for that share of their time alone, such as 'sum=1.0'.",
+    metavar="NAME=SHARE",
+    help="As if NAME held Python's lock for that share of its time alone, such as 'sum=1.0'.",
 )
-@click.option(
-    "--without",
-    multiple=True,
-    type=click.Choice(["transfer", "spill", "scheduler"]),
-    help="With this taking no time.",
-)
+@without_option(*WITHOUT)
 @click.option(
     "--config",
     multiple=True,
@@ -144,9 +138,9 @@ def _value(text: str) -> Any:
     "--seeds", type=click.IntRange(min=1), help="So many simulated runs of each cluster.  [default: 16, of several 8]"
 )
 @click.option("--force", is_flag=True, help="Predict also where the run's own simulation is off by more than 15 %.")
-@click.option("--save", metavar="FILE", help="Also save the simulated run to this file or URL, as a trace.")
-@click.option("--html", metavar="FILE", help="Write what is found to this file or URL as a page that works offline.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@save_option("the simulated run")
+@html_option
+@json_option
 @scheduler_options
 def command(
     source: str,
@@ -166,8 +160,6 @@ def command(
     """
     _check(asked, save)
     with _one_line(), _ends_when_asked(), _warnings() as warned:
-        for target in filter(None, (save, html)):
-            check_target(target)
         found = _found(recorded(source, connection), asked)
         if save is not None:
             found.trace.save(save)
@@ -187,8 +179,8 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
         raise click.UsageError("--hostfile needs --cluster FILE, which describes the hosts")
     if asked["price"] is not None and not asked["sweep"]:
         raise click.UsageError("--price needs --sweep")
-    single = [f"--{name.replace('_', '-')}" for name in ("workers", "speed_up", "without", "gil") if asked[name]]
-    single += ["--save"] if save is not None else []
+    given = {"--what-if": asked["speed_up"], **{f"--{name}": asked[name] for name in ("workers", "without", "gil")}}
+    single = [name for name, value in (given | {"--save": save}).items() if value]
     if several and single:
         raise click.UsageError(f"{single[0]} is not for {several[0]}")
     changes = [f"--{name}" for name in ("threads", "cores", "cluster", "remove", "config") if asked[name]]
@@ -257,11 +249,8 @@ def _one_line() -> Iterator[None]:
     """What can be put right, and a simulation that stands still, end in one line."""
     from dask_efficiency.simulation.engine.launch import SimulationError
 
-    with one_line_errors(), unknown_names():
-        try:
-            yield
-        except SimulationError as error:
-            raise click.ClickException(" ".join(str(error).split())) from error
+    with one_line_errors(UnknownNameError, SimulationError):
+        yield
 
 
 @contextmanager

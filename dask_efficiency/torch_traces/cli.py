@@ -1,17 +1,26 @@
-"""`dask-efficiency torch-critical-path`: why a PyTorch program took so long, from what its profiler wrote."""
+"""`dask-efficiency torch path`: why a PyTorch program took so long, from what its profiler wrote."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dask_efficiency.cli.errors import one_line_errors, unknown_names
-from dask_efficiency.cli.options import numbers_by_name
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import (
+    chrome_options,
+    html_option,
+    json_option,
+    save_option,
+    what_if_option,
+    without_option,
+)
 from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 
 if TYPE_CHECKING:
     from dask_efficiency.torch_traces.results import TorchCriticalPath
@@ -29,7 +38,7 @@ def _instance(context: click.Context, parameter: click.Parameter, value: str | N
     return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
 
 
-@click.command("torch-critical-path")
+@click.command("path")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--annotation", default="", metavar="NAME", help="Only what is in an annotation with this in its name.")
 @click.option(
@@ -47,60 +56,50 @@ def _instance(context: click.Context, parameter: click.Parameter, value: str | N
     metavar="FILE",
     help="The execution trace (PyTorch's or Chakra's) recorded beside the only file: which data operators need.",
 )
-@click.option(
-    "--what-if",
-    "speed_up",
-    multiple=True,
-    callback=numbers_by_name,
-    metavar="NAME=FACTOR",
-    help="Make kernels or operators with this in their names so many times as fast, such as 'gemm=2.0'.",
-)
-@click.option("--without", multiple=True, type=click.Choice(WITHOUT), help="Let this take no time.")
-@click.option("--chrome", metavar="FILE", help="Write the path, on its trace, to this file or URL for ui.perfetto.dev.")
-@click.option("--whole", is_flag=True, help="With --chrome: also what is not on the path.")
-@click.option("--all-edges", is_flag=True, help="With --chrome: the same, and every arrow of the graph.")
-@click.option("--html", metavar="FILE", help="Write the path to this file or URL as a page that works offline.")
-@click.option("--save", metavar="FILE", help="Write the path to this file or URL; this command reads it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@what_if_option
+@without_option(*WITHOUT)
+@chrome_options(only_critical=True)
+@click.option("--all-edges", is_flag=True, help="With --chrome: everything, and every arrow of the graph.")
+@save_option("the path")
+@html_option
+@json_option
 def command(
     files: tuple[str, ...],
-    annotation: str,
-    instance: int | tuple[int, int] | None,
-    rank: int | None,
-    data_loading: tuple[str, ...],
-    execution_trace: str | None,
     speed_up: dict[str, float],
     without: tuple[str, ...],
     chrome: str | None,
-    whole: bool,
+    only_critical: bool,
     all_edges: bool,
-    html: str | None,
     save: str | None,
+    html: str | None,
     as_json: bool,
+    execution_trace: str | None,
+    **asked: Any,
 ) -> None:
-    """Say why a PyTorch program took so long: what its GPUs and threads had to wait for.
+    """Say what the GPUs and threads of PyTorch waited for.
 
     FILES are traces that `torch.profiler` wrote (Kineto: `prof.export_chrome_trace`, `tensorboard_trace_handler`),
     compressed or not: files, URLs, folders or patterns such as 'traces/*.json.gz', one rank each; or one file that
     --save wrote.
 
-    With --what-if or --without, all weights and instants are worked out anew, and what is written is the changed path;
-    the answer is an estimate.
+    --what-if is for kernels or operators with this in their names. With it, or --without, all weights and instants are
+    worked out anew, and what is written is the changed path; the answer is an estimate.
     """
-    if (whole or all_edges) and chrome is None:
-        raise click.UsageError("--whole and --all-edges need --chrome FILE")
-    with one_line_errors(), unknown_names():
-        recorded = _found(files, annotation, instance, rank, data_loading, execution_trace)
-        changed = recorded.what_if(speed_up=speed_up, without=without) if speed_up or without else None
+    if all_edges and chrome is None:
+        raise click.UsageError("--all-edges needs --chrome FILE")
+    changes: dict[str, Any] = {"speed_up": speed_up, "without": without}
+    with one_line_errors(UnknownNameError, UnknownRankError, UnknownAnnotationError):
+        recorded = _found(files, execution_trace, asked)
+        changed = recorded.what_if(**changes) if any(changes.values()) else None
         path = changed or recorded
         if chrome is not None:
-            path.to_chrome(chrome, only_critical=not (whole or all_edges), all_edges=all_edges)
+            path.to_chrome(chrome, only_critical=only_critical and not all_edges, all_edges=all_edges)
         if html is not None:
             path.to_html(html)
         if save is not None:
             path.save(save)
     if as_json and changed is not None:
-        click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict()}, indent=1))
+        click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict() | {"changes": changes}}, indent=1))
     elif changed is not None:
         from dask_efficiency.show.terminal.coloured import show
         from dask_efficiency.torch_traces.sections.path import what_if_document
@@ -110,24 +109,17 @@ def command(
         say(recorded, as_json=as_json, written=any(file is not None for file in (chrome, html, save)))
 
 
-def _found(
-    files: tuple[str, ...],
-    annotation: str,
-    instance: int | tuple[int, int] | None,
-    rank: int | None,
-    data_loading: tuple[str, ...],
-    execution_trace: str | None,
-) -> TorchCriticalPath:
+def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str, Any]) -> TorchCriticalPath:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
     from dask_efficiency.torch_traces.results import load_path, torch_critical_path
 
     saved = _look(files)
-    if saved is not None:
-        if annotation or instance is not None or rank is not None or data_loading or execution_trace:
-            raise click.UsageError(f"{saved} is a saved path, which has its annotation, instance and rank already")
-        return load_path(saved)
-    trace = load_kineto(files[0] if len(files) == 1 else list(files), execution_trace=execution_trace)
-    return torch_critical_path(trace, annotation=annotation, instance=instance, rank=rank, data_loading=data_loading)
+    if saved is None:
+        trace = load_kineto(files[0] if len(files) == 1 else list(files), execution_trace=execution_trace)
+        return torch_critical_path(trace, **asked)
+    if execution_trace or any(value not in (None, "", ()) for value in asked.values()):
+        raise click.UsageError(f"{saved} is a saved path, which has its annotation, instance and rank already")
+    return load_path(saved)
 
 
 def _look(files: tuple[str, ...]) -> str | None:

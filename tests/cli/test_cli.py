@@ -67,7 +67,10 @@ def test_html_writes_a_page_and_says_the_verdict(saved, tmp_path):
 
 
 def test_a_page_that_cannot_be_written_is_named(saved, tmp_path):
-    assert "nowhere" in fails_in_one_line(run("report", saved, "--html", str(tmp_path / "nowhere" / "run.html")))
+    result = run("report", saved, "--html", str(tmp_path / "nowhere" / "run.html"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Invalid value for '--html'" in result.stderr
+    assert "nowhere" in result.stderr
 
 
 def test_a_foreign_file_is_refused_by_name(tmp_path):

@@ -110,14 +110,14 @@ def test_a_scheduler_that_stops_answering_is_given_up() -> None:
 def test_a_cluster_is_watched_by_its_schedulers_address() -> None:
     options = {"n_workers": 3, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": False}
     with LocalCluster(processes=False, protocol="tcp", **options) as cluster, Client(cluster) as client:
-        refused = CliRunner().invoke(main, ["watch", cluster.scheduler_address, "--once"])
+        refused = CliRunner().invoke(main, ["fleet", "watch", cluster.scheduler_address, "--once"])
         assert refused.exit_code == 1
         assert "dask_efficiency is not on this scheduler" in refused.stderr
         client.register_plugin(EfficiencyPlugin())
         source = SchedulerSource("here", lambda question: client.sync(_asked, client, question))
         while not source.pull(start=0, stop=60).workers:
             pass
-        watched = CliRunner().invoke(main, ["watch", cluster.scheduler_address, "--once", "--json"])
+        watched = CliRunner().invoke(main, ["fleet", "watch", cluster.scheduler_address, "--once", "--json"])
         assert watched.exit_code == 0, watched.output
         assert [json.loads(line) for line in watched.stdout.splitlines()] == []
         assert client.sync(retire, client, "0") is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from benchmarks.stragglers_fleet import NAMES, generate
@@ -88,19 +90,15 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
             yield Past(server.url, file, start, start + onset, start + length, f"m{faulty:02}")
 
 
-def replayed(past: Past, first: float, last: float, *options: str) -> list[dict[str, object]]:
-    given = [
-        "--prometheus",
-        past.url,
-        "--metrics",
-        str(past.metrics),
-        "--from",
-        str(first),
-        "--to",
-        str(last),
-        "--json",
-    ]
-    result = CliRunner().invoke(main, ["watch", *given, "--history", "30m", *options])
+def settings(past: Past, text: str) -> str:
+    file = past.metrics.with_name("watch.yaml")
+    file.write_text(text)
+    return str(file)
+
+
+def replayed(past: Past, first: float, last: float) -> list[dict[str, object]]:
+    given = [past.url, "--metrics", str(past.metrics), "--between", str(first), str(last), "--json"]
+    result = CliRunner().invoke(main, ["fleet", "watch", *given, "--settings", settings(past, "history: 30m")])
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -123,12 +121,13 @@ def test_a_live_watch_names_it_and_tells_its_webhook_its_command_and_prometheus(
     told = tmp_path / "told.json"
     code = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())"
     with answering(lambda path, body: (200, b"")) as webhook:
+        command = f"{sys.executable} -c {shlex.quote(code)} {told}"
+        given = {"every": "1s", "history": "30m", "metrics-port": port, "webhook": webhook.url, "command": command}
+        file = settings(past, yaml.safe_dump(given))
         watch = subprocess.Popen(
             [
-                sys.executable, "-c", "from dask_efficiency.cli import main; main()", "watch",
-                "--prometheus", past.url, "--metrics", past.metrics, "--every", "1s", "--history", "30m",
-                "--on-finding", webhook.url, "--on-finding-command", f"{sys.executable} -c {code!r} {told}",
-                "--metrics-port", str(port),
+                sys.executable, "-c", "from dask_efficiency.cli import main; main()", "fleet", "watch",
+                past.url, "--metrics", past.metrics, "--settings", file,
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -174,7 +173,7 @@ def test_a_live_watch_names_it_and_tells_its_webhook_its_command_and_prometheus(
 def test_a_wrong_query_is_told_with_its_line(past: Past, tmp_path: Path, query: str, said: str) -> None:
     file = tmp_path / "metrics.yaml"
     file.write_text(f"step: 10s\ngroup: rack\nmetrics:\n  cpu:\n    query: {query}\n")
-    result = CliRunner().invoke(main, ["watch", "--prometheus", past.url, "--metrics", str(file), "--once"])
+    result = CliRunner().invoke(main, ["fleet", "watch", past.url, "--metrics", str(file), "--once"])
     assert result.exit_code == 1
     assert f"metrics.yaml, line 5: cpu: {said}" in result.stderr
 

@@ -102,8 +102,8 @@ def test_a_file_that_is_no_scheduler_file_is_refused(tmp_path):
     path = tmp_path / "report.json"
     path.write_text("{}")
     result = run(str(path))
-    assert result.exit_code == 2
-    assert "neither a scheduler's address" in result.stderr
+    assert result.exit_code == 1
+    assert "expected a scheduler's address or its scheduler file" in result.stderr
 
 
 @pytest.mark.parametrize("interval", ["banana", "0s", "-1s"])

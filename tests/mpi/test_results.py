@@ -40,7 +40,7 @@ def simulated(folder: Path, hostfile: str = "near") -> MpiPrediction:
 
 
 def asked(folder: Path, *arguments: str) -> Result:
-    given = ["simulate-mpi", str(folder / "program.txt"), "--cluster", str(folder / "lab.yaml"), *arguments]
+    given = ["mpi", "simulate", str(folder / "program.txt"), "--cluster", str(folder / "lab.yaml"), *arguments]
     return CliRunner().invoke(main, given)
 
 
@@ -126,7 +126,7 @@ def test_the_command_prints_what_the_function_finds(folder: Path) -> None:
 
 
 def test_the_command_compares_hostfiles(folder: Path) -> None:
-    found = asked(folder, "--compare", str(folder / "far"), str(folder / "near"))
+    found = asked(folder, "-f", str(folder / "far"), "-f", str(folder / "near"))
     assert found.exit_code == 0, found.output
     assert found.output.index("near") < found.output.index("far")
     page = asked(folder, "--html", str(folder / "page.html"), "--chrome", str(folder / "run.json"))
@@ -139,7 +139,7 @@ def test_the_command_compares_hostfiles(folder: Path) -> None:
     ("arguments", "said"),
     [
         (["-n", "4"], "-n is 4, and"),
-        (["--compare"], "--compare and HOSTFILES go together"),
+        (["-f", "a", "-f", "b", "--chrome", "run.json"], "--chrome is not for several --hostfile"),
         (["--algorithm", "bcast"], "'bcast' is not a collective and its algorithm such as bcast=binomial"),
         (["--algorithm", "bcast=best"], "bcast has no algorithm 'best'"),
         (["--eager", "64 lots"], "64 lots"),

@@ -74,9 +74,7 @@ def test_cores_are_those_of_each_host_or_of_the_one_that_is_named(engine: FakeEn
 
 
 def test_changes_and_seeds_go_to_the_simulation(engine: FakeEngine) -> None:
-    found = json.loads(
-        run("run.trace", "--speed-up", "sum=2", "--without", "transfer", "--seeds", "2", "--json").stdout
-    )
+    found = json.loads(run("run.trace", "--what-if", "sum=2", "--without", "transfer", "--seeds", "2", "--json").stdout)
     assert (found["prefixes"], found["without"], len(found["makespans"])) == ({"sum": 0.5}, ["transfer"], 2)
 
 
@@ -109,7 +107,7 @@ def test_a_file_describes_the_cluster_and_hostfiles_are_ranked(engine: FakeEngin
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_simulated(engine: FakeEngine, option: str) -> None:
     for target, why in (("nowhere/run.out", "does not exist"), (".", "it is a folder")):
         result = run("run.trace", option, target)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert f"{target!r} cannot be written" in result.stderr
         assert why in result.stderr
     assert engine.jobs == []
@@ -165,11 +163,11 @@ def test_a_simulation_that_stands_still_is_told_in_one_line() -> None:
         (["run.trace", "--cores", "nowhere=2"], 1, "no worker is on the host 'nowhere'"),
         (["run.trace", "--ideal", "--cores", "2"], 2, "--cores is not for --ideal"),
         (["run.trace", "--config", "distributed.scheduler.work-stealin=1"], 2, "did you mean distributed.scheduler."),
-        (["run.trace", "--gil", "sum"], 2, "'sum' is not a prefix and a share such as 'read-parquet=0.5'"),
+        (["run.trace", "--gil", "sum"], 2, "'sum' is not a name and a share such as 'sum=0.5'"),
         (["run.trace", "--config", "distributed.scheduler.worker-saturation=much"], 2, "expected a number of 0"),
         (["run.trace", "--config", "nonsense"], 2, "'nonsense' is not a setting and its value"),
         (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
-        (["run.trace", "--speed-up", "sun=2"], 1, "no prefix 'sun' in this trace"),
+        (["run.trace", "--what-if", "sun=2"], 1, "no prefix 'sun' in this trace"),
         (["run.trace", "--remove", "w9"], 1, "no worker 'w9'"),
         (["run.trace", "--hostfile", "near.hosts"], 2, "--hostfile needs --cluster FILE"),
         (["run.trace", "--cluster", "lab.yaml", "--hostfile", "near.hosts", "--workers", "2"], 2, "is not for it"),

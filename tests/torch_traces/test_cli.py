@@ -23,8 +23,8 @@ def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(RECORDED["dlrm"], "job", ignore=shutil.ignore_patterns("*.md", "*.py"))
 
 
-def run(*arguments: str, command: str = "torch-critical-path") -> Result:
-    return CliRunner().invoke(main, [command, *arguments])
+def run(*arguments: str, command: str = "torch path") -> Result:
+    return CliRunner().invoke(main, [*command.split(), *arguments])
 
 
 def words(text: str) -> str:
@@ -104,11 +104,12 @@ def test_a_saved_path_is_shown_again() -> None:
         (["job", "--rank", "9"], 1, "no rank 9 in this trace; there is: 0, 1, 2, 3"),
         (["step.json.gz", "--what-if", "conv9=2"], 1, "no kernel or operator 'conv9' in this trace; there is: "),
         (["step.json.gz", "--what-if", "gemm=0"], 1, "speed_up['gemm'] is 0.0; expected a number above 0"),
-        (["step.json.gz", "--what-if", "gemm"], 2, "'gemm' is not a name and a factor such as 'gemm=2.0'"),
+        (["step.json.gz", "--what-if", "gemm"], 2, "'gemm' is not a name and a factor such as 'sum=2.0'"),
         (["step.json.gz", "--instance", "3"], 1, "instance is 3, but no annotation is named"),
         (["step.json.gz", "--data-loading", "["], 1, "data_loading has '[', which is no regular expression: "),
         (["step.json.gz", "--without", "disk"], 2, "'disk' is not one of"),
-        (["step.json.gz", "--all-edges"], 2, "--whole and --all-edges need --chrome FILE"),
+        (["step.json.gz", "--whole"], 2, "--whole needs --chrome FILE"),
+        (["step.json.gz", "--all-edges"], 2, "--all-edges needs --chrome FILE"),
         (["step.json.gz", "step.json.gz"], 1, "rank 0"),
         (["localhost:8786"], 1, "localhost:8786 is a scheduler; expected traces that torch.profiler wrote"),
     ],
@@ -135,7 +136,7 @@ def test_other_commands_name_this_one(command: str) -> None:
     for name, what in (("step.json.gz", "a trace of torch.profiler"), ("step.path", "a saved path of a torch trace")):
         result = run(name, command=command)
         assert result.exit_code == 1
-        assert f"{name} is {what}: `dask-efficiency torch-critical-path {name}`" in words(result.stderr)
+        assert f"{name} is {what}: `dask-efficiency torch path {name}`" in words(result.stderr)
 
 
 def test_what_can_be_left_out_is_what_the_analysis_knows() -> None:

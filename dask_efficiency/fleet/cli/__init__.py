@@ -1,1 +1,1 @@
-"""The commands `watch` and `train-minder`."""
+"""The commands `fleet watch` and `fleet train`."""

@@ -78,5 +78,5 @@ def check_model(minder: Minder, path: str, names: Sequence[str], source: str) ->
     if unknown:
         raise ValueError(
             f"{path} was trained on {unknown[0][:80]!r}, which {source} does not have; "
-            f"{known_names(unknown[0], names)}; expected a model of the same metrics, as train-minder makes"
+            f"{known_names(unknown[0], names)}; expected a model of the same metrics, as `fleet train` makes"
         )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
+from dask_efficiency.cli.options import html_option, json_option
 from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, look_at
 
@@ -27,18 +28,10 @@ def _percent(context: click.Context, parameter: click.Parameter, value: str | No
     return Fraction(value.strip().rstrip("% ")) / 100
 
 
-class _NotComparedError(click.ClickException):
-    """Exit code 1 of the command `compare` says one thing only."""
-
-    exit_code = 2
-
-
 @click.command("compare")
 @click.argument("sides", nargs=-1, metavar="[BEFORE AFTER]")
 @click.option("--before", multiple=True, metavar="FILE", help="A run before; once for each.")
 @click.option("--after", multiple=True, metavar="FILE", help="A run after; once for each.")
-@click.option("--html", metavar="FILE", help="Write the comparison to this file or URL as a page that works offline.")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option(
     "--max-loss",
     callback=_percent,
@@ -46,6 +39,8 @@ class _NotComparedError(click.ClickException):
     help="End with exit code 1 if lost thread-seconds rose by more, such as 5%. Where nothing was lost before, "
     "any loss is more.",
 )
+@html_option
+@json_option
 def command(
     sides: tuple[str, ...],
     before: tuple[str, ...],
@@ -54,10 +49,11 @@ def command(
     as_json: bool,
     max_loss: Fraction | None,
 ) -> None:
-    """Say what changed from one saved report to another: which losses grew or shrank, and where.
+    """Say what changed from one saved report to another.
 
-    BEFORE and AFTER are files or URLs, or patterns in quotes ('main/*.json') for several runs a side, which
-    --before and --after name one by one. Of several runs the medians are compared.
+    Losses that grew or shrank are named, and where. BEFORE and AFTER are files or URLs, or patterns in quotes
+    ('main/*.json') for several runs a side, which --before and --after name one by one. Of several runs the medians are
+    compared.
 
     \b
     Exit codes:
@@ -72,7 +68,7 @@ def command(
         )
     if not sides and not (before and after):
         raise click.UsageError(f"--{'before' if after else 'after'} is missing; expected a run on both sides")
-    with one_line_errors(_NotComparedError):
+    with one_line_errors(kind=NotJudgedError):
         found = _compared(*((sides[0],), (sides[1],)) if sides else (before, after))
         if html is not None:
             found.to_html(html)
@@ -87,8 +83,7 @@ def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
     sides = [[file for side in sides for file in _files(side)] for sides in (before, after)]
     for source in map(look_at, (*sides[0], *sides[1])):
         if source.kind not in (Kind.REPORT, Kind.OTHER):
-            refusal = source.refusal("saved reports; `critical-path` compares recorded runs by its --before")
-            raise _NotComparedError(refusal.message)
+            raise source.refusal("saved reports; `critical-path` compares recorded runs by its --before")
     return compare(*sides)
 
 
@@ -113,7 +108,7 @@ def _gate(found: Comparison, max_loss: Fraction) -> None:
     runs = zip((*found.names_before, *found.names_after), (*found.before, *found.after), strict=True)
     for name, run in runs:
         if not run.thread_seconds:
-            raise _NotComparedError(f"{name}: nothing ran, so --max-loss cannot tell")
+            raise NotJudgedError(f"{name}: nothing ran, so --max-loss cannot tell")
     if found.loses_more(max_loss):
         from dask_efficiency.report.comparison_verdict import excess
 

@@ -8,7 +8,7 @@ import click
 
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import scheduler_options, timedelta
+from dask_efficiency.cli.options import html_option, json_option, save_option, scheduler_options, timedelta
 from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, Source, look_at
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Only this long before now, such as 30m or 2h; for a scheduler. [default: all that it keeps]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--save", metavar="FILE", help="Also save the report to this file or URL.")
-@click.option("--html", metavar="FILE", help="Write the report to this file or URL as a page that works offline.")
+@save_option("the report")
+@html_option
+@json_option
 @scheduler_options
 def command(
     source: str, last: float | None, as_json: bool, save: str | None, html: str | None, connection: Connection
 ) -> None:
-    """Show a saved report, or what a scheduler kept of its cluster's past.
+    """Show a saved report, or the past of a live cluster.
 
     SOURCE is a report's file or URL, a scheduler's address (tcp://host:8786, tls://host:8786 or
     host:8786), or the file that `dask scheduler --scheduler-file` wrote.
@@ -45,7 +45,7 @@ def command(
             found.save(save)
         if html is not None:
             found.to_html(html)
-    say(found, as_json=as_json, written=html is not None)
+    say(found, as_json=as_json, written=save is not None or html is not None)
 
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:

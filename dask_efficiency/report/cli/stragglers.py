@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,9 @@ import click
 
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
-from dask_efficiency.cli.options import scheduler_options
+from dask_efficiency.cli.options import json_option, scheduler_options
 from dask_efficiency.cli.source import Kind, Source, look_at
-from dask_efficiency.files.storage import reading
+from dask_efficiency.runs.cli.recorded import run_or_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.option("--history", multiple=True, metavar="FILE", help="A run of the same kind in which nothing was wrong.")
 @click.option("--factor", type=float, help="More finds fewer, less finds more.  [default: 1.0]")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@json_option
 @scheduler_options
 def command(source: str, history: tuple[str, ...], factor: float | None, as_json: bool, connection: Connection) -> None:
-    """Find the workers that took longer than their peers for the same work, and say why.
+    """Find workers that are slower than their peers.
 
-    SOURCE is the file or URL of a recorded run, or of a table (CSV, Parquet) with a row for each task:
-    worker, prefix, start and stop in seconds, and where known cpu_seconds, io_wait_seconds, disk_seconds,
-    transfer_seconds, input_bytes, group, host and key. Of a saved report, the findings in it
-    are shown; of a scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file), what it
-    recorded is judged, or, where it does not record, what it finds now is shown.
+    A slow worker takes longer for the same work; why is told with it. SOURCE is the file or URL of a recorded run, or
+    of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where known
+    cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. Of a saved report,
+    the findings in it are shown; of a scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file),
+    what it recorded is judged, or, where it does not record, what it finds now is shown.
     """
     with one_line_errors():
         found = _judgement(look_at(source), history, factor, connection)
@@ -44,9 +43,9 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
         click.echo(json.dumps([one.to_dict() for one in found.findings], indent=1))
     else:
         from dask_efficiency.report.sections.stragglers import document
-        from dask_efficiency.show.terminal.plain import plain
+        from dask_efficiency.show.terminal.coloured import show
 
-        click.echo(plain(document(found, source), shutil.get_terminal_size().columns))
+        show(document(found, source))
 
 
 def _judgement(source: Source, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:
@@ -58,10 +57,12 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
     elif source.kind is Kind.REPORT:
         found = _of_report(source)
     else:
-        found = _run(source)
+        found = run_or_table(source)
     if not isinstance(found, Judgement):
         return judge(
-            found, history=[_run(look_at(file)) for file in history], factor=FACTOR if factor is None else factor
+            found,
+            history=[run_or_table(look_at(file)) for file in history],
+            factor=FACTOR if factor is None else factor,
         )
     if history or factor is not None:
         raise click.ClickException(
@@ -94,21 +95,3 @@ def _of_report(source: Source) -> Judgement:
     note = "As the scheduler found them during the run, by heartbeats; a recorded run can be judged more closely."
     workers = report.attendance.get("workers", len(report.by_worker))
     return Judgement(report.stragglers, workers, notes=(note,))
-
-
-def _run(source: Source) -> RunTrace | pd.DataFrame:
-    """A run that is over, in a file."""
-    is_table = source.kind is Kind.CSV or source.where.lower().endswith((".csv", ".csv.gz"))
-    if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
-        raise source.refusal("a recorded run or a table of tasks")
-    if not is_table and source.kind is not Kind.PARQUET:
-        from dask_efficiency.runs.results import load_trace
-
-        return load_trace(source.where)
-    import pandas as pd
-
-    if not is_table:
-        return pd.read_parquet(source.where)
-    with reading(source.where) as file:
-        frame: pd.DataFrame = pd.read_csv(file)
-    return frame

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.errors import one_line_errors, unknown_names
-from dask_efficiency.cli.options import numbers_by_name, scheduler_options
+from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import (
+    chrome_options,
+    html_option,
+    json_option,
+    scheduler_options,
+    what_if_option,
+    without_option,
+)
 from dask_efficiency.cli.output import say
-from dask_efficiency.runs.cli.recorded import recorded
+from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
+from dask_efficiency.runs.trace.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from dask_efficiency.runs.results import CriticalPath, RunTrace
@@ -22,29 +30,14 @@ if TYPE_CHECKING:
 @click.argument("source")
 @click.option("--target", metavar="KEY", help="Only what the end of this task waited for.")
 @click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
-@click.option(
-    "--what-if",
-    "speed_up",
-    multiple=True,
-    callback=numbers_by_name,
-    metavar="PREFIX=FACTOR",
-    help="Run it again with these tasks so many times as fast, such as 'sum=2.0'.",
-)
-@click.option(
-    "--without",
-    multiple=True,
-    type=click.Choice(["transfer", "spill", "scheduler"]),
-    help="Run it again with this taking no time.",
-)
-@click.option("--repair", multiple=True, metavar="WORKER", help="Run it again with this worker as fast as the others.")
+@what_if_option
+@without_option(*WITHOUT)
+@click.option("--repair", multiple=True, metavar="WORKER", help="As if this worker were as fast as the others.")
 @click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
-@click.option("--before", metavar="TRACE", help="Say what changed on the path since this earlier run.")
-@click.option(
-    "--chrome", metavar="FILE", help="Write the trace to this file or URL for ui.perfetto.dev or chrome://tracing."
-)
-@click.option("--only-critical", is_flag=True, help="With --chrome: only what is on the path; for large traces.")
-@click.option("--html", metavar="FILE", help="Write the path to this file or URL as a page that works offline.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--before", metavar="FILE", help="Say what changed on the path since this earlier run.")
+@chrome_options(only_critical=False)
+@html_option
+@json_option
 @scheduler_options
 def command(
     source: str,
@@ -61,28 +54,26 @@ def command(
     as_json: bool,
     connection: Connection,
 ) -> None:
-    """Say why a run took so long: what every second of its wall clock was spent on.
+    """Say what each second of a run was spent on.
 
     SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
     (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records:
     `EfficiencyPlugin(trace=True)`.
 
-    --what-if, --without and --repair may be given together and more than once. The run is then
-    replayed with all of these changes; the answer is an estimate.
+    --what-if, --without and --repair may be given together and more than once. The run is then replayed with all of
+    these changes, and what is written is the changed path; the answer is an estimate.
     """
-    if only_critical and chrome is None:
-        raise click.UsageError("--only-critical needs --chrome FILE")
     changes: dict[str, Any] = {"speed_up": speed_up, "without": without, "repair": repair}
     if speedups + (before is not None) + any(changes.values()) > 1:
         raise click.UsageError("expected one of --speedups, --before, and --what-if, --without or --repair")
     scope = {"target": target, "span": span}
-    with one_line_errors(), unknown_names():
+    with one_line_errors(UnknownNameError):
         found, changed = _paths(recorded(source, connection), scope, changes)
         earlier = None if before is None else _paths(recorded(before, connection), scope, {})[0]
         if chrome is not None:
-            found.to_chrome(chrome, only_critical=only_critical)
+            (changed or found).to_chrome(chrome, only_critical=only_critical)
         if html is not None:
-            found.to_html(html)
+            (changed or found).to_html(html)
     if as_json:
         from dask_efficiency.runs.sections.path_data import improvements, to_dict
 

@@ -1,14 +1,20 @@
-"""The recorded run that a command is given: in a file, or on a scheduler that records."""
+"""The run that a command is given: recorded, in a file or on a scheduler that records, or as a table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.cli.source import Kind, look_at
+from dask_efficiency.cli.source import Kind, Source, look_at
+from dask_efficiency.files.storage import reading
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dask_efficiency.runs.results import RunTrace
+
+#: What a what-if of a recorded run can leave out.
+WITHOUT = ("transfer", "spill", "scheduler")
 
 
 def recorded(source: str, connection: Connection) -> RunTrace:
@@ -34,3 +40,21 @@ def recorded(source: str, connection: Connection) -> RunTrace:
     from dask_efficiency.runs.results import load_trace
 
     return load_trace(given.where)
+
+
+def run_or_table(source: Source) -> RunTrace | pd.DataFrame:
+    """The run in a file, as it was recorded or as a table."""
+    is_csv = source.kind is Kind.CSV or source.where.lower().endswith((".csv", ".csv.gz"))
+    if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
+        raise source.refusal("a recorded run or a table of tasks")
+    if not is_csv and source.kind is not Kind.PARQUET:
+        from dask_efficiency.runs.results import load_trace
+
+        return load_trace(source.where)
+    import pandas as pd
+
+    if not is_csv:
+        return pd.read_parquet(source.where)
+    with reading(source.where) as file:
+        frame: pd.DataFrame = pd.read_csv(file)
+    return frame

@@ -1,4 +1,4 @@
-"""The commands `watch` and `train-minder`: which options go together, and what is wrong with a wrong one."""
+"""The commands `fleet watch` and `fleet train`: which options go together, and what is wrong with a wrong one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.fleet.cli import watch, watch_parts
 from dask_efficiency.fleet.minder.detector import Minder, load_minder
+from dask_efficiency.fleet.settings import WatchSettings
 from tests.fleet.minder.test_network import random_autoencoder
 from tests.fleet.prometheus.answering import Answer, answering
 
@@ -32,7 +33,7 @@ metrics:
 
 
 def run(*arguments: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(main, list(map(str, arguments)))
+    result = CliRunner().invoke(main, ["fleet", *map(str, arguments)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result.exit_code, result.stdout, result.stderr
 
@@ -61,51 +62,36 @@ def metrics(tmp_path: Path) -> Path:
 
 def test_a_replay_tells_once_that_it_begins_and_once_that_it_ended(metrics: Path) -> None:
     with answering(machines) as server:
-        given = ("watch", "--prometheus", server.url, "--metrics", metrics, "--from", START + 3600, "--history", "30m")
-        code, out, err = run(*given, "--to", START + 10_800)
+        (metrics.parent / "watch.yaml").write_text("history: 30m")
+        given = ("watch", server.url, "--metrics", metrics, "--settings", metrics.parent / "watch.yaml")
+        code, out, err = run(*given, "--between", START + 3600, START + 10_800)
         assert (code, err) == (0, "")
         begins, ends = out.splitlines()
         assert "begins m3: gpu: heat" in begins
         assert "ends   m3: gpu" in ends
-        code, out, _ = run(*given, "--to", START + 6300, "--json", "--fail")
+        code, out, _ = run(*given, "--between", START + 3600, START + 6300, "--json", "--fail")
     assert code == 1
     assert [json.loads(line)["finding"]["worker"] for line in out.splitlines()] == ["m3"]
 
 
 def test_a_quiet_replay_finds_nobody(metrics: Path) -> None:
     with answering(machines) as server:
-        assert run(
-            "watch",
-            "--prometheus",
-            server.url,
-            "--metrics",
-            metrics,
-            "--from",
-            START + 1800,
-            "--to",
-            START + 5000,
-            "--fail",
-        ) == (0, "", "")
+        past = ("--between", START + 1800, START + 5000)
+        assert run("watch", server.url, "--metrics", metrics, *past, "--fail") == (0, "", "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "either SCHEDULER or --prometheus"),
-        ("host:1 --prometheus http://x --metrics node", "either SCHEDULER or --prometheus"),
-        ("--prometheus http://x", "--prometheus and --metrics go together"),
-        ("host:1 --metrics node", "--prometheus and --metrics go together"),
-        ("host:1 --from 1", "--from is for --prometheus"),
-        ("host:1 --detector minder", "--detector minder and --model go together"),
-        ("host:1 --model x.npz", "--detector minder and --model go together"),
-        ("host:1 --once --from 1", "--once is now"),
-        ("--prometheus http://x --metrics node --from 5 --to 4", "--to is earlier than --from"),
-        ("--prometheus http://x --metrics node --to 4", "--to is for --from"),
-        ("--prometheus http://x --metrics node --fail", "--fail is for --once and --from"),
-        ("--prometheus http://x --metrics node --retire", "--retire is for the workers of a SCHEDULER"),
+        ("", "Missing argument 'SOURCE'"),
+        ("http://x", "a Prometheus is asked for --metrics FILE"),
+        ("host:1 --between 1 2", "--between is for a Prometheus; a scheduler has no past"),
+        ("http://x --metrics node --once --between 1 2", "--once is now"),
+        ("http://x --metrics node --between 5 4", "4 is earlier than 5"),
+        ("http://x --metrics node --fail", "--fail is for --once and --between"),
+        ("http://x --metrics node --retire", "--retire is for the workers of a scheduler"),
         ("host:1 --once --retire", "--retire is for a watch that goes on"),
-        ("host:1 --from yesterday", "'yesterday' is not a time such as 2026-03-01T12:00:00Z"),
-        ("host:1 --every 8parsecs", "is not a length of time"),
+        ("http://x --metrics node --between yesterday 4", "'yesterday' is not a time such as 2026-03-01T12:00:00Z"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) -> None:
@@ -115,41 +101,48 @@ def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "settings", "said"),
     [
-        ("--prometheus host:9090 --metrics node", "no URL of a Prometheus: expected http://"),
-        ("--prometheus http://x --metrics nod", "there is no file 'nod'"),
-        ("--prometheus http://x --metrics node --window 1m", "a window of 60 s has 4 samples, one in 15 s"),
-        ("--prometheus http://x --metrics node --on-finding host", "no URL of a webhook: expected http://"),
-        ("--prometheus http://x --metrics node --on-finding-command nosuchprogram", "no program 'nosuchprogram'"),
-        ("--prometheus http://x --metrics node --detector minder --model no.npz", "no.npz"),
-        ("--prometheus http://127.0.0.1:1 --metrics node --timeout 5s", "no Prometheus answers at http://127.0.0.1:1"),
+        ("host:9090 --metrics node", "", "no URL of a Prometheus: expected http://"),
+        ("http://x --metrics nod", "", "there is no file 'nod'"),
+        (f"{__file__}", "", "is of no kind that is known here; expected a scheduler, or a Prometheus with --metrics"),
+        ("http://x --metrics node", "window: 1m", "a window of 60 s has 4 samples, one in 15 s"),
+        (
+            "http://x --metrics node",
+            "webhook: host",
+            "watch.yaml, line 1: webhook: no URL of a webhook: expected http:",
+        ),
+        ("http://x --metrics node", "model: no.npz", "no.npz"),
+        ("http://127.0.0.1:1 --metrics node --timeout 5s", "", "no Prometheus answers at http://127.0.0.1:1"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(arguments: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_used_is_one_line(
+    arguments: str, settings: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dask_efficiency.fleet.prometheus.prometheus_query.BACKOFF_SECONDS", 0)
-    code, _, err = run("watch", *arguments.split(), "--once")
+    (tmp_path / "watch.yaml").write_text(settings)
+    given = ("watch", *arguments.split(), "--settings", tmp_path / "watch.yaml", "--once")
+    code, _, err = run(*given)
     assert code == 1
     assert said in err
     assert len(err.splitlines()) == 1
-    assert run("watch", *arguments.split(), "--once", "--fail")[0] == 2
+    assert run(*given, "--fail")[0] == 2
 
 
 def test_one_round_says_whether_somebody_could_have_been_found(metrics: Path) -> None:
     with answering(machines) as server:
-        given = ("watch", "--prometheus", server.url, "--metrics", metrics, "--once", "--fail")
+        given = ("watch", server.url, "--metrics", metrics, "--once", "--fail")
         code, out, err = run(*given)
         assert (code, out) == (0, "")
         assert err.endswith("nobody of 8 is unlike the others\n")
-        code, out, err = run(*given, "--window", "4m")
+        (metrics.parent / "watch.yaml").write_text("window: 4m")
+        code, out, err = run(*given, "--settings", metrics.parent / "watch.yaml")
         assert (code, out) == (2, "")
         assert "not judged yet: what was reported covers 2" in err
 
 
 def test_a_scheduler_has_the_time_that_is_given() -> None:
-    options: Any = SimpleNamespace(scheduler="host:1", connection=Connection(3.5), model=None, continuity=None)
-    source: Any = watch_parts._parts(options)[0]
-    assert source.timeout_seconds == 3.5
+    assert watch_parts.scheduler_source("host:1", Connection(3.5)).timeout_seconds == 3.5
 
 
 def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +150,10 @@ def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "dask_efficiency.cli.connection.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
     )
-    options: Any = SimpleNamespace(scheduler="host:1", connection=Connection(1), retire_share=0.5, retire_every=0.0)
+    source = watch_parts.scheduler_source("host:1", Connection(1))
     finding = Finding("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
     stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
-    retire = watch_parts._retiring(options, stub, print)
+    retire = watch_parts.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
     retire(0.0)
     assert asked == []
     stub.present = ("w0", "w1", "w2", "w3")
@@ -174,18 +167,16 @@ def test_a_watch_that_nobody_reads_ends() -> None:
     def one(at: float) -> None:
         raise next(rounds)
 
-    options: Any = SimpleNamespace(first=None, once=False, ends=False, every=0.0)
     stub: Any = SimpleNamespace(round=one)
     with pytest.raises(BrokenPipeError):
-        watch._watched(stub, options, None)
+        watch._watched(stub, iter([1.0, 2.0]), ends=False)
 
 
 def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
     Minder({"cold": random_autoencoder()}).save(model)
-    code, _, err = run(
-        "watch", "--prometheus", "http://x", "--metrics", metrics, "--once", "--detector", "minder", "--model", model
-    )
+    (tmp_path / "watch.yaml").write_text("model: m.npz")
+    code, _, err = run("watch", "http://x", "--metrics", metrics, "--once", "--settings", tmp_path / "watch.yaml")
     assert code == 1
     assert f"m.npz was trained on 'cold', which {metrics} does not have; there is: 'heat'" in err
 
@@ -194,13 +185,14 @@ def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> N
 def test_a_detector_is_trained_on_a_fleets_past_and_watches(metrics: Path, tmp_path: Path) -> None:
     model = tmp_path / "minder.npz"
     with answering(machines) as server:
-        asked = ("--prometheus", server.url, "--metrics", metrics)
-        period = ("--from", START, "--to", START + 5000)
-        code, out, err = run("train-minder", *asked, *period, "--windows", 3, "--steps", 5, "-o", model)
+        asked = (server.url, "--metrics", metrics)
+        period = ("--between", START, START + 5000)
+        code, out, err = run("train", *asked, *period, "--windows", 3, "--steps", 5, "--save", model)
         assert (code, err) == (0, "")
         assert out == f"{model}: heat, of 3 runs or windows.\n"
         assert len(server.asked) == 3
-        given = ("--from", START + 6300, "--to", START + 6300, "--detector", "minder", "--model", model)
+        (tmp_path / "watch.yaml").write_text("model: minder.npz")
+        given = ("--between", START + 6300, START + 6300, "--settings", tmp_path / "watch.yaml")
         assert run("watch", *asked, *given)[0] == 0
     assert load_minder(model).metrics == ("heat",)
 
@@ -213,7 +205,7 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
     table.to_csv(tmp_path / "quiet.csv", index=False)
     table.to_parquet(tmp_path / "quiet.parquet")
     model = tmp_path / "minder.npz"
-    code, _, err = run("train-minder", tmp_path / "quiet.csv", tmp_path / "quiet.parquet", "--steps", 2, "-o", model)
+    code, _, err = run("train", tmp_path / "quiet.csv", tmp_path / "quiet.parquet", "--steps", 2, "--save", model)
     assert (code, err) == (0, "")
     assert load_minder(model).metrics == ("heat",)
 
@@ -221,13 +213,14 @@ def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("-o x.npz", "either FILES or --prometheus"),
-        ("a.csv --prometheus http://x -o x.npz", "either FILES or --prometheus"),
-        ("--prometheus http://x --metrics node -o x.npz", "takes --metrics, --from and --to"),
-        ("--prometheus http://x --metrics node --from 10 --to 20 -o x.npz", "expected a window of 900 s at least"),
+        ("--save x.npz", "Missing argument 'SOURCES...'"),
+        ("a.csv", "Missing option '--save'"),
+        ("http://x --metrics node --save x.npz", "the URL of a Prometheus with --metrics and --between"),
+        ("a.csv http://x --metrics node --between 1 2 --save x.npz", "expected files, or the URL of a Prometheus"),
+        ("http://x --metrics node --between 10 20 --save x.npz", "expected a window of 900 s at least"),
     ],
 )
 def test_what_there_is_to_learn_from_must_be_given(arguments: str, said: str) -> None:
-    code, _, err = run("train-minder", *arguments.split())
+    code, _, err = run("train", *arguments.split())
     assert code == 2
     assert said in " ".join(err.split())

@@ -77,6 +77,11 @@ def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
 
 
+def test_what_is_written_of_a_what_if_is_the_changed_path() -> None:
+    assert run("run.trace", "--what-if", "sum=2", "--html", "run.html").exit_code == 0
+    assert critical_path(transfer_bound()).what_if(speed_up={"sum": 2.0}).verdict in Path("run.html").read_text()
+
+
 def test_a_target_is_explained_alone() -> None:
     found = json.loads(run("run.trace", "--target", "load-3", "--json").stdout)
     assert found == to_dict(critical_path(transfer_bound(), target="load-3"))
@@ -88,8 +93,8 @@ def test_a_target_is_explained_alone() -> None:
         (["none.trace"], 1, "No such file or directory: "),
         (["run.trace", "--what-if", "sun=2"], 1, "no prefix 'sun' in this trace; there is: 'load', 'sum'"),
         (["run.trace", "--what-if", "sum=-1"], 1, "speed_up['sum'] is -1.0; expected a number above 0"),
-        (["run.trace", "--what-if", "sum"], 2, "'sum' is not a prefix and a factor such as"),
-        (["run.trace", "--what-if", "=2"], 2, "'=2' is not a prefix and a factor such as"),
+        (["run.trace", "--what-if", "sum"], 2, "'sum' is not a name and a factor such as"),
+        (["run.trace", "--what-if", "=2"], 2, "'=2' is not a name and a factor such as"),
         (["run.trace", "--repair", "w9"], 1, "no worker 'w9' in this trace; there is: 'w0'"),
         (["run.trace", "--without", "disk"], 2, "'disk' is not one of"),
         (["run.trace", "--target", "x"], 1, "no task 'x' in this trace"),

@@ -1,4 +1,4 @@
-"""`dask-efficiency mpi-tracer`: the calls of an MPI program, recorded."""
+"""`dask-efficiency mpi record`: the calls of an MPI program, recorded."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ import click
 from dask_efficiency.cli.errors import one_line_errors
 
 
-@click.command("mpi-tracer", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--mpicc", default="mpicc", show_default=True, metavar="COMMAND", help="The compiler of your MPI.")
 @click.option(
-    "--output",
+    "--library",
     default="libmpi-tracer.so",
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The library; all hosts must see it under this path.",
+    metavar="FILE",
+    help="Which records; all hosts must see it under this path.",
 )
 @click.option(
-    "--trace",
+    "--save",
     default="mpi-trace",
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder for what is recorded, which an earlier trace there gives way to.",
+    metavar="FOLDER",
+    help="Save what is recorded to this folder, which an earlier trace there gives way to.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[MPIEXEC ...]")
-def command(mpicc: str, output: Path, trace: Path, command: tuple[str, ...]) -> None:
-    """Record the calls of an MPI program, for `simulate-mpi`.
+def command(mpicc: str, library: Path, save: Path, command: tuple[str, ...]) -> None:
+    """Record the calls of an MPI program, for `mpi simulate`.
 
     With a command such as `mpiexec -n 4 ./program`, this runs it and records it. Without one, this
     compiles the library that records, and prints how a job script uses it.
     """
     from dask_efficiency.mpi.tracer.build import compile_tracer, preloaded
 
-    library, folder = output.resolve(), trace.resolve()
+    compiled, folder = library.resolve(), save.resolve()
     with one_line_errors():
-        environment = preloaded(library, folder)
-        compressed = compile_tracer(mpicc, library)
-    click.echo(f"Compiled {output} with {mpicc}{'' if compressed else ', without zlib: traces are not compressed'}.")
+        environment = preloaded(compiled, folder)
+        compressed = compile_tracer(mpicc, compiled)
+    click.echo(f"Compiled {library} with {mpicc}{'' if compressed else ', without zlib: traces are not compressed'}.")
     if command:
         _record(command, environment, folder)
         return
     said = [f"{name}={value}" for name, value in environment.items()]
     click.echo(f"Record with:    {' '.join(said)} mpiexec -n 4 ./program")
-    click.echo(f"Simulate with:  dask-efficiency simulate-mpi --cluster lab.yaml {folder}.txt")
+    click.echo(f"Simulate with:  dask-efficiency mpi simulate --cluster lab.yaml {folder}.txt")
 
 
 def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path) -> None:
@@ -63,7 +65,7 @@ def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path)
         )
     click.echo(
         f"Recorded {len(listed.read_text().splitlines())} ranks in {folder}. "
-        f"Simulate with:  dask-efficiency simulate-mpi --cluster lab.yaml {listed}",
+        f"Simulate with:  dask-efficiency mpi simulate --cluster lab.yaml {listed}",
         err=True,
     )
     if code:

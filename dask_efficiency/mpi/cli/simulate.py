@@ -1,4 +1,4 @@
-"""`dask-efficiency simulate-mpi`: a recorded MPI program on other hosts."""
+"""`dask-efficiency mpi simulate`: a recorded MPI program on other hosts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.options import chrome_option, cluster_option, hostfile_option, html_option, json_option
 from dask_efficiency.cli.output import say
-from dask_efficiency.files.storage import check_target
 
 if TYPE_CHECKING:
     from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction
@@ -25,18 +25,11 @@ def algorithms(context: click.Context, parameter: click.Parameter, values: tuple
     return found
 
 
-@click.command("simulate-mpi")
+@click.command("simulate")
 @click.argument("trace")
 @click.option("-n", "-np", "ranks", type=click.IntRange(min=1), help="So many ranks; the trace must have them.")
-@click.option(
-    "--cluster",
-    required=True,
-    metavar="FILE",
-    help="The hosts, switches and links that this file describes.",
-)
-@click.option("--hostfile", "-f", metavar="FILE", help="Ranks where this file says.")
-@click.option("--compare", is_flag=True, help="Say which of the HOSTFILES is the best, by how much and why.")
-@click.argument("hostfiles", nargs=-1)
+@cluster_option(required=True)
+@hostfile_option
 @click.option("--mpich", default="4.0.2", show_default=True, metavar="VERSION", help="Whose choice of algorithms.")
 @click.option(
     "--algorithm",
@@ -53,33 +46,27 @@ def algorithms(context: click.Context, parameter: click.Parameter, values: tuple
     metavar="NUMBER",
     help="Instructions a second of a host of speed 1.  [default: the trace's, or 1e9]",
 )
-@click.option("--html", metavar="FILE", help="Write what is found to this file or URL as a page that works offline.")
-@click.option("--chrome", metavar="FILE", help="Write what each rank does for ui.perfetto.dev or chrome://tracing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@chrome_option
+@html_option
+@json_option
 def command(
     trace: str,
     ranks: int | None,
-    compare: bool,
-    hostfile: str | None,
-    hostfiles: tuple[str, ...],
+    hostfile: tuple[str, ...],
     html: str | None,
     chrome: str | None,
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Say what a recorded MPI program would take on the hosts of a cluster.
+    """Say what a recorded program would take elsewhere.
 
-    TRACE is a time-independent trace: the list of files, the folder or the file that
-    `dask-efficiency mpi-tracer` or SimGrid's `smpirun -trace-ti` wrote.
+    It is run on the hosts of a cluster, in virtual time. TRACE is a time-independent trace: the list of files, the
+    folder or the file that `dask-efficiency mpi record` or SimGrid's `smpirun -trace-ti` wrote.
     """
-    if bool(hostfiles) != compare:
-        raise click.UsageError("--compare and HOSTFILES go together; a single one is given by --hostfile")
-    if compare and (hostfile or chrome):
-        raise click.UsageError(f"{'--hostfile' if hostfile else '--chrome'} is not for --compare")
+    if len(hostfile) > 1 and chrome is not None:
+        raise click.UsageError("--chrome is not for several --hostfile")
     with one_line_errors():
-        for target in filter(None, (html, chrome)):
-            check_target(target)
-        found = _found(trace, ranks, hostfile, hostfiles, asked)
+        found = _found(trace, ranks, hostfile, asked)
         if chrome is not None:
             found.to_chrome(chrome)  # type: ignore[union-attr]  # not of a comparison
         if html is not None:
@@ -88,7 +75,7 @@ def command(
 
 
 def _found(
-    trace: str, ranks: int | None, hostfile: str | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
+    trace: str, ranks: int | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
     """What was asked for."""
     from dask_efficiency.mpi.results import place_mpi, simulate_mpi
@@ -105,6 +92,6 @@ def _found(
         "overhead_seconds": seconds_of(asked["overhead"]),
         "instructions_per_second": asked["speed"] or 0.0,
     }
-    if hostfiles:
+    if len(hostfiles) > 1:
         return place_mpi(program, asked["cluster"], hostfiles, **common)
-    return simulate_mpi(program, asked["cluster"], hostfile, **common)
+    return simulate_mpi(program, asked["cluster"], next(iter(hostfiles), None), **common)

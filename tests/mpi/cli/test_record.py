@@ -17,7 +17,7 @@ needs_mpi = pytest.mark.needs("mpicc")
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["mpi-tracer", *map(str, arguments)])
+    return CliRunner().invoke(main, ["mpi", "record", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -37,10 +37,10 @@ def compiler(folder: Path) -> Path:
 
 
 def test_it_prints_how_a_job_script_records(folder: Path, compiler: Path) -> None:
-    result = run("--mpicc", compiler, "--output", "t.so", "--trace", "of-today")
+    result = run("--mpicc", compiler, "--library", "t.so", "--save", "of-today")
     assert result.exit_code == 0, result.output
     assert f"LD_PRELOAD={folder}/t.so DASK_EFFICIENCY_MPI_TRACE={folder}/of-today mpiexec -n 4" in result.output
-    assert f"simulate-mpi --cluster lab.yaml {folder}/of-today.txt" in result.output
+    assert f"mpi simulate --cluster lab.yaml {folder}/of-today.txt" in result.output
     assert (folder / "t.so").exists()
 
 
@@ -63,7 +63,7 @@ def test_options_of_the_command_are_its_own(folder: Path, compiler: Path) -> Non
     script = (
         "import os, pathlib, sys; pathlib.Path(os.environ['DASK_EFFICIENCY_MPI_TRACE'] + '.txt').write_text('a\\nb\\n')"
     )
-    result = run("--mpicc", compiler, sys.executable, "-c", f"{script}; sys.exit(3)", "--trace", "no", "-n", 4)
+    result = run("--mpicc", compiler, sys.executable, "-c", f"{script}; sys.exit(3)", "--save", "no", "-n", 4)
     assert result.exit_code == 3
     assert f"Recorded 2 ranks in {folder}/mpi-trace." in result.output
 

@@ -1,0 +1,29 @@
+"""The table of commands: each by its name, in the shape of entry points, with its line of help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: By name, of which the first word may be a group: where the command is, and how its own help begins.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("dask_efficiency.report.cli.demo:command", "Report on 10 to 20 seconds of work on a local cluster."),
+    "report": ("dask_efficiency.report.cli.report:command", "Show a saved report, or the past of a live cluster."),
+    "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
+    "compare": ("dask_efficiency.report.cli.compare:command", "Say what changed from one saved report to another."),
+    "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Say what each second of a run was spent on."),
+    "stragglers": ("dask_efficiency.report.cli.stragglers:command", "Find workers that are slower than their peers."),
+    "simulate": ("dask_efficiency.simulation.cli:command", "Say what a recorded run would take on another cluster."),
+    "preflight": ("dask_efficiency.preflights.cli:command", "Find the slow workers of a cluster before a job starts."),
+    "torch path": ("dask_efficiency.torch_traces.cli:command", "Say what the GPUs and threads of PyTorch waited for."),
+    "mpi record": ("dask_efficiency.mpi.cli.record:command", "Record the calls of an MPI program, for `mpi simulate`."),
+    "mpi simulate": ("dask_efficiency.mpi.cli.simulate:command", "Say what a recorded program would take elsewhere."),
+    "fleet watch": ("dask_efficiency.fleet.cli.watch:command", "Name the machines that are unlike their peers."),
+    "fleet train": ("dask_efficiency.fleet.cli.train:command", "Learn how a fleet behaves while all is well."),
+}
+
+#: Groups of commands, each with its line of help.
+GROUPS: Mapping[str, str] = {
+    "torch": "Explain what PyTorch's profiler recorded.",
+    "mpi": "Record MPI programs, and simulate them on other hosts.",
+    "fleet": "Watch the machines of a fleet, of Dask or in Prometheus.",
+}

@@ -1,0 +1,111 @@
+"""WatchSettings: what a watch of a fleet judges, by what, whom it tells and how many it retires, in a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dask_efficiency.files.text_files import read_text
+from dask_efficiency.files.yaml_sections import Section, composed
+from dask_efficiency.fleet.prometheus.http_config import HttpConfig, read_http_config
+from dask_efficiency.fleet.prometheus.receivers import Command, Receiver, Webhook
+from dask_efficiency.fleet.rounds.durations import duration_of
+from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    """The settings of a watch; the defaults are for a file that says nothing.
+
+    Parameters
+    ----------
+    every, window, history
+        Seconds between two rounds, of what is judged, and of what came before it.
+    continuity
+        For how many seconds a machine must be unlike others; None for the usual.
+    model
+        The file of a trained detector; empty for :func:`~dask_efficiency.find_outliers`.
+    http_config
+        How Prometheus is talked to.
+    webhook, command
+        Who is told of findings.
+    metrics_port
+        Where the watch serves metrics of itself; 0 for nowhere.
+    retire_share, retire_every
+        How much of the workers may be retired within a day, and the seconds between two of them.
+    """
+
+    every: float = 480.0
+    window: float = 900.0
+    history: float = 3600.0
+    continuity: float | None = None
+    model: str = ""
+    http_config: HttpConfig = field(default_factory=HttpConfig)
+    webhook: Webhook | None = None
+    command: Command | None = None
+    metrics_port: int = 0
+    retire_share: float = RETIRE_SHARE
+    retire_every: float = 1800.0
+
+    @property
+    def receivers(self) -> tuple[Receiver, ...]:
+        """All who are told of findings."""
+        return tuple(one for one in (self.webhook, self.command) if one is not None)
+
+
+def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
+    """Read a file of settings; file names in it are relative to it.
+
+    Raises
+    ------
+    TextFileError
+        With the line, what is there and what was expected.
+    OSError
+        If it, or a file that it names, cannot be read.
+    """
+    folder = Path(path).parent
+    readers: dict[str, Callable[[str], Any]] = {
+        "every": duration_of,
+        "window": duration_of,
+        "history": duration_of,
+        "continuity": duration_of,
+        "model": lambda text: str(folder / _given(text)),
+        "http-config": lambda text: read_http_config(str(folder / _given(text))),
+        "webhook": Webhook,
+        "command": Command.of,
+        "metrics-port": _port,
+        "retire-share": _share,
+        "retire-every": duration_of,
+    }
+    section = Section(composed(read_text(path), path), path, set(readers))
+    if "model" in section and "continuity" in section:
+        raise section.error(
+            "continuity", "'continuity' is given beside 'model', which has its own; expected one of them"
+        )
+    given: dict[str, Any] = {
+        name.replace("-", "_"): section.get(name, read, None) for name, read in readers.items() if name in section
+    }
+    return WatchSettings(**given)
+
+
+def _given(text: str) -> str:
+    if not text:
+        raise ValueError("expected the name of a file")
+    return text
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= 65_535):
+        raise ValueError(f"expected a port from 1 to 65535, got {text[:80]!r}")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        most_retired(0, share := float(text))
+    except ValueError:
+        raise ValueError(f"expected a share above 0 and below 1 such as 0.25, got {text[:80]!r}") from None
+    return share

@@ -1,0 +1,102 @@
+"""The table of commands: all of them load, and each help fits a screen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from dask_efficiency.cli import main
+from dask_efficiency.cli.commands import COMMANDS, GROUPS
+from dask_efficiency.cli.lazy import LazyGroup
+from dask_efficiency.cli.source import _REPORT
+from dask_efficiency.report.files import FORMAT
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, terminal_width=80, prog_name="dask-efficiency")
+
+
+def found(name: str) -> click.Command:
+    command: click.Command = main
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        under = command.get_command(click.Context(command), word)
+        assert under is not None
+        command = under
+    return command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_loads_under_its_name_and_its_help_begins_with_its_line(name: str) -> None:
+    command = found(name)
+    assert command.name == name.split()[-1]
+    assert (command.help or "").splitlines()[0] == COMMANDS[name][1]
+    assert run(*name.split(), "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_the_help_of_a_group_fits_a_screen_with_a_whole_line_for_each_command(group: str) -> None:
+    lines = run(*group.split(), "--help").stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert not any("..." in line for line in lines[1:])
+    told = {name.removeprefix(f"{group} "): line for name, (_, line) in COMMANDS.items() if name.startswith(group)}
+    told = {name: line for name, line in told.items() if " " not in name} | ({} if group else dict(GROUPS))
+    assert [line.split(maxsplit=1) for line in lines[-len(told) :]] == [
+        [name, told[name]]
+        for name in found(group).list_commands(click.Context(main))  # type: ignore[attr-defined]
+    ]
+
+
+@pytest.mark.parametrize("old", ["torch-critical-path", "mpi-tracer", "simulate-mpi", "watch", "train-minder"])
+def test_a_name_that_is_in_no_table_is_no_command(old: str) -> None:
+    result = run(old)
+    assert result.exit_code == 2
+    assert f"No such command '{old}'" in result.stderr
+
+
+def options_of(name: str) -> Mapping[str, click.Option]:
+    return {option.opts[-1]: option for option in found(name).params if isinstance(option, click.Option)}
+
+
+@pytest.mark.parametrize(
+    "option", ["--json", "--html", "--chrome", "--what-if", "--cluster", "--hostfile", "--tls-cert"]
+)
+def test_an_option_is_the_same_wherever_it_is(option: str) -> None:
+    streams = ("top", "fleet watch")  # which print JSON line by line
+    all_options = [options_of(name) for name in COMMANDS if option != "--json" or name not in streams]
+    having = [options[option] for options in all_options if option in options]
+    assert len(having) > 1
+    assert len({(one.metavar, one.help, one.multiple, one.is_flag, str(one.default)) for one in having}) == 1
+
+
+def test_commands_whose_folder_is_missing_are_not_listed_and_said_to_be_missing() -> None:
+    table = {
+        "one": ("dask_efficiency.nowhere:command", "One."),
+        "wing two": ("dask_efficiency.gone.cli:command", "Two."),
+    }
+    group = LazyGroup("main", table={**table, "demo": COMMANDS["demo"]}, groups={"wing": "A wing."})
+    assert group.list_commands(click.Context(group)) == ["demo"]
+    for name, folder in (("one", "dask_efficiency.nowhere"), ("wing", "dask_efficiency.gone")):
+        result = CliRunner().invoke(group, [name])
+        assert result.exit_code == 1
+        assert result.stderr == f"Error: {name!r} is not installed here: there is no {folder}\n"
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from dask_efficiency.cli import main; main(['--help'], standalone_mode=False);"
+        "print(*(name for name in sys.modules if name.startswith('dask_efficiency.')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    homes = {home.partition(":")[0] for home, _ in COMMANDS.values()}
+    assert not homes & set(done.stderr.split())
+
+
+def test_a_saved_report_is_known_by_the_format_that_reports_have() -> None:
+    assert _REPORT == FORMAT
