@@ -14,7 +14,7 @@ from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.report.advice import advised, read_on
 from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.files import to_dict
-from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
+from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time
 from dask_efficiency.report.model import PHASES, ReportValues
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
@@ -55,6 +55,7 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
 )
+from dask_efficiency.show.parts import in_order, parts_of
 
 #: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
 MIN_FACTOR_SECONDS = 1.0
