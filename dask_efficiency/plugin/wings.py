@@ -12,9 +12,11 @@ from typing import Any
 
 OFFERED: Mapping[str, str] = MappingProxyType(
     {
-        # What leads a run's critical path into its tasks.
-        "expander/torch": "dask_efficiency.torch_traces.path.join:EXPANDER",
-        # What says how long a run takes with the cure of its largest loss.
+        # Leads a run's critical path into the tasks of which the trace has profiles.
+        "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
+        # Reads the GPU's time of profiled tasks from their profiles.
+        "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
+        # Says how long a reported run takes with the cure of its largest loss.
         "saving/simulation": "dask_efficiency.simulation.saving:saving",
     }
 )

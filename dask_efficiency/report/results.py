@@ -24,12 +24,10 @@ from dask_efficiency.report.culprits import Culprit, find_culprits
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections import comparison as comparison_sections
 from dask_efficiency.report.sections import report as report_sections
+from dask_efficiency.report.sections.predictions import Predicted, with_predictions
 from dask_efficiency.runs.results import CriticalPath, RunTrace, critical_path
 from dask_efficiency.show.html.render import fragment, save_page
 from dask_efficiency.show.shown import Printed, Shown, fields_of
-from dask_efficiency.simulation.model.result import PredictionValues
-from dask_efficiency.simulation.model.sweeps import SweepValues
-from dask_efficiency.simulation.sections.in_report import with_predictions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +146,7 @@ class EfficiencyReport(Printed, ReportValues):  # noqa: D101  # the values say i
         self,
         path: str | os.PathLike[str],
         *,
-        predictions: Sequence[PredictionValues | SweepValues] = (),
+        predictions: Sequence[Predicted] = (),
         **storage_options: Any,
     ) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL.

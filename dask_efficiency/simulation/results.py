@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dask_efficiency.runs.replay.changes import changes
 from dask_efficiency.runs.results import CriticalPath, RunTrace, critical_path
 from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.show.document import Section
 from dask_efficiency.show.shown import Shown, fields_of
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import simulated_settings
@@ -51,6 +52,11 @@ class Prediction(Shown, PredictionValues):  # noqa: D101  # the values say it
     _said_by: ClassVar[Any] = sections
 
     trace: RunTrace
+
+    @property
+    def section(self) -> Section:
+        """What a report's page says of it."""
+        return sections.in_report(self)
 
     @classmethod
     def of(cls, values: PredictionValues) -> Self:
@@ -154,6 +160,11 @@ class Sweep(Shown, SweepValues):  # noqa: D101  # the values say it
     _said_by: ClassVar[Any] = simulation_sweep
 
     predictions: tuple[Prediction, ...]
+
+    @property
+    def section(self) -> Section:
+        """What a report's page says of it."""
+        return simulation_sweep.in_report(self)
 
 
 def sweep(

@@ -14,6 +14,7 @@ from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Engine, ensemble
@@ -34,7 +35,7 @@ MAX_LOCKED = 0.1
 SHARES_GIL = 0.05
 
 
-def saving(report: ReportValues, engine: Engine) -> float | None:
+def saving(report: ReportValues, engine: Engine = simulate_seeds) -> float | None:
     """How long the cluster takes for the recorded run once its largest loss is cured.
 
     The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.blocked import loop_causes, relabel
 from dask_efficiency.runs.path.bounds import is_one_a_worker, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
@@ -24,7 +25,6 @@ from dask_efficiency.runs.replay.changes import Changes, changes
 from dask_efficiency.runs.replay.replay import replay_with
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.run_trace import TraceTables
-from dask_efficiency.torch_traces.path.join import expand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,9 @@ PARTS = {
     "spill": (Kind.SPILL, Kind.UNSPILL),
     "scheduler": (Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
 }
+
+#: Said where a trace has profiles, and the wing that reads them is not there.
+NOT_EXPANDED = "what profiles say of tasks is not on the path: dask_efficiency.torch_traces is not installed"
 
 #: Stands for no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
@@ -87,7 +90,7 @@ class PathValues:
         """
         scope = question.scope(trace)
         causes = Causes(trace)
-        walked, notes = expand(walk(trace, scope, causes), trace)
+        walked, notes = _expanded(walk(trace, scope, causes), trace)
         segments = name_without_workers(relabel(walked, trace), trace, scope)
         return cls(trace, question, scope, segments, causes, notes)
 
@@ -371,6 +374,17 @@ class PathValues:
         run = self.scope.run
         task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
+
+
+def _expanded(segments: Segments, trace: TraceTables) -> tuple[Segments, tuple[str, ...]]:
+    """The path into the tasks of which the trace has profiles, and what a reader must know of it."""
+    if not trace.profiles:
+        return segments, ()
+    expand = offered("expander/torch")
+    if expand is None:
+        return segments, (NOT_EXPANDED,)
+    found: tuple[Segments, tuple[str, ...]] = expand(segments, trace)
+    return found
 
 
 def _within(position: Int32 | Int64, length: int) -> Int64:

@@ -6,15 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dask_efficiency.report.model import ReportValues
 from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparisonValues
 from dask_efficiency.runs.path.path import NOBODY, PathValues
-from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.sections.path_data import to_dict
 from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
-from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
-from dask_efficiency.show.extent import SCREEN, Extent
 from dask_efficiency.show.figures import (
     Scale,
     format_count,
@@ -89,18 +85,6 @@ def comparison_document(comparison: PathComparisonValues) -> Document:
     both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
     last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
     return Document(both, "", comparison.verdict, differences(comparison), last)
-
-
-def in_report(report: ReportValues, extent: Extent = SCREEN) -> Section:
-    """The path of a report that has a trace, as one section of its page."""
-    heading = "Critical path: why it took so long"
-    if report.trace is None or not extent.drawn:
-        return Section(heading)
-    try:
-        path = PathValues.of(report.trace, Question())
-    except EmptyTraceError:  # no task ended in the window
-        return Section(heading)
-    return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
 
 
 def sections(path: PathValues) -> tuple[Section, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.part import since_start
 from dask_efficiency.runs.trace.profiles import Profile, cost_note
@@ -126,7 +127,13 @@ def build(
         notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *_not_profiled(facts.get("not_profiled", {}))),
         profiles=profiles,
     )
-    return trace if begin == facts["started"] else since_start(trace)
+    return _with_gpu_times(trace if begin == facts["started"] else since_start(trace))
+
+
+def _with_gpu_times(trace: TraceTables) -> TraceTables:
+    """Of profiled runs, the GPU's time as their profiles say, where these can be read."""
+    read = offered("gpu-times/torch") if trace.profiles else None
+    return trace if read is None else read(trace)
 
 
 def _not_profiled(reasons: Mapping[str, int]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.activity import SlotReservation
@@ -16,8 +16,8 @@ from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
+from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
-from dask_efficiency.torch_traces.worker_profiles import TaskProfiles
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -63,6 +63,26 @@ class _NoLog(Sequence[Any]):
         return object()
 
 
+class Profiles(Protocol):
+    """Has chosen tasks profiled, and keeps what was seen until it is taken."""
+
+    @property
+    def unwritten(self) -> int:
+        """Profiles that had begun, and were not written, when they were taken last."""
+
+    def ask(self, requests: Mapping[str, Mapping[str, int]]) -> None:
+        """Profile so many tasks of each prefix, by who asked."""
+
+    def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
+        """Profiles since the last call; and how many were not made, by why."""
+
+    async def catch_up(self) -> None:
+        """Wait for what is on its way."""
+
+    def close(self) -> None:
+        """Profile nothing more."""
+
+
 class WorkerRecorder:
     """Records one worker while its recording goes on; all its methods are called on the event loop.
 
@@ -89,7 +109,7 @@ class WorkerRecorder:
         recording: str,
         runs: Mapping[Any, Run],
         failed: Callable[[Exception], object],
-        profiles: TaskProfiles | None = None,
+        profiles: Profiles | None = None,
     ) -> None:
         self.recording = recording
         self._runs = runs
