@@ -38,13 +38,14 @@ from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_ph
 from dask_efficiency.report.replies import report_of
 from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.report.scaling import ScalingWatch
+from dask_efficiency.runs.path.path import critical_path
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.recording.recordings import unpack
-from dask_efficiency.runs.results import RunTrace, critical_path
 from dask_efficiency.runs.stragglers.long_tail import long_tail
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.profiles import cost_note
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.breakdowns import explained
 
 logger = logging.getLogger("dask_efficiency")
@@ -340,8 +341,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             for phase, pairs in self._phases.intervals.items()
         }
         recording = unpack(payload)
-        trace = build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
-        return RunTrace.of(trace)
+        return build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why

@@ -20,7 +20,7 @@ from dask_efficiency.files.storage import check_target
 from dask_efficiency.runs.cli.recorded import recorded
 
 if TYPE_CHECKING:
-    from dask_efficiency.runs.results import RunTrace
+    from dask_efficiency.runs.trace.run_trace import RunTrace
     from dask_efficiency.simulation.model.cluster import ClusterSpec
     from dask_efficiency.simulation.results import IdealLadder, Placements, Prediction, Sweep
 

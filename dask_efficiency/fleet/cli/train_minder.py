@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-    from dask_efficiency.runs.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @click.command("train-minder")
@@ -99,7 +99,7 @@ def _pulled(
             yield series
 
 
-def _run(path: str) -> TraceTables | pd.DataFrame:
+def _run(path: str) -> RunTrace | pd.DataFrame:
     if path.lower().endswith((".csv", ".csv.gz", ".parquet")):
         import pandas as pd
 
@@ -108,6 +108,6 @@ def _run(path: str) -> TraceTables | pd.DataFrame:
         with reading(path) as file:
             frame: pd.DataFrame = pd.read_csv(file)
         return frame
-    from dask_efficiency.runs.results import load_trace
+    from dask_efficiency.runs.trace.files import load_trace
 
     return load_trace(path)

@@ -20,9 +20,8 @@ from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.report.replies import report_of, unpacked
 from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.runs.recording.recordings import unpack
-from dask_efficiency.runs.results import RunTrace
 from dask_efficiency.runs.trace.build import build
-from dask_efficiency.torch_traces.path.join import with_gpu_times
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -84,7 +83,7 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
 async def ask_trace(caller: Caller) -> RunTrace:
     """What the cluster recorded. Raises RuntimeError if it does not record."""
     payload = await ask(caller, names.TRACE)
-    return await asyncio.to_thread(lambda: RunTrace.of(with_gpu_times(build(unpack(payload), name="trace"))))
+    return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
 async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:

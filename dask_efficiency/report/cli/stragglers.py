@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.plugin.client.questions import Caller
-    from dask_efficiency.runs.results import RunTrace
     from dask_efficiency.runs.stragglers.offline import Judgement
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @click.command("stragglers")
@@ -100,7 +100,7 @@ def _run(source: Source) -> RunTrace | pd.DataFrame:
     if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
         raise source.refusal("a recorded run or a table of tasks")
     if not is_table and source.kind is not Kind.PARQUET:
-        from dask_efficiency.runs.results import load_trace
+        from dask_efficiency.runs.trace.files import load_trace
 
         return load_trace(source.where)
     import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.sections.path import quick_improvements, sections
 from dask_efficiency.runs.trace.errors import EmptyTraceError
@@ -17,7 +17,7 @@ def critical_path(report: ReportValues, extent: Extent = SCREEN) -> Section:
     if report.trace is None or not extent.drawn:
         return Section(heading)
     try:
-        path = PathValues.of(report.trace, Question())
+        path = CriticalPath.of(report.trace, Question())
     except EmptyTraceError:  # no task ended in the window
         return Section(heading)
     return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))

@@ -8,7 +8,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.runs.results import RunTrace
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 def recorded(source: str, connection: Connection) -> RunTrace:
@@ -31,6 +31,6 @@ def recorded(source: str, connection: Connection) -> RunTrace:
             "a recorded run, which `efficiency_report(trace=True)` makes and `report.trace.save('run.trace')` saves, "
             "or the address of a scheduler that records"
         )
-    from dask_efficiency.runs.results import load_trace
+    from dask_efficiency.runs.trace.files import load_trace
 
     return load_trace(given.where)
