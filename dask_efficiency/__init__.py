@@ -26,9 +26,12 @@ if TYPE_CHECKING:
     from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.report.questions import snapshot
     from dask_efficiency.report.results import EfficiencyReport, compare, load_report
+    from dask_efficiency.runs.path.compare import compare_paths
+    from dask_efficiency.runs.path.path import CriticalPath, critical_path
     from dask_efficiency.runs.questions import get_trace, stragglers
-    from dask_efficiency.runs.results import CriticalPath, RunTrace, compare_paths, critical_path, load_trace
     from dask_efficiency.runs.stragglers.offline import find_stragglers
+    from dask_efficiency.runs.trace.files import load_trace
+    from dask_efficiency.runs.trace.run_trace import RunTrace
     from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
     from dask_efficiency.simulation.model.cluster import ClusterSpec
     from dask_efficiency.simulation.results import Prediction, ideal_ladder, place, simulate, sweep
@@ -40,7 +43,7 @@ _HOMES = {
     "Breakdown": "dask_efficiency.accounts.buckets",
     "Bucket": "dask_efficiency.accounts.buckets",
     "ClusterSpec": "dask_efficiency.simulation.model.cluster",
-    "CriticalPath": "dask_efficiency.runs.results",
+    "CriticalPath": "dask_efficiency.runs.path.path",
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.report.results",
     "Finding": "dask_efficiency.accounts.finding",
@@ -49,13 +52,13 @@ _HOMES = {
     "NotRegisteredError": "dask_efficiency.plugin.client.questions",
     "PreflightResult": "dask_efficiency.preflights.results",
     "Prediction": "dask_efficiency.simulation.results",
-    "RunTrace": "dask_efficiency.runs.results",
+    "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "SimulationRefusedError": "dask_efficiency.simulation.model.accuracy",
     "SimulationWarning": "dask_efficiency.simulation.model.accuracy",
     "TorchCriticalPath": "dask_efficiency.torch_traces.results",
     "compare": "dask_efficiency.report.results",
-    "compare_paths": "dask_efficiency.runs.results",
-    "critical_path": "dask_efficiency.runs.results",
+    "compare_paths": "dask_efficiency.runs.path.compare",
+    "critical_path": "dask_efficiency.runs.path.path",
     "dask_setup": "dask_efficiency.plugin.preload",
     "efficiency_report": "dask_efficiency.report.efficiency_report",
     "find_outliers": "dask_efficiency.fleet.outliers.outliers",
@@ -67,7 +70,7 @@ _HOMES = {
     "load_minder": "dask_efficiency.fleet.minder.detector",
     "load_path": "dask_efficiency.torch_traces.results",
     "load_report": "dask_efficiency.report.results",
-    "load_trace": "dask_efficiency.runs.results",
+    "load_trace": "dask_efficiency.runs.trace.files",
     "place": "dask_efficiency.simulation.results",
     "place_mpi": "dask_efficiency.mpi.results",
     "preflight": "dask_efficiency.preflights.client",

@@ -43,7 +43,7 @@ nitpick_ignore_regex = [
 
 
 def lead_to_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
-    """Resolve a reference to where a public name is defined, such as ``dask_efficiency.runs.results.RunTrace``."""
+    """Resolve a reference to where a public name is defined, such as ``dask_efficiency.accounts.buckets.Bucket``."""
     target = node.get("reftarget", "")
     parts = target.split(".")
     for position, part in enumerate(parts):

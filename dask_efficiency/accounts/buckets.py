@@ -30,6 +30,28 @@ class Bucket(StrEnum):
     RUNNING = "running"
 
 
+#: What each means, for a reader who does not know Dask from inside.
+DESCRIPTIONS: dict[Bucket, str] = {
+    Bucket.THREAD_CPU: "CPU time of tasks that succeeded for the first time",
+    Bucket.GPU: "tasks that stood in a CUDA call while a kernel of their own ran",
+    Bucket.LIBRARY_THREADS: "tasks that waited while threads of a library (Arrow, BLAS, OpenMP) computed",
+    Bucket.THREAD_NONCPU: "inside tasks, but not on the CPU: the GIL, cores, locks, sleep, I/O, GPU waits",
+    Bucket.SPILL: "waiting for results to be written to disk or read back",
+    Bucket.OVERHEAD: "the rest of the time tasks held a thread: event loop, hand-over",
+    Bucket.FAILED: "held by tasks that erred, earlier tries included",
+    Bucket.CANCELLED: "held by tasks that were cancelled or cut off",
+    Bucket.RECOMPUTED: "held by tasks whose result had been in memory and was lost",
+    Bucket.PAUSED: "free threads of workers that were paused for lack of memory",
+    Bucket.RETIRING: "free threads of workers that were closing gracefully",
+    Bucket.WAITING_ON_DATA: "free threads whose next task waited for a transfer",
+    Bucket.CONSTRAINED: "free threads whose next task waited for a resource",
+    Bucket.IDLE: "free threads while there was work elsewhere or yet to be scheduled",
+    Bucket.NO_WORK: "free threads while nothing was outstanding: the client was thinking",
+    Bucket.LOST_WORKER: "from a worker's last report to the moment it was found dead",
+    Bucket.UNMEASURED: "threads that nobody metered, for a reason that is given",
+    Bucket.RUNNING: "held by tasks that have not ended, so that nothing is known of them yet",
+}
+
 #: Time that produced results, and produced them for the first time.
 GOOD = (Bucket.THREAD_CPU, Bucket.GPU, Bucket.LIBRARY_THREADS)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.causes import listed, not_sampled
 from dask_efficiency.live.top_view import TopView
-from dask_efficiency.report.lost_time import Part, parts_of
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.show.colours import COLOURS, LETTERS
 from dask_efficiency.show.figures import apportion, format_seconds, format_share, harmless, shorten
+from dask_efficiency.show.parts import Part, parts_of
 from dask_efficiency.show.terminal.bar import cells, letters, packed
 
 if TYPE_CHECKING:

@@ -12,8 +12,6 @@ from dask_efficiency.mpi.compare import MpiRunsCompared, compared
 from dask_efficiency.mpi.placement import hosts_of_ranks, read_hosts_of_ranks
 from dask_efficiency.mpi.program import Program
 from dask_efficiency.mpi.result import MpiRun, run
-from dask_efficiency.mpi.sections import mpi
-from dask_efficiency.mpi.sections import places as mpi_places
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
 from dask_efficiency.runs.trace.events import Written
 from dask_efficiency.show.shown import Shown
@@ -26,7 +24,7 @@ class MpiPrediction(Shown, MpiRun):  # noqa: D101  # the values say it
 
     __slots__ = ()
 
-    _said_by: ClassVar[Any] = mpi
+    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.mpi"
 
     def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
         """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
@@ -51,7 +49,7 @@ class MpiPlacements(Shown, MpiRunsCompared):  # noqa: D101  # the values say it
 
     __slots__ = ()
 
-    _said_by: ClassVar[Any] = mpi_places
+    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.places"
 
 
 def simulate_mpi(

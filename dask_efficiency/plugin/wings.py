@@ -23,9 +23,11 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "worker/preflight": "dask_efficiency.preflights.worker.preflight:WorkerPreflight",
         # Profiles of a worker's tasks, in a recording.
         "profiles/torch": "dask_efficiency.torch_traces.worker_profiles:TaskProfiles",
-        # What leads a run's critical path into its tasks.
+        # Leads a run's critical path into the tasks of which the trace has profiles.
         "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
-        # What says how long a run takes with the cure of its largest loss.
+        # Reads the GPU's time of profiled tasks from their profiles.
+        "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
+        # Says how long a reported run takes with the cure of its largest loss.
         "saving/simulation": "dask_efficiency.simulation.saving:saving",
     }
 )

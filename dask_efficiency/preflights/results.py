@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from dataclasses import fields
+from typing import ClassVar, Self
 
-from dask_efficiency.preflights import sections
 from dask_efficiency.preflights.judge.result import PreflightValues
-from dask_efficiency.show.shown import Printed, fields_of
+from dask_efficiency.show.shown import Printed
 
 
 class PreflightResult(Printed, PreflightValues):  # noqa: D101  # the values say it
     __doc__ = PreflightValues.__doc__
 
-    _said_by: ClassVar[Any] = sections
+    _said_by: ClassVar[str] = "dask_efficiency.preflights.sections"
 
     @classmethod
     def of(cls, values: PreflightValues) -> Self:
         """The same as a result."""
-        return cls(**fields_of(values))
+        return cls(**{field.name: getattr(values, field.name) for field in fields(values)})

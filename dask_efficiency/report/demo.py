@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distributed import Client, LocalCluster
     from numpy.typing import NDArray
 
-    from dask_efficiency import EfficiencyReport
+    from dask_efficiency.report.results import EfficiencyReport
 
 #: Dask pauses a worker at 80 % of this and kills it at 95 %. The highest that a worker process came
 #: to in this workload, with pandas, pyarrow and torch loaded, was 750 MiB.
@@ -206,7 +206,8 @@ def run_demo(
     """
     from distributed import Client
 
-    from dask_efficiency import EfficiencyPlugin, efficiency_report
+    from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+    from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.report.sections.report import document
     from dask_efficiency.show.terminal.coloured import show
 

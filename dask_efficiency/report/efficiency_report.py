@@ -23,6 +23,7 @@ from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clo
 from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import ReportValues
@@ -31,18 +32,16 @@ from dask_efficiency.report.questions import ask_report
 from dask_efficiency.report.replies import report_of
 from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.report.scaling import ScalingWatch
+from dask_efficiency.runs.path.path import critical_path
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.questions import with_cost
 from dask_efficiency.runs.recording.recordings import unpack
-from dask_efficiency.runs.results import RunTrace, critical_path
 from dask_efficiency.runs.stragglers.long_tail import long_tail
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.profiles import cost_note
-from dask_efficiency.simulation.engine.launch import simulate_seeds
-from dask_efficiency.simulation.saving import saving
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.breakdowns import explained
-from dask_efficiency.torch_traces.path.join import with_gpu_times
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -51,6 +50,9 @@ LEASED = "the plugin was registered for this report only; client.register_plugin
 _NOTIFIED: set[str] = set()
 
 _OBSERVED = "record of what the client did"
+
+#: Said of a report with a trace where the wing that simulates is not there.
+NOT_SIMULATED = "what the cure of the largest loss saves is not known: dask_efficiency.simulation is not installed"
 
 #: Tasks of the long tail that a report keeps.
 MAX_LONG_TASKS = 20
@@ -299,10 +301,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
-        saved, missing = decorate(
-            [Decoration("without_largest_seconds", "simulation of the cure", lambda: saving(known, simulate_seeds))]
-        )
-        return replace(known, notes=(*known.notes, *missing), **saved)
+        return _with_saving(known)
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """The workers that came, and when the cluster's manager was asked for each."""
@@ -337,8 +336,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             for phase, pairs in self._phases.intervals.items()
         }
         recording = unpack(payload)
-        trace = build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
-        return RunTrace.of(with_gpu_times(trace))
+        return build(recording, name=self._name, start=payload["start"], phases=phases, client=self._client.id)
 
     def _split(self, payload: dict[str, Any], stopped: int) -> dict[str, float]:
         if "graphs" not in payload or "running" not in payload:  # the scheduler says why
@@ -400,6 +398,18 @@ def _path_summary(trace: RunTrace, report: ReportValues) -> PathSummary | None:
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
     except EmptyTraceError:
         return None
+
+
+def _with_saving(report: EfficiencyReport) -> EfficiencyReport:
+    """The report with how long the run takes once its largest loss is cured."""
+    notes: list[str] = []
+    with decoration("simulation of the cure", notes):
+        saving = offered("saving/simulation")
+        if saving is None:
+            notes.append(NOT_SIMULATED)
+        else:
+            report = replace(report, without_largest_seconds=saving(report))
+    return replace(report, notes=(*report.notes, *notes))
 
 
 def _of_the_run(trace: RunTrace, report: ReportValues) -> tuple[Finding, ...]:

@@ -11,6 +11,7 @@ from dask_efficiency.report.lines import place_of
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NO_PREFIX, reason
 from dask_efficiency.show.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
+from dask_efficiency.show.document import Box
 from dask_efficiency.show.figures import format_share, format_thread_time, harmless, name_of, shorten
 
 #: A thinner box is two pixels of a screen at most; neighbours of it are one box, or none where they are thin together.
@@ -24,21 +25,6 @@ MAX_DEPTH = 60
 
 #: Characters of a frame's name, with its line.
 FRAME_LENGTH = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A box of a flame graph. All names in it are harmless."""
-
-    name: str
-    #: Its time, and its share of the whole and of its cause.
-    said: str
-    #: Nanoseconds to the left of it, and its own.
-    left: int
-    ns: int
-    #: 0 for the whole, 1 for causes, 2 for prefixes, and so on.
-    depth: int
-    colour: str
 
 
 @dataclass(slots=True)

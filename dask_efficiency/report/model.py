@@ -17,7 +17,7 @@ from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).
@@ -212,7 +212,7 @@ class ReportValues:
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     without_largest_seconds: float | None = None
-    trace: TraceTables | None = field(default=None, compare=False, repr=False)
+    trace: RunTrace | None = field(default=None, compare=False, repr=False)
 
     @property
     def breakdown(self) -> Breakdown:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from dask_efficiency.report import (
@@ -24,12 +25,10 @@ from dask_efficiency.report.culprits import Culprit, find_culprits
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.sections import comparison as comparison_sections
 from dask_efficiency.report.sections import report as report_sections
-from dask_efficiency.runs.results import CriticalPath, RunTrace, critical_path
+from dask_efficiency.report.sections.predictions import Predicted, with_predictions
+from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.show.html.render import fragment, save_page
-from dask_efficiency.show.shown import Printed, Shown, fields_of
-from dask_efficiency.simulation.model.result import PredictionValues
-from dask_efficiency.simulation.model.sweeps import SweepValues
-from dask_efficiency.simulation.sections.in_report import with_predictions
+from dask_efficiency.show.shown import Printed, Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,19 +37,14 @@ if TYPE_CHECKING:
 class EfficiencyReport(Printed, ReportValues):  # noqa: D101  # the values say it
     __doc__ = ReportValues.__doc__
 
-    _said_by: ClassVar[Any] = report_sections
+    _said_by: ClassVar[str] = "dask_efficiency.report.sections.report"
 
     __slots__ = ()
-
-    trace: RunTrace | None
 
     @classmethod
     def of(cls, values: ReportValues) -> Self:
         """The same report as a result."""
-        given = fields_of(values)
-        if values.trace is not None:
-            given["trace"] = RunTrace.of(values.trace)
-        return cls(**given)
+        return cls(**fields_of(values))
 
     def critical_path(self, **scope: Any) -> CriticalPath:
         """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
@@ -148,7 +142,7 @@ class EfficiencyReport(Printed, ReportValues):  # noqa: D101  # the values say i
         self,
         path: str | os.PathLike[str],
         *,
-        predictions: Sequence[PredictionValues | SweepValues] = (),
+        predictions: Sequence[Predicted] = (),
         **storage_options: Any,
     ) -> None:
         """Write the report as one HTML file that works offline, to a local path or any fsspec URL.
@@ -186,12 +180,17 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
     return EfficiencyReport.of(files.read_report(path, **storage_options))
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
 class Comparison(Shown, ComparisonValues):  # noqa: D101  # the values say it
     __doc__ = ComparisonValues.__doc__
 
     __slots__ = ()
 
-    _said_by: ClassVar[Any] = comparison_sections
+    _said_by: ClassVar[str] = "dask_efficiency.report.sections.comparison"
 
     before: tuple[EfficiencyReport, ...]
     after: tuple[EfficiencyReport, ...]

@@ -13,9 +13,8 @@ from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import Caller, ask, sync
 from dask_efficiency.runs.recording.recordings import unpack
-from dask_efficiency.runs.results import RunTrace
 from dask_efficiency.runs.trace.build import build
-from dask_efficiency.torch_traces.path.join import with_gpu_times
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -47,7 +46,7 @@ def get_trace(client: Client | None = None) -> Any:
 async def ask_trace(caller: Caller) -> RunTrace:
     """What the cluster recorded. Raises RuntimeError if it does not record."""
     payload = await ask(caller, names.TRACE)
-    return await asyncio.to_thread(lambda: RunTrace.of(with_gpu_times(build(unpack(payload), name="trace"))))
+    return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
 def stragglers(client: Client | None = None) -> Any:

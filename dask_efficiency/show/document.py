@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.buckets import DESCRIPTIONS, Bucket
 from dask_efficiency.accounts.causes import DESCRIPTIONS as CAUSES_MEAN
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.report.flame import Box
-from dask_efficiency.report.lost_time import Part, percent_of
-from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.parts import Part, percent_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +174,21 @@ class Through:
 
     timeline: Timeline
     slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box of a flame graph. All names in it are harmless."""
+
+    name: str
+    #: Its time, and its share of the whole and of its cause.
+    said: str
+    #: Nanoseconds to the left of it, and its own.
+    left: int
+    ns: int
+    #: 0 for the whole, 1 for causes, 2 for prefixes, and so on.
+    depth: int
+    colour: str
 
 
 @dataclass(frozen=True, slots=True)

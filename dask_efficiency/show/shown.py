@@ -1,15 +1,24 @@
-"""Printed and Shown: what a result needs to show itself, in a terminal, in a notebook and as a page."""
+"""Printed, Paged and Shown: what a value needs to show itself, in a terminal, in a notebook and as a page.
+
+A module that says, draws or writes something of a value imports its class; so the class has it by name, and nothing of
+it is loaded until somebody looks.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import fields
-from typing import Any, ClassVar, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from dask_efficiency.show.document import Document
-from dask_efficiency.show.html.render import fragment, save_page
-from dask_efficiency.show.terminal.coloured import renderables
-from dask_efficiency.show.terminal.plain import plain
+if TYPE_CHECKING:
+    from dask_efficiency.show.document import Document
+
+
+def late(name: str) -> Any:
+    """What ``"module:name"`` stands for, imported when it is asked for."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def fields_of(value: Any) -> dict[str, Any]:
@@ -18,31 +27,53 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 class Printed:
-    """A result that prints itself, in words that a module has for it."""
+    """A value that prints itself, in words that a module has for it."""
 
     __slots__ = ()
 
-    #: The module: with ``document`` of it; of what is :class:`Shown`, ``page``, ``verdict`` and ``to_dict`` as well.
-    _said_by: ClassVar[Any]
+    #: Name of the module: with ``document`` of it; of what is :class:`Paged`, ``page``; of what is :class:`Shown`,
+    #: ``verdict`` and ``to_dict`` as well.
+    _said_by: ClassVar[str]
+
+    def _said(self, what: str) -> Any:
+        return late(f"{self._said_by}:{what}")(self)
 
     @property
     def document(self) -> Document:
         """All that is said of it; what a renderer takes."""
-        found: Document = self._said_by.document(self)
+        found: Document = self._said("document")
         return found
 
     def __repr__(self) -> str:
+        from dask_efficiency.show.terminal.plain import plain
+
         return plain(self.document)
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
+        from dask_efficiency.show.terminal.coloured import renderables
+
         yield from renderables(self.document, console, options)
 
     def _repr_html_(self) -> str:
+        from dask_efficiency.show.html.render import fragment
+
         return fragment(self.document)
 
 
-class Shown(Printed):
-    """A result that also has a verdict, figures and a page."""
+class Paged(Printed):
+    """A value that also has a page."""
+
+    __slots__ = ()
+
+    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write a page that opens offline, to a local path or any fsspec URL."""
+        from dask_efficiency.show.html.render import save_page
+
+        save_page(self._said("page"), path, **storage_options)
+
+
+class Shown(Paged):
+    """A value that also has a verdict and figures."""
 
     __slots__ = ()
 
@@ -54,13 +85,9 @@ class Shown(Printed):
     @property
     def verdict(self) -> str:
         """What it says in one sentence, without a full stop."""
-        return str(self._said_by.verdict(self))
+        return str(self._said("verdict"))
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain data, ready for JSON."""
-        found: dict[str, Any] = self._said_by.to_dict(self)
+        found: dict[str, Any] = self._said("to_dict")
         return found
-
-    def to_html(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write a page that opens offline, to a local path or any fsspec URL."""
-        save_page(self._said_by.page(self), path, **storage_options)

@@ -30,7 +30,7 @@ from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from dask_efficiency.runs.results import RunTrace
+    from dask_efficiency.runs.trace.run_trace import RunTrace
     from dask_efficiency.simulation.model.cluster import ClusterSpec
     from dask_efficiency.simulation.results import IdealLadder, Placements, Prediction, Sweep
 

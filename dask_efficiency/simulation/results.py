@@ -11,12 +11,13 @@ import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.runs.replay.changes import changes
-from dask_efficiency.runs.results import CriticalPath, RunTrace, critical_path
-from dask_efficiency.runs.trace.run_trace import TraceTables
-from dask_efficiency.show.shown import Shown, fields_of
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.document import Section
+from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
@@ -30,8 +31,6 @@ from dask_efficiency.simulation.model.requirements import check_cluster, check_t
 from dask_efficiency.simulation.model.result import PredictionValues, predict, predict_own
 from dask_efficiency.simulation.model.sweeps import SweepValues, sizes_of
 from dask_efficiency.simulation.sections import data as simulation_data
-from dask_efficiency.simulation.sections import ladder as simulation_ladder
-from dask_efficiency.simulation.sections import places as simulation_places
 from dask_efficiency.simulation.sections import prediction as sections
 from dask_efficiency.simulation.sections import sweep as simulation_sweep
 
@@ -48,14 +47,14 @@ SEEDS = 8
 class Prediction(Shown, PredictionValues):  # noqa: D101  # the values say it
     __doc__ = PredictionValues.__doc__
 
-    _said_by: ClassVar[Any] = sections
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
 
     trace: RunTrace
 
-    @classmethod
-    def of(cls, values: PredictionValues) -> Self:
-        """The same prediction as a result."""
-        return cls(**fields_of(values) | {"trace": RunTrace.of(values.trace)})
+    @property
+    def section(self) -> Section:
+        """What a report's page says of it."""
+        return sections.in_report(self)
 
     def critical_path(self, **scope: Any) -> CriticalPath:
         """What every second of the simulated run in the middle is spent on.
@@ -69,7 +68,7 @@ class Prediction(Shown, PredictionValues):  # noqa: D101  # the values say it
 
 
 def simulate(
-    trace: TraceTables,
+    trace: RunTrace,
     cluster: ClusterSpec | None = None,
     *,
     seeds: int | Sequence[int] = 16,
@@ -151,13 +150,18 @@ def simulate(
 class Sweep(Shown, SweepValues):  # noqa: D101  # the values say it
     __doc__ = SweepValues.__doc__
 
-    _said_by: ClassVar[Any] = simulation_sweep
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
 
     predictions: tuple[Prediction, ...]
 
+    @property
+    def section(self) -> Section:
+        """What a report's page says of it."""
+        return simulation_sweep.in_report(self)
+
 
 def sweep(
-    trace: TraceTables,
+    trace: RunTrace,
     workers: Sequence[int] = (2, 4, 8, 16, 32),
     *,
     cluster: ClusterSpec | None = None,
@@ -209,13 +213,13 @@ def sweep(
 class Placements(Shown, PlacementsValues):  # noqa: D101  # the values say it
     __doc__ = PlacementsValues.__doc__
 
-    _said_by: ClassVar[Any] = simulation_places
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.places"
 
     __slots__ = ()
 
 
 def place(
-    trace: TraceTables,
+    trace: RunTrace,
     file: str | os.PathLike[str],
     hostfiles: Sequence[str | os.PathLike[str]],
     *,
@@ -275,7 +279,7 @@ def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
 class IdealLadder(Shown, LadderValues):  # noqa: D101  # the values say it
     __doc__ = LadderValues.__doc__
 
-    _said_by: ClassVar[Any] = simulation_ladder
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.ladder"
 
     __slots__ = ()
 
@@ -295,7 +299,7 @@ class IdealLadder(Shown, LadderValues):  # noqa: D101  # the values say it
         )
 
 
-def ideal_ladder(trace: TraceTables, *, seeds: int | Sequence[int] = SEEDS, force: bool = False) -> IdealLadder:
+def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: bool = False) -> IdealLadder:
     """From a recorded run to the fastest that there could be, and what each step is worth.
 
     Measured, simulated as it was, and then without spilling, also without transfers, also without a scheduler, each as
@@ -328,16 +332,16 @@ def ideal_ladder(trace: TraceTables, *, seeds: int | Sequence[int] = SEEDS, forc
     return IdealLadder.of(found)
 
 
-def _checked(trace: TraceTables, *, force: bool) -> tuple[str, ...]:
+def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
     """What a reader must know of a trace that can be simulated."""
-    if not isinstance(trace, TraceTables):
+    if not isinstance(trace, RunTrace):
         raise TypeError(
             f"trace is {trace!r:.80}; expected a recorded run, such as report.trace or load_trace('run.trace')"
         )
     return check_trace(trace, importlib.metadata.version("distributed"), force=force)
 
 
-def _check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
+def _check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     if not isinstance(cluster, ClusterSpec):
         raise TypeError(
             f"cluster is {cluster!r:.80}; expected a ClusterSpec, such as ClusterSpec.from_trace(trace).with_workers(8)"

@@ -13,7 +13,8 @@ from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Engine, ensemble
@@ -34,7 +35,7 @@ MAX_LOCKED = 0.1
 SHARES_GIL = 0.05
 
 
-def saving(report: ReportValues, engine: Engine) -> float | None:
+def saving(report: ReportValues, engine: Engine = simulate_seeds) -> float | None:
     """How long the cluster takes for the recorded run once its largest loss is cured.
 
     The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is
@@ -119,7 +120,7 @@ CURES: Mapping[tuple[str, str], Callable[[ClusterSpec], ClusterSpec]] = {
 }
 
 
-def _cured(report: ReportValues, trace: TraceTables, largest: Largest) -> Job | None:
+def _cured(report: ReportValues, trace: RunTrace, largest: Largest) -> Job | None:
     """The run with its cure; None where nobody can simulate that."""
     if (largest.bucket, largest.cause) not in CURES:
         return None
@@ -130,7 +131,7 @@ def _cured(report: ReportValues, trace: TraceTables, largest: Largest) -> Job | 
     return Job(change(ClusterSpec.from_trace(trace)), without, gil=_without_gil(report, trace))
 
 
-def _without_gil(report: ReportValues, trace: TraceTables) -> dict[str, float]:
+def _without_gil(report: ReportValues, trace: RunTrace) -> dict[str, float]:
     """The prefixes whose tasks were seen not to wait for the GIL, where several could have: they do not hold it."""
     if report.not_sampled or all(worker.nthreads == 1 for worker in trace.workers):
         return {}

@@ -20,7 +20,7 @@ from dask_efficiency.torch_traces.sections import path as torch_path_sections
 class TorchCriticalPath(Printed, TorchPathValues):  # noqa: D101  # the values say it
     __doc__ = TorchPathValues.__doc__
 
-    _said_by: ClassVar[Any] = torch_path_sections
+    _said_by: ClassVar[str] = "dask_efficiency.torch_traces.sections.path"
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the path, its trace and its graphs to a local path or any fsspec URL; :func:`load_path` reads it."""

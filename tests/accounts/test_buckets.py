@@ -6,13 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import FINALIZED, GOOD, HELD, Breakdown, Bucket, combine
+from dask_efficiency.accounts.buckets import DESCRIPTIONS, FINALIZED, GOOD, HELD, Breakdown, Bucket, combine
 from tests.strategies import breakdowns
 
 
 def test_running_is_the_only_bucket_that_is_not_settled():
     assert set(Bucket) - set(FINALIZED) == {Bucket.RUNNING}
     assert set(GOOD) < set(HELD)
+
+
+def test_every_bucket_is_described():
+    assert list(DESCRIPTIONS) == list(Bucket)
+    assert all(len(text) <= 78 for text in DESCRIPTIONS.values())
 
 
 def test_a_breakdown_reads_in_seconds_and_knows_absent_buckets():

@@ -6,10 +6,11 @@ from hypothesis import given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.flame import CAUSE_COLOURS, FRAME_LENGTH, MAX_BOXES, MAX_DEPTH, MIN_SHARE, Box, boxes
+from dask_efficiency.report.flame import CAUSE_COLOURS, FRAME_LENGTH, MAX_BOXES, MAX_DEPTH, MIN_SHARE, boxes
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import sampled_stacks
 from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.document import Box
 from tests.report.profile_samples import ETL, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.causes import NAMES
-from dask_efficiency.report.lost_time import Row, finalized_parts, loss_cells, lost_time, percent_of
+from dask_efficiency.report.lost_time import Row, loss_cells, lost_time
 from tests.report.samples import breakdowns, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 
@@ -101,17 +101,6 @@ def test_no_column_without_figures() -> None:
     heads, rows = loss_cells(lost_time(report_of(seconds(spill=1), cluster_seconds=0.0)))
     assert heads == ("lost time by cause", "thread-s", "%")
     assert rows == [("useful", "0.00", "0.0"), ("spill", "1.00", "100.0"), ("total", "1.00", "100.0")]
-
-
-@given(breakdowns)
-def test_the_parts_make_100_percent(breakdown: Breakdown) -> None:
-    parts = finalized_parts(breakdown)
-    assert sum(part.tenths_of_percent for part in parts) == (1000 if parts else 0)
-
-
-def test_a_part_that_rounds_to_nothing_is_not_shown_as_nothing() -> None:
-    parts = finalized_parts(seconds(thread_cpu=100_000, idle=1))
-    assert [percent_of(part) for part in parts] == ["100.0", "<0.1"]
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])

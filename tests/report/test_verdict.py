@@ -5,14 +5,13 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report import verdict as verdicts
 from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.profile import ProfileRow
-from dask_efficiency.report.verdict import DESCRIPTIONS, verdict
+from dask_efficiency.report.verdict import verdict
 from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import (
     by_hand,
@@ -217,11 +216,6 @@ def test_a_cause_in_a_priced_report_is_worth_what_its_row_says() -> None:
 def test_a_verdict_is_one_printable_line_for_any_report(report: EfficiencyReport) -> None:
     assert verdict(report).isprintable()
     assert len(verdict(report)) < 1_000
-
-
-def test_every_bucket_is_described() -> None:
-    assert list(DESCRIPTIONS) == list(Bucket)
-    assert all(len(text) <= 78 for text in DESCRIPTIONS.values())
 
 
 def test_tasks_that_were_computed_again_are_counted_where_they_are_many() -> None:

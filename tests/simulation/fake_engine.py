@@ -8,7 +8,6 @@ from typing import Any
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace
-from dask_efficiency.runs.trace.run_trace import TraceTables
 from dask_efficiency.simulation.model.job import Job, Simulated
 from dask_efficiency.simulation.model.makespan import makespan_seconds
 
@@ -46,7 +45,7 @@ class FakeEngine:
 
     def __call__(
         self,
-        trace: TraceTables,
+        trace: RunTrace,
         job: Job,
         seeds: Sequence[int],
         *,

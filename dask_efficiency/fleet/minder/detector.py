@@ -29,7 +29,7 @@ from dask_efficiency.straggler.peers import MIN_PEERS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.runs.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: Length of a window, as in the paper.
 WINDOW_SAMPLES = 8
@@ -87,7 +87,7 @@ class Minder:
         """The metrics that it knows, in the order in which they are tried."""
         return tuple(self.models)
 
-    def find(self, run: MetricSeries | TraceTables | pd.DataFrame) -> list[Finding]:
+    def find(self, run: MetricSeries | RunTrace | pd.DataFrame) -> list[Finding]:
         """The workers at fault.
 
         Parameters

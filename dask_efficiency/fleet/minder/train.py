@@ -17,7 +17,7 @@ from dask_efficiency.fleet.outliers.metric_series import REACH_SECONDS, MetricSe
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.runs.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: The sizes of the paper's network, which has one layer.
 HIDDEN = 4
@@ -34,7 +34,7 @@ _DIVERGENCE = 1e-4
 
 
 def train_minder(
-    runs: Sequence[MetricSeries | TraceTables | pd.DataFrame],
+    runs: Sequence[MetricSeries | RunTrace | pd.DataFrame],
     faulty: Sequence[Collection[str]] | None = None,
     *,
     steps: int = 800,

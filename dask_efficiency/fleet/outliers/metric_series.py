@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.finding import WRONG_BY_METRICS, Cause, Evidence, Finding, confidence_of
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Series
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class MetricSeries:
         return [self.only(np.array(positions)) for positions in groups.values()]
 
 
-def metric_series_of(run: MetricSeries | TraceTables | pd.DataFrame) -> MetricSeries:
+def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSeries:
     """The metric series of a recorded run, or of a table.
 
     Parameters
@@ -216,10 +216,10 @@ def metric_series_of(run: MetricSeries | TraceTables | pd.DataFrame) -> MetricSe
     """
     if isinstance(run, MetricSeries):
         return run
-    return _of_trace(run) if isinstance(run, TraceTables) else _of_table(run)
+    return _of_trace(run) if isinstance(run, RunTrace) else _of_table(run)
 
 
-def _of_trace(trace: TraceTables) -> MetricSeries:
+def _of_trace(trace: RunTrace) -> MetricSeries:
     series = trace.series.take(trace.series.at != MISSING)
     if not len(series):
         raise ValueError(f"the run {trace.name[:80]!r} has no series; expected the heartbeats of its workers")

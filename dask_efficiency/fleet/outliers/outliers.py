@@ -21,7 +21,7 @@ from dask_efficiency.straggler.peers import MIN_PEERS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.runs.trace.run_trace import TraceTables
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: For how long a worker is an outlier, at least.
 CONTINUITY_SECONDS = 270.0
@@ -75,9 +75,9 @@ class OutlierScores:
 
 
 def find_outliers(
-    run: MetricSeries | TraceTables | pd.DataFrame,
+    run: MetricSeries | RunTrace | pd.DataFrame,
     *,
-    history: MetricSeries | TraceTables | pd.DataFrame | None = None,
+    history: MetricSeries | RunTrace | pd.DataFrame | None = None,
     threshold: float = 0.8,
     continuity_seconds: float = CONTINUITY_SECONDS,
     share: float = 0.85,

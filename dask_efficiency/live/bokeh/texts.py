@@ -9,7 +9,7 @@ from html import escape
 
 import numpy as np
 
-from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.buckets import DESCRIPTIONS, Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
@@ -25,7 +25,6 @@ from dask_efficiency.live.bokeh.columns import (
 from dask_efficiency.live.causes import SENTENCES, not_sampled
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
-from dask_efficiency.report.verdict import DESCRIPTIONS
 from dask_efficiency.report.verdict import verdict as verdict_of
 from dask_efficiency.show.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
 from dask_efficiency.show.figures import format_share, format_times, name_of

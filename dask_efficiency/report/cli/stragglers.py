@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.plugin.client.questions import Caller
-    from dask_efficiency.runs.results import RunTrace
     from dask_efficiency.runs.stragglers.offline import Judgement
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @click.command("stragglers")

@@ -19,7 +19,6 @@ from dask_efficiency.report.comparison_table import (
 )
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
 from dask_efficiency.report.comparison_verdict import format_rise, verdict
-from dask_efficiency.report.lost_time import finalized_parts
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.colours import COLOURS
@@ -39,6 +38,7 @@ from dask_efficiency.show.document import (
     with_content,
 )
 from dask_efficiency.show.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
+from dask_efficiency.show.parts import finalized_parts
 
 #: Before a change that is not more than the runs differ among themselves.
 WITHIN = "~"

@@ -12,7 +12,6 @@ from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
 from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.plugin.names import ALL_WORKERS, OTHER_WORK
 from dask_efficiency.report.arrivals import lines as arrival_lines
-from dask_efficiency.report.lost_time import in_order, parts_of
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
@@ -26,6 +25,7 @@ from dask_efficiency.show.figures import (
     name_of,
     time_scale,
 )
+from dask_efficiency.show.parts import in_order, parts_of
 
 WORST_WORKERS = 5
 TOP_GROUPS = 8

@@ -14,8 +14,9 @@ from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.report.advice import advised, read_on
 from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.files import to_dict
-from dask_efficiency.report.lost_time import LostTime, in_order, loss_cells, lost_time, parts_of
+from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time
 from dask_efficiency.report.model import PHASES, ReportValues
+from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
@@ -24,7 +25,6 @@ from dask_efficiency.report.sections.stragglers import long_tail, stragglers
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
 from dask_efficiency.report.wall_clock import lines as ideal_lines
-from dask_efficiency.runs.sections.path import in_report
 from dask_efficiency.show.document import (
     Aside,
     ByBucket,
@@ -55,6 +55,7 @@ from dask_efficiency.show.figures import (
     sentence,
     shorten,
 )
+from dask_efficiency.show.parts import in_order, parts_of
 
 #: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
 MIN_FACTOR_SECONDS = 1.0
@@ -333,7 +334,7 @@ SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
     holds,
     factors,
     through_the_run,
-    in_report,
+    critical_path,
     stragglers,
     long_tail,
     skew,

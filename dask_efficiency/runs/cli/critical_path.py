@@ -23,7 +23,8 @@ from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
 
 if TYPE_CHECKING:
-    from dask_efficiency.runs.results import CriticalPath, RunTrace
+    from dask_efficiency.runs.path.path import CriticalPath
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @click.command("critical-path")
@@ -86,7 +87,7 @@ def command(
             data["speedups"] = improvements(found)
         click.echo(json.dumps(data, indent=1))
         return
-    from dask_efficiency.runs.results import compare_paths
+    from dask_efficiency.runs.path.compare import compare_paths
     from dask_efficiency.runs.sections import path as sections
     from dask_efficiency.show.terminal.coloured import show
 
@@ -104,7 +105,7 @@ def _paths(
     trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[CriticalPath, CriticalPath | None]:
     """The path as recorded, and with changes where there are any."""
-    from dask_efficiency.runs.results import critical_path
+    from dask_efficiency.runs.path.path import critical_path
 
     found = critical_path(trace, **scope)
     return found, found.what_if(**changes) if any(changes.values()) else None

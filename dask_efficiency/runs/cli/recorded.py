@@ -11,7 +11,7 @@ from dask_efficiency.files.storage import reading
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dask_efficiency.runs.results import RunTrace
+    from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: What a what-if of a recorded run can leave out.
 WITHOUT = ("transfer", "spill", "scheduler")
@@ -37,7 +37,7 @@ def recorded(source: str, connection: Connection) -> RunTrace:
             "a recorded run, which `efficiency_report(trace=True)` makes and `report.trace.save('run.trace')` saves, "
             "or the address of a scheduler that records"
         )
-    from dask_efficiency.runs.results import load_trace
+    from dask_efficiency.runs.trace.files import load_trace
 
     return load_trace(given.where)
 
@@ -48,7 +48,7 @@ def run_or_table(source: Source) -> RunTrace | pd.DataFrame:
     if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
         raise source.refusal("a recorded run or a table of tasks")
     if not is_csv and source.kind is not Kind.PARQUET:
-        from dask_efficiency.runs.results import load_trace
+        from dask_efficiency.runs.trace.files import load_trace
 
         return load_trace(source.where)
     import pandas as pd

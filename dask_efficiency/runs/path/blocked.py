@@ -9,7 +9,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.segments import CODES, Interval, Row, Segments, overlaps, relabelled
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Of segments of these kinds, the part in which the event loop of this process was blocked is attributed to it.
@@ -21,7 +21,7 @@ _BY_SENDER = {Kind.TRANSFER}
 _MOVES = {Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.RESULT_GATHER}
 
 
-def relabel(segments: Segments, trace: TraceTables) -> Segments:
+def relabel(segments: Segments, trace: RunTrace) -> Segments:
     """The same segments, cut up where an event loop was blocked; they tile the makespan as before.
 
     The time in which a message lies unread in a busy scheduler becomes ``scheduler-transition``. In a busy worker it
@@ -56,7 +56,7 @@ def relabel(segments: Segments, trace: TraceTables) -> Segments:
     return Segments.from_rows(rows)
 
 
-def loop_causes(segments: Segments, trace: TraceTables) -> dict[str, float]:
+def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
     """Seconds of ``worker-loop`` by what kept the event loop busy, largest first, as far as that was recorded."""
     blocked = trace.blocked
     found: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
     return found
 
 
-def _disk(trace: TraceTables, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
+def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
     """When each worker's event loop read from disk or wrote to it, as the loop and its tasks recorded it."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))

@@ -8,13 +8,13 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import ClientLog
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 
 _NEVER = np.iinfo(np.int64).max
 
 
-def work_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
+def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """For how long each task computed within a scope, and when it began, in the first run of it that succeeded.
 
     Returns
@@ -33,7 +33,7 @@ def work_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
     return work, start
 
 
-def useful_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
+def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """As :func:`work_ns`, counting only the time in which a task's thread computed or waited for its work on a GPU."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
@@ -44,7 +44,7 @@ def useful_ns(trace: TraceTables, scope: Scope) -> tuple[Int64, Int64]:
     return np.minimum(useful, work), start
 
 
-def is_one_a_worker(trace: TraceTables, work: Int64) -> bool:
+def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
     """Whether the longest task is one of those of its prefix that take about as long, one on each of several workers.
 
     So XGBoost and torch train: such a task is as long as the job, and brings threads of its own.
@@ -59,7 +59,7 @@ def is_one_a_worker(trace: TraceTables, work: Int64) -> bool:
     return alike and len(rows) == len(workers) == len(np.unique(runs.worker[there])) > 1
 
 
-def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, int]:
+def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
     """The longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 
     It is how long the run would take with any number of workers, without transfers and without a scheduler.
@@ -97,7 +97,7 @@ def longest_chain(trace: TraceTables, work: Int64, start: Int64) -> tuple[int, i
     return length, largest
 
 
-def slack_ns(trace: TraceTables, causes: Causes, scope: Scope) -> Int64:
+def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
     """By run: how much later it could have been reported without delaying the end, if all else stayed as it was.
 
     Runs depend on each other through inputs, the order on each slot, the order of the scheduler's queue, earlier tries
@@ -127,7 +127,7 @@ def slack_ns(trace: TraceTables, causes: Causes, scope: Scope) -> Int64:
     return np.where(known, np.array(found, np.int64), MISSING)
 
 
-def _constraints(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64, Int64]:
+def _constraints(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64, Int64]:
     """Pairs of runs, the first of which had to end before the second, and how much later it could have ended."""
     runs = trace.runs
     waited = np.where((runs.after != MISSING) & (runs.ready != MISSING), runs.executing - runs.ready, 0)
@@ -151,7 +151,7 @@ def _constraints(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64, Int6
     return sources, targets, np.maximum(spare, 0)
 
 
-def _slot_order(trace: TraceTables) -> tuple[Int64, Int64]:
+def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
     """Pairs of runs that followed each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
@@ -162,7 +162,7 @@ def _slot_order(trace: TraceTables) -> tuple[Int64, Int64]:
     return rows[:-1][same], rows[1:][same]
 
 
-def _client_order(trace: TraceTables, causes: Causes) -> tuple[Int64, Int64]:
+def _client_order(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64]:
     """Pairs of the run whose result a client waited for, and a run that it asked for next."""
     clients = ClientLog(trace)
     roots: dict[int, list[int]] = {}

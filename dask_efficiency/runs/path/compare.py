@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from dask_efficiency.runs.path.path import GROUPS, NOBODY, PathValues
+from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
+from dask_efficiency.show.shown import Printed, late
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dask_efficiency.show.document import Document
 
 #: What changes are grouped by. The workers of two runs need not be the same, so changes by worker mean nothing.
 COMPARED = GROUPS[:2]
@@ -38,8 +40,8 @@ class PathChange:
         return "" if self.after else "off"
 
 
-@dataclass(frozen=True, slots=True)
-class PathComparisonValues:
+@dataclass(frozen=True, slots=True, repr=False)
+class PathComparison(Printed):
     """What differs between the paths of two runs.
 
     Parameters
@@ -51,12 +53,12 @@ class PathComparisonValues:
         makespan.
     """
 
-    before: PathValues
-    after: PathValues
+    before: CriticalPath
+    after: CriticalPath
     changes: tuple[PathChange, ...]
 
     @classmethod
-    def of(cls, before: PathValues, after: PathValues) -> Self:
+    def of(cls, before: CriticalPath, after: CriticalPath) -> Self:
         """What differs between two paths."""
         found: list[PathChange] = []
         for by in COMPARED:
@@ -64,6 +66,12 @@ class PathComparisonValues:
             changes = [PathChange(by, name, was.get(name, 0.0), now.get(name, 0.0)) for name in {**was, **now}]
             found += sorted(changes, key=lambda change: (-abs(change.seconds), change.name))
         return cls(before, after, tuple(found))
+
+    @property
+    def document(self) -> Document:
+        """All that is said of it; what a renderer takes."""
+        found: Document = late("dask_efficiency.runs.sections.path:comparison_document")(self)
+        return found
 
     @property
     def verdict(self) -> str:
@@ -103,6 +111,17 @@ class PathComparisonValues:
             },
             index=pd.Index([change.name for change in rows], name=by),
         )
+
+
+def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
+    """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
+
+    Parameters
+    ----------
+    before, after
+        Paths of two runs, or of a run and of a what-if.
+    """
+    return PathComparison.of(before, after)
 
 
 def _most(changes: list[PathChange], sign: int) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 
 #: The names of the clients that workers have for their tasks (``worker_client``, ``get_client``) begin with this.
@@ -23,7 +23,7 @@ class Nested:
     that were running there when a graph came in, the one that began last.
     """
 
-    def __init__(self, trace: TraceTables) -> None:
+    def __init__(self, trace: RunTrace) -> None:
         self._parents: dict[int, int] = {}
         self._results: dict[int, list[tuple[int, int]]] = {}
         clients = {i for i, name in enumerate(trace.clients) if name.startswith(WORKER_CLIENT)}
@@ -47,7 +47,7 @@ class Nested:
                     self._parents[graph] = int(rows[np.argmax(runs.start[rows])])
         self._collect(trace)
 
-    def _collect(self, trace: TraceTables) -> None:
+    def _collect(self, trace: RunTrace) -> None:
         runs, tasks = trace.runs, trace.tasks
         inside = (runs.task >= 0) & (runs.task < len(tasks)) & (runs.outcome == Outcome.SUCCEEDED)
         rows = np.flatnonzero(inside & (runs.reported != MISSING))

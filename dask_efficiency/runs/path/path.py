@@ -1,15 +1,17 @@
-"""PathValues: what every second of a run's wall clock was spent on, and what would make it shorter."""
+"""CriticalPath: what every second of a run's wall clock was spent on, and what would make it shorter."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.blocked import loop_causes, relabel
 from dask_efficiency.runs.path.bounds import is_one_a_worker, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
@@ -23,11 +25,14 @@ from dask_efficiency.runs.path.walk import walk
 from dask_efficiency.runs.replay.changes import Changes, changes
 from dask_efficiency.runs.replay.replay import replay_with
 from dask_efficiency.runs.trace.causes import Causes
-from dask_efficiency.runs.trace.run_trace import TraceTables
-from dask_efficiency.torch_traces.path.join import expand
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.shown import Paged
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dask_efficiency.runs.trace.chrome import PathSlice
+    from dask_efficiency.runs.trace.events import Written
 
 #: What segments can be grouped by.
 GROUPS = ("kind", "prefix", "worker", "host")
@@ -42,13 +47,16 @@ PARTS = {
     "scheduler": (Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
 }
 
+#: Said where a trace has profiles, and the wing that reads them is not there.
+NOT_EXPANDED = "what profiles say of tasks is not on the path: dask_efficiency.torch_traces is not installed"
+
 #: Stands for no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
 
 
 # It has no slots, because cached properties need a ``__dict__``.
-@dataclass(frozen=True)
-class PathValues:
+@dataclass(frozen=True, repr=False)
+class CriticalPath(Paged):
     """The chain of events that a run's end waited for; its segments tile the makespan exactly.
 
     Parameters
@@ -67,7 +75,9 @@ class PathValues:
         What a reader must know to trust the path, beside the trace's own notes.
     """
 
-    trace: TraceTables
+    _said_by: ClassVar[str] = "dask_efficiency.runs.sections.path"
+
+    trace: RunTrace
     question: Question
     scope: Scope
     segments: Segments
@@ -75,7 +85,7 @@ class PathValues:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, trace: TraceTables, question: Question) -> Self:
+    def of(cls, trace: RunTrace, question: Question) -> Self:
         """Find the path that answers a question about a run.
 
         Raises
@@ -87,7 +97,7 @@ class PathValues:
         """
         scope = question.scope(trace)
         causes = Causes(trace)
-        walked, notes = expand(walk(trace, scope, causes), trace)
+        walked, notes = _expanded(walk(trace, scope, causes), trace)
         segments = name_without_workers(relabel(walked, trace), trace, scope)
         return cls(trace, question, scope, segments, causes, notes)
 
@@ -364,6 +374,28 @@ class PathValues:
         scope = self._question_of_a_replay().scope(again)
         return (scope.stop - scope.start) / 1e9
 
+    def slices(self) -> list[PathSlice]:
+        """The segments as :func:`~dask_efficiency.runs.trace.chrome.save_chrome` takes them."""
+        from dask_efficiency.runs.trace.chrome import PathSlice
+
+        columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [PathSlice(str(KINDS[kind]), start, stop, run) for kind, start, stop, run in rows]
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace, with this path on top, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path, only_critical, **storage_options
+            As of :func:`~dask_efficiency.runs.trace.chrome.save_chrome`.
+        """
+        from dask_efficiency.runs.trace.chrome import save_chrome
+
+        return save_chrome(self.trace, path, critical=self.slices(), only_critical=only_critical, **storage_options)
+
     def _question_of_a_replay(self) -> Question:
         if self.question.window is None:
             return self.question
@@ -371,6 +403,57 @@ class PathValues:
         run = self.scope.run
         task = int(self.trace.runs.task[run]) if run != MISSING else MISSING
         return Question(target=self.trace.keys[task]) if task != MISSING else Question()
+
+
+def critical_path(
+    trace: RunTrace,
+    *,
+    target: str | None = None,
+    span: str | None = None,
+    window: tuple[int, int] | None = None,
+) -> CriticalPath:
+    """What every second of a run's wall clock was spent on.
+
+    From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
+    start to the input, the slot or the message that came last, and so on, to the client's first activity.
+
+    Parameters
+    ----------
+    trace
+        A recorded run, or a replayed one.
+    target
+        Only what the end of the task with this key waited for.
+    span
+        Only what the end of this span's last task waited for.
+    window
+        Only what happened between two instants, in nanoseconds since the epoch on the scheduler's clock.
+
+    Returns
+    -------
+    CriticalPath
+        Its segments tile the makespan exactly.
+
+    Raises
+    ------
+    EmptyTraceError
+        If no task ended in what was asked for.
+    UnknownNameError
+        If there is no such task or span.
+    ValueError
+        If more than one of the restrictions is given, or the window does not end after its start.
+    """
+    return CriticalPath.of(trace, Question(target, span, window))
+
+
+def _expanded(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:
+    """The path into the tasks of which the trace has profiles, and what a reader must know of it."""
+    if not trace.profiles:
+        return segments, ()
+    expand = offered("expander/torch")
+    if expand is None:
+        return segments, (NOT_EXPANDED,)
+    found: tuple[Segments, tuple[str, ...]] = expand(segments, trace)
+    return found
 
 
 def _within(position: Int32 | Int64, length: int) -> Int64:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.path.segments import Interval, Row, Segments, relabelled
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import WorkerChange
 
 #: Kinds that need no worker, and the time that was lost with one.
 _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 
 
-def presence(trace: TraceTables, scope: Scope) -> list[list[Interval]]:
+def presence(trace: RunTrace, scope: Scope) -> list[list[Interval]]:
     """When each worker was there during a scope, in nanoseconds; from its start, if no arrival was recorded."""
     here: list[int | None] = [scope.start] * len(trace.workers)
     found: list[list[Interval]] = [[] for _ in trace.workers]
@@ -33,7 +33,7 @@ def presence(trace: TraceTables, scope: Scope) -> list[list[Interval]]:
     return found
 
 
-def without_workers(trace: TraceTables, scope: Scope) -> list[Interval]:
+def without_workers(trace: RunTrace, scope: Scope) -> list[Interval]:
     """The stretches of a scope in which there was no worker, in time order."""
     gaps, covered = [], scope.start
     for start, stop in sorted(interval for intervals in presence(trace, scope) for interval in intervals):
@@ -43,7 +43,7 @@ def without_workers(trace: TraceTables, scope: Scope) -> list[Interval]:
     return [*gaps, (covered, scope.stop)] if covered < scope.stop else gaps
 
 
-def slots(trace: TraceTables, scope: Scope) -> float:
+def slots(trace: RunTrace, scope: Scope) -> float:
     """Mean number of slots while there was any worker in a scope; 0.0 where there never was one."""
     if scope.stop <= scope.start:
         return float(sum(worker.nthreads for worker in trace.workers))
@@ -56,7 +56,7 @@ def slots(trace: TraceTables, scope: Scope) -> float:
     return held / there if there else 0.0
 
 
-def name_without_workers(segments: Segments, trace: TraceTables, scope: Scope) -> Segments:
+def name_without_workers(segments: Segments, trace: RunTrace, scope: Scope) -> Segments:
     """The same segments, with :attr:`Kind.NO_WORKERS` where work waited while there was no worker."""
     gaps = without_workers(trace, scope)
     if not gaps:

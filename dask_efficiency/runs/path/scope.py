@@ -9,7 +9,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Bool
 from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import PHASES, Outcome
 
 _GATHER = PHASES.index("gather")
@@ -46,7 +46,7 @@ class Question:
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
 
-    def scope(self, trace: TraceTables) -> Scope:
+    def scope(self, trace: RunTrace) -> Scope:
         """The stretch of a trace that answers it."""
         if self.target is not None:
             return of_target(trace, self.target)
@@ -55,14 +55,14 @@ class Question:
         return whole(trace) if self.window is None else within(trace, *self.window)
 
 
-def whole(trace: TraceTables) -> Scope:
+def whole(trace: RunTrace) -> Scope:
     """From a client's first activity to the last result."""
     if trace.stop <= trace.start:
         raise EmptyTraceError(f"the trace {trace.name[:80]!r} ends when it starts")
     return within(trace, trace.start, trace.stop)
 
 
-def within(trace: TraceTables, start: int, stop: int) -> Scope:
+def within(trace: RunTrace, start: int, stop: int) -> Scope:
     """From a client's first activity in a window to its last result; from the window's start, if there was work then.
 
     Raises
@@ -92,7 +92,7 @@ def within(trace: TraceTables, start: int, stop: int) -> Scope:
     return Scope(_begin(trace, start, end), end, run, gather)
 
 
-def of_target(trace: TraceTables, key: str) -> Scope:
+def of_target(trace: RunTrace, key: str) -> Scope:
     """To the report of one task.
 
     Raises
@@ -110,7 +110,7 @@ def of_target(trace: TraceTables, key: str) -> Scope:
     return _of(trace, chosen, f"the task {key[:80]!r}")
 
 
-def of_span(trace: TraceTables, span: str) -> Scope:
+def of_span(trace: RunTrace, span: str) -> Scope:
     """To the last report of a span's tasks.
 
     Raises
@@ -125,7 +125,7 @@ def of_span(trace: TraceTables, span: str) -> Scope:
     return _of(trace, trace.tasks.span == trace.spans.index(span), f"the span {span[:80]!r}")
 
 
-def _of(trace: TraceTables, chosen: Bool, what: str) -> Scope:
+def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
     mine = _of_tasks(trace, chosen)
     done = mine & (trace.runs.reported != MISSING)
     if not done.any():
@@ -149,7 +149,7 @@ def _of(trace: TraceTables, chosen: Bool, what: str) -> Scope:
     return Scope(_begin(trace, begin, stop), stop, run)
 
 
-def _begin(trace: TraceTables, start: int, stop: int) -> int:
+def _begin(trace: RunTrace, start: int, stop: int) -> int:
     """When work began between two instants."""
     runs = trace.runs
     if ((runs.assigned != MISSING) & (runs.assigned <= start) & (runs.reported > start)).any():
@@ -159,7 +159,7 @@ def _begin(trace: TraceTables, start: int, stop: int) -> int:
     return min((int(column.min()) for column in inside if len(column)), default=start)
 
 
-def _of_tasks(trace: TraceTables, chosen: Bool) -> Bool:
+def _of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
     """By run: whether its task is chosen."""
     task = trace.runs.task
     inside = (task >= 0) & (task < len(chosen))

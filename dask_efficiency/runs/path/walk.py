@@ -11,7 +11,7 @@ from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.path.segments import CODES, Row, Segments
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import ClientLog
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS, STATES, Outcome
 
 #: A stage of a run is a position in its instants.
@@ -20,7 +20,7 @@ _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _RE
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
-def walk(trace: TraceTables, scope: Scope, causes: Causes) -> Segments:
+def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
     """The critical path of a scope, as segments that tile it exactly.
 
     Each segment is cut off where the next one begins, so that clocks that disagree make no overlaps. Time that no rule
@@ -33,7 +33,7 @@ def walk(trace: TraceTables, scope: Scope, causes: Causes) -> Segments:
 class _Walk:
     """The state of a walk: everything after :attr:`at` is explained, and everything before it is not yet."""
 
-    def __init__(self, trace: TraceTables, scope: Scope, causes: Causes) -> None:
+    def __init__(self, trace: RunTrace, scope: Scope, causes: Causes) -> None:
         self._trace = trace
         self._scope = scope
         self._causes = causes
@@ -310,7 +310,7 @@ class _Walk:
 class _TransferIndex:
     """Finds transfers by receiver and task; sorted when it is first asked."""
 
-    def __init__(self, trace: TraceTables) -> None:
+    def __init__(self, trace: RunTrace) -> None:
         self._trace = trace
         self._order: Int64 | None = None
         self._keys = np.empty(0, np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dask_efficiency.runs.trace.errors import UnknownNameError
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: What can be left out: moving results between workers; writing results to disk and reading them back; the messages to
 #: and from the scheduler, and the scheduler's own time.
@@ -40,9 +40,7 @@ class Changes:
         return self.parts.get(name, 1.0)
 
 
-def changes(
-    trace: TraceTables, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]
-) -> Changes:
+def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
     """Check and translate the changes that a user asks for.
 
     Raises

@@ -9,7 +9,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import ClientLog
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Constraints:
     lag: Int64
 
 
-def constraints(trace: TraceTables, causes: Causes, inputs: tuple[Int64, Int64]) -> Constraints:
+def constraints(trace: RunTrace, causes: Causes, inputs: tuple[Int64, Int64]) -> Constraints:
     """Read the constraints from what caused each run of a trace."""
     runs, graphs = trace.runs, trace.graphs
     opener = np.where(causes.queued, causes.run, MISSING)
@@ -67,7 +67,7 @@ def constraints(trace: TraceTables, causes: Causes, inputs: tuple[Int64, Int64])
     return Constraints(source, target, stolen_from, graph, waited_for, thinking, opener, np.maximum(lag, 0))
 
 
-def _clients(trace: TraceTables) -> tuple[Int64, Int64]:
+def _clients(trace: RunTrace) -> tuple[Int64, Int64]:
     """By graph: the run whose result its client waited for before, and how much later the graph came."""
     clients = ClientLog(trace)
     waited_for = np.full(len(trace.graphs), MISSING, np.int64)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
 from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.trace.causes import Causes
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS
 
 #: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks.
 NOISE = 0.01
 
 
-def ordered_instants(trace: TraceTables) -> Int64:
+def ordered_instants(trace: RunTrace) -> Int64:
     """The instants of each run. A missing instant is set to the one before it, so that they never decrease.
 
     Returns
@@ -57,7 +57,7 @@ class Durations:
     done: Bool
 
 
-def durations(trace: TraceTables, causes: Causes, moved: Moved, changes: Changes) -> Durations:
+def durations(trace: RunTrace, causes: Causes, moved: Moved, changes: Changes) -> Durations:
     """Durations as recorded, with changes."""
     runs = trace.runs
     assigned, received, ready, executing, submitted, start, stop, ended, reported = ordered_instants(trace)
@@ -96,7 +96,7 @@ class Moved:
     run: Int64
 
 
-def moved(trace: TraceTables, inputs: tuple[Int64, Int64]) -> Moved:
+def moved(trace: RunTrace, inputs: tuple[Int64, Int64]) -> Moved:
     """Match transfers with the runs that needed them."""
     runs, transfers, tasks = trace.runs, trace.transfers, len(trace.tasks)
     making, needing = inputs
@@ -125,7 +125,7 @@ def moved(trace: TraceTables, inputs: tuple[Int64, Int64]) -> Moved:
     return Moved(last_stop != MISSING, first_start, last_stop, run)
 
 
-def _slot_waits(trace: TraceTables, causes: Causes, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
+def _slot_waits(trace: RunTrace, causes: Causes, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
     """Which runs waited for a slot, and when the slot that they got was free."""
     runs = trace.runs
     freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
@@ -137,7 +137,7 @@ def _slot_waits(trace: TraceTables, causes: Causes, ready: Int64, executing: Int
     return bound, free
 
 
-def _by_prefix(trace: TraceTables, changes: Changes) -> Float64:
+def _by_prefix(trace: RunTrace, changes: Changes) -> Float64:
     """By run: what its computing time is multiplied by."""
     factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
     if changes.seed is None:
@@ -145,7 +145,7 @@ def _by_prefix(trace: TraceTables, changes: Changes) -> Float64:
     return factors * np.exp(np.random.default_rng(changes.seed).normal(0.0, NOISE, len(factors)))
 
 
-def prefix_of_runs(trace: TraceTables) -> Int32:
+def prefix_of_runs(trace: RunTrace) -> Int32:
     """By run: the position of its prefix; -1 where it has none."""
     task, tasks = trace.runs.task, trace.tasks
     inside = (task >= 0) & (task < len(tasks))

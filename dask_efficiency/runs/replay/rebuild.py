@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.constraints import Constraints
 from dask_efficiency.runs.replay.durations import Durations, Moved
 from dask_efficiency.runs.replay.schedule import Schedule
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import STATES, Blocked, Outcome, Runs, Series, Stimuli, Transitions, instants
 
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
@@ -21,12 +21,10 @@ _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
 #: Instants of a run in which it is on its worker.
 _ON_WORKER = instants(Runs, Clock.WORKER)
 
-Trace = TypeVar("Trace", bound=TraceTables)
-
 
 def rebuild(
-    trace: Trace, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
-) -> Trace:
+    trace: RunTrace, times: Durations, limits: Constraints, moved: Moved, schedule: Schedule, changed: Changes
+) -> RunTrace:
     """Every table with its new times, sorted anew."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))
@@ -72,7 +70,7 @@ def rebuild(
     return replace(again, stop=max(again.start, _last(again) + trace.stop - _last(trace)))
 
 
-def _instants(trace: TraceTables, times: Durations, schedule: Schedule) -> dict[str, Int64]:
+def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str, Int64]:
     runs = trace.runs
     received = schedule.assigned + times.to_worker
     stop = schedule.start + schedule.compute
@@ -97,7 +95,7 @@ def _instants(trace: TraceTables, times: Durations, schedule: Schedule) -> dict[
     return found
 
 
-def _scheduler(trace: TraceTables, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
+def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
     """A stimulus for each graph and for each run's end, with the transitions to and from processing that they cause."""
     runs, graphs = trace.runs, len(trace.graphs)
     ended = np.flatnonzero(schedule.reported != MISSING)
@@ -151,7 +149,7 @@ def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, positio
     return cause
 
 
-def _transfers(trace: TraceTables, received: Int64, schedule: Schedule, moved: Moved, factor: float) -> Any:
+def _transfers(trace: RunTrace, received: Int64, schedule: Schedule, moved: Moved, factor: float) -> Any:
     """Transfers at the times of the runs that needed them; none at all where transfers take no time."""
     transfers, run = trace.transfers, moved.run
     known = run != MISSING
@@ -185,7 +183,7 @@ class _Anchors:
 class _ClientClock:
     """Moves a client's instants along with its graphs and with the results that it waited for."""
 
-    def __init__(self, trace: TraceTables, schedule: Schedule) -> None:
+    def __init__(self, trace: RunTrace, schedule: Schedule) -> None:
         runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
         inside = (runs.task >= 0) & (runs.task < len(tasks))
         rows = np.flatnonzero(inside & (runs.reported != MISSING) & (schedule.reported != MISSING))
@@ -221,7 +219,7 @@ def _later(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
     return np.where(column == MISSING, MISSING, moved + lag)
 
 
-def _last(trace: TraceTables) -> int:
+def _last(trace: RunTrace) -> int:
     """The last instant at which a run or a client did something."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -15,19 +14,18 @@ from dask_efficiency.runs.replay.rebuild import rebuild
 from dask_efficiency.runs.replay.schedule import VirtualCluster
 from dask_efficiency.runs.replay.task_times import repaired, task_times
 from dask_efficiency.runs.trace.causes import Causes
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: A replay is of the recorded run's own class.
-Trace = TypeVar("Trace", bound=TraceTables)
 
 
 def replay(
-    trace: Trace,
+    trace: RunTrace,
     *,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
     repair: Iterable[str] = (),
-) -> Trace:
+) -> RunTrace:
     """Run a recorded trace again, with changes. Without changes, everything happens when it did.
 
     Tasks compute for as long as they did, and all other recorded delays are kept. When a task begins is worked out
@@ -68,7 +66,7 @@ def replay(
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 
 
-def replay_with(trace: Trace, changed: Changes, causes: Causes | None = None) -> Trace:
+def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None) -> RunTrace:
     """Run a trace again with changes of any kind; ``causes`` saves working them out anew."""
     if not len(trace.runs):
         return trace

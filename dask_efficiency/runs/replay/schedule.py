@@ -11,7 +11,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.replay.constraints import Constraints
 from dask_efficiency.runs.replay.durations import Durations, prefix_of_runs
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 
 #: Kinds of events, in the order in which those of one instant happen.
@@ -64,7 +64,7 @@ class VirtualCluster:
 
     def __init__(
         self,
-        trace: TraceTables,
+        trace: RunTrace,
         times: Durations,
         limits: Constraints,
         lag: Int64,
@@ -262,7 +262,7 @@ class VirtualCluster:
             self._counted.add(following)
 
 
-def room(trace: TraceTables, opener: Int64) -> list[int]:
+def room(trace: RunTrace, opener: Int64) -> list[int]:
     """By worker: how many tasks it may have before those in the scheduler's queue have to wait.
 
     This is the largest number that it had when a task came from the queue. For a worker that got no task from the
@@ -287,7 +287,7 @@ def room(trace: TraceTables, opener: Int64) -> list[int]:
     return [most or by_size[spec.nthreads] for spec, most in zip(trace.workers, found, strict=True)]
 
 
-def _order(trace: TraceTables) -> Int64:
+def _order(trace: RunTrace) -> Int64:
     """Runs by priority, and by when they were executed where priorities are equal or unknown."""
     runs, tasks = trace.runs, trace.tasks
     task = np.where((runs.task >= 0) & (runs.task < len(tasks)), runs.task, 0)

@@ -8,13 +8,13 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: Beyond this value of Welch's t, a worker counts as slower or faster than the others.
 DISTINCT = 3.0
 
 
-def task_times(trace: TraceTables) -> Float64:
+def task_times(trace: RunTrace) -> Float64:
     """How long each worker takes for a task of each prefix.
 
     Workers whose times do not clearly differ from those of the others count as equally fast. They are compared by
@@ -57,7 +57,7 @@ def repaired(found: Float64, workers: Collection[int]) -> Float64:
     return again
 
 
-def _logarithms(trace: TraceTables) -> tuple[Float64, Float64, Float64]:
+def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
     """By worker and prefix: how many runs there are, and the sums of their times' logarithms and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)

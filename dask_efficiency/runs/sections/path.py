@@ -6,15 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dask_efficiency.report.model import ReportValues
-from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparisonValues
-from dask_efficiency.runs.path.path import NOBODY, PathValues
-from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison
+from dask_efficiency.runs.path.path import NOBODY, CriticalPath
 from dask_efficiency.runs.sections.path_data import to_dict
 from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
-from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
-from dask_efficiency.show.extent import SCREEN, Extent
 from dask_efficiency.show.figures import (
     Scale,
     format_count,
@@ -35,12 +31,12 @@ MAX_RUNS = 10_000
 HARDLY = 0.001
 
 
-def title(path: PathValues) -> str:
+def title(path: CriticalPath) -> str:
     """The run's name."""
     return f"Critical path of {name_of(path.trace.name) or 'a run'}"
 
 
-def context(path: PathValues) -> str:
+def context(path: CriticalPath) -> str:
     """How much it covers."""
     trace = path.trace
     counts = [format_count(len(trace.tasks), "task"), format_count(len(trace.workers), "worker")]
@@ -48,12 +44,12 @@ def context(path: PathValues) -> str:
     return f"{', '.join(counts)}; makespan: from the client's first activity to the last result"
 
 
-def document(path: PathValues) -> Document:
+def document(path: CriticalPath) -> Document:
     """What the wall clock was spent on."""
     return Document(title(path), context(path), path.verdict, sections(path))
 
 
-def page(path: PathValues) -> Document:
+def page(path: CriticalPath) -> Document:
     """The same for a page of its own, with its figures; where the run is short, also what would help most."""
     stats = [("makespan", format_seconds(path.makespan_seconds))]
     if 0 < path.slot_bound_seconds < math.inf:
@@ -65,7 +61,7 @@ def page(path: PathValues) -> Document:
     return replace(shown, sections=said, stats=tuple(stats), data=to_dict(path))
 
 
-def what_if_document(before: PathValues, after: PathValues, changes: str) -> Document:
+def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:
     """What changes would do to a run.
 
     Parameters
@@ -79,37 +75,25 @@ def what_if_document(before: PathValues, after: PathValues, changes: str) -> Doc
     return Document(title(before), "", before.verdict, what_if(before, after, changes), then)
 
 
-def improvements_document(path: PathValues) -> Document:
+def improvements_document(path: CriticalPath) -> Document:
     """Where an improvement would help most; some seconds of replays."""
     return Document(title(path), "", path.verdict, (improvements(path),))
 
 
-def comparison_document(comparison: PathComparisonValues) -> Document:
+def comparison_document(comparison: PathComparison) -> Document:
     """What differs between two paths."""
     both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
     last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
     return Document(both, "", comparison.verdict, differences(comparison), last)
 
 
-def in_report(report: ReportValues, extent: Extent = SCREEN) -> Section:
-    """The path of a report that has a trace, as one section of its page."""
-    heading = "Critical path: why it took so long"
-    if report.trace is None or not extent.drawn:
-        return Section(heading)
-    try:
-        path = PathValues.of(report.trace, Question())
-    except EmptyTraceError:  # no task ended in the window
-        return Section(heading)
-    return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
-
-
-def sections(path: PathValues) -> tuple[Section, ...]:
+def sections(path: CriticalPath) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     prefixes, workers = by_name(path, "prefix"), by_name(path, "worker")
     return with_content(kinds(path), bounds(path), prefixes, workers, by_host(path), notes(path))
 
 
-def kinds(path: PathValues) -> Section:
+def kinds(path: CriticalPath) -> Section:
     """The makespan along the run, and by kind, the largest first."""
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
@@ -121,13 +105,13 @@ def kinds(path: PathValues) -> Section:
     )
 
 
-def along_the_run(path: PathValues) -> Along:
+def along_the_run(path: CriticalPath) -> Along:
     """The kind that fills most of each step of the run, equal neighbours as one."""
     segments = path.segments
     return along(segments.kind, segments.start, segments.stop, (path.scope.start, path.scope.stop))
 
 
-def bounds(path: PathValues) -> Section:
+def bounds(path: CriticalPath) -> Section:
     """What the run could not have been faster than."""
     lines = []
     if 0 < path.floor_seconds < math.inf:
@@ -143,7 +127,7 @@ def bounds(path: PathValues) -> Section:
     return section("Bounds", *lines)
 
 
-def by_name(path: PathValues, by: str) -> Section:
+def by_name(path: CriticalPath, by: str) -> Section:
     """The makespan by task prefix, worker or host."""
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
@@ -152,13 +136,13 @@ def by_name(path: PathValues, by: str) -> Section:
     return section(f"By {'task prefix' if by == 'prefix' else by}", seconds_table(by, named, {}), narrow=True)
 
 
-def by_host(path: PathValues) -> Section:
+def by_host(path: CriticalPath) -> Section:
     """By host, where that says more than the workers do."""
     hosts = {worker.host for worker in path.trace.workers}
     return by_name(path, "host") if 1 < len(hosts) < len(path.trace.workers) else Section("")
 
 
-def notes(path: PathValues) -> Section:
+def notes(path: CriticalPath) -> Section:
     """What a reader must know to trust the path."""
     lines = list(map(sentence, (*path.trace.notes, *path.notes)))
     dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
@@ -169,7 +153,7 @@ def notes(path: PathValues) -> Section:
     return section("Notes", *lines, caveat=True)
 
 
-def what_if(before: PathValues, after: PathValues, changes: str) -> tuple[Section, ...]:
+def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
     """What changes would do to a run.
 
     Parameters
@@ -187,15 +171,15 @@ def what_if(before: PathValues, after: PathValues, changes: str) -> tuple[Sectio
         lines.append(
             "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
         )
-    return section("What if", *lines), *differences(PathComparisonValues.of(before, after), ("recorded", "what if"))
+    return section("What if", *lines), *differences(PathComparison.of(before, after), ("recorded", "what if"))
 
 
-def quick_improvements(path: PathValues) -> Section:
+def quick_improvements(path: CriticalPath) -> Section:
     """Where 10 % would help most, of a run that is replayed within a few seconds."""
     return improvements(path) if len(path.trace.runs) <= MAX_RUNS else Section("")
 
 
-def improvements(path: PathValues, percent: float = 10.0) -> Section:
+def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
     """Where an improvement by some percent would help most, by replays."""
     found = path.improvements(percent)
     largest = max((speedup.saved_seconds for speedup in found), default=0.0)
@@ -222,7 +206,7 @@ def improvements(path: PathValues, percent: float = 10.0) -> Section:
     return section(f"Where {percent:g} % would help most", *lines, table)
 
 
-def differences(comparison: PathComparisonValues, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
+def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
     """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
     return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from dask_efficiency.runs.path.path import GROUPS, PathValues
+from dask_efficiency.runs.path.path import GROUPS, CriticalPath
 
 
-def to_dict(path: PathValues) -> dict[str, Any]:
+def to_dict(path: CriticalPath) -> dict[str, Any]:
     """The path's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is not finite."""
     return {
         "name": path.trace.name,
@@ -25,7 +25,7 @@ def to_dict(path: PathValues) -> dict[str, Any]:
     }
 
 
-def improvements(path: PathValues) -> list[dict[str, Any]]:
+def improvements(path: CriticalPath) -> list[dict[str, Any]]:
     """Where 10 % would help most, ready for JSON; the error is None of a single replay."""
     rows = [asdict(speedup) for speedup in path.improvements()]
     for row in rows:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.stragglers.tables import sizes_of_work
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 
 #: A task is reported if it took this many times the median of its prefix, and this share of the run.
@@ -55,7 +55,7 @@ class LongTask:
         return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
 
 
-def long_tail(trace: TraceTables) -> tuple[LongTask, ...]:
+def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
     """The longest task of each prefix, where it took far longer than the others and a good part of the run.
 
     Returns

@@ -14,7 +14,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Float64
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.runs.stragglers.tables import Run, run_of_table, run_of_trace
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.disk import AT_THE_DISK, Disks, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    Source: TypeAlias = TraceTables | pd.DataFrame
+    Source: TypeAlias = RunTrace | pd.DataFrame
 
 #: How far a worker must stand out, as a factor of :func:`~dask_efficiency.straggler.score.threshold`.
 FACTOR = 1.0
@@ -129,14 +129,14 @@ def judge(
         raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
-    if isinstance(source, TraceTables):
+    if isinstance(source, RunTrace):
         return replace(found, findings=_with_cost(source, found.findings), long_tasks=long_tail(source))
     return found
 
 
 def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
     """What is usual in runs in which nothing was wrong, by signal."""
-    sources = [history] if isinstance(history, TraceTables) or hasattr(history, "columns") else history
+    sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
     by_signal: dict[str, list[tuple[Observations, int]]] = {}
     for source in sources:
         run = _run(source)
@@ -146,7 +146,7 @@ def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
 
 
 def _run(source: Source) -> Run:
-    return run_of_trace(source) if isinstance(source, TraceTables) else run_of_table(source)
+    return run_of_trace(source) if isinstance(source, RunTrace) else run_of_table(source)
 
 
 def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
@@ -311,21 +311,21 @@ def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
     return level, math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
 
 
-def _with_cost(trace: TraceTables, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(
         replace(one, seconds_lost=seconds_lost(trace, one)) if number < REPLAYS and one.cause in REPLAYED else one
         for number, one in enumerate(findings)
     )
 
 
-def seconds_lost(trace: TraceTables, finding: Finding) -> float:
+def seconds_lost(trace: RunTrace, finding: Finding) -> float:
     """How many seconds shorter a run is when it is replayed with a worker, or all of a host, as fast as its peers."""
     on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
     names = {finding.worker} if finding.worker else on_host
     return max(_makespan(replay(trace)) - _makespan(replay(trace, repair=sorted(names))), 0.0)
 
 
-def _makespan(trace: TraceTables) -> float:
+def _makespan(trace: RunTrace) -> float:
     runs = trace.runs
     known = runs.reported != MISSING
     return (

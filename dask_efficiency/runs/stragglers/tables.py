@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 from dask_efficiency.straggler.observations import Observations, Work, compare_by, observations_of
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
@@ -139,7 +139,7 @@ def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
     return Observations(observations.signal, work=work, kinds=tuple(kinds), **columns)
 
 
-def run_of_trace(trace: TraceTables) -> Run:
+def run_of_trace(trace: RunTrace) -> Run:
     """Read a recorded run.
 
     Workers are compared with those of as many threads, as much memory and the same resources. The first task of each
@@ -178,7 +178,7 @@ def run_of_trace(trace: TraceTables) -> Run:
     return Run(names, hosts, tuple(observations for observations in found if len(observations.value)))
 
 
-def sizes_of_work(trace: TraceTables) -> Float64:
+def sizes_of_work(trace: RunTrace) -> Float64:
     """By task, the bytes of its inputs; or of its result where it has none, as a task that reads a file."""
     own = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(own[trace.dependencies])])
@@ -186,7 +186,7 @@ def sizes_of_work(trace: TraceTables) -> Float64:
     return np.where(inputs > 0, inputs, own)
 
 
-def _of_transfers(trace: TraceTables, names: Sequence[str]) -> list[Observations]:
+def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
     """Seconds a byte: receivers are compared by the same sender, and senders by the same receiver."""
     moved = trace.transfers
     took = (moved.stop - moved.start) / 1e9
@@ -204,7 +204,7 @@ def _of_transfers(trace: TraceTables, names: Sequence[str]) -> list[Observations
     ]
 
 
-def _of_series(trace: TraceTables) -> list[Observations]:
+def _of_series(trace: RunTrace) -> list[Observations]:
     """What heartbeats report: the lag of the event loop, and the time paused."""
     series = trace.series
     rows = (series.worker >= 0) & (series.worker < len(trace.workers))

@@ -1,4 +1,4 @@
-"""From a recording to a TraceTables: the scheduler's transitions joined with the workers' rows, on one clock."""
+"""From a recording to a RunTrace: the scheduler's transitions joined with the workers' rows, on one clock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.trace.batch import RUN
 from dask_efficiency.runs.trace.part import since_start
 from dask_efficiency.runs.trace.profiles import Profile, cost_note
 from dask_efficiency.runs.trace.recording import Recording
-from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import (
     PHASES,
     RUN_INSTANTS,
@@ -54,7 +55,7 @@ def build(
     start: int | None = None,
     phases: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     client: str = "",
-) -> TraceTables:
+) -> RunTrace:
     """The trace of a recording.
 
     Parameters
@@ -73,7 +74,7 @@ def build(
 
     Returns
     -------
-    TraceTables
+    RunTrace
         From ``start`` to the instant of the recording.
     """
     clock = _Clock(recording)
@@ -96,7 +97,7 @@ def build(
     profiles = _profiles(columns, runs, clock)
     of_no_run = {"profiles": len(columns["profiles.run"]) - len(profiles)}
     dropped = Counter(facts["dropped"]) + Counter(of_no_run)
-    trace = TraceTables(
+    trace = RunTrace(
         name=name,
         start=begin + clock.epoch,
         stop=facts["stopped"] + clock.epoch,
@@ -126,7 +127,13 @@ def build(
         notes=(*facts["notes"], *late, *moved, *cost_note(profiles), *_not_profiled(facts.get("not_profiled", {}))),
         profiles=profiles,
     )
-    return trace if begin == facts["started"] else since_start(trace)
+    return _with_gpu_times(trace if begin == facts["started"] else since_start(trace))
+
+
+def _with_gpu_times(trace: RunTrace) -> RunTrace:
+    """Of profiled runs, the GPU's time as their profiles say, where these can be read."""
+    read = offered("gpu-times/torch") if trace.profiles else None
+    return trace if read is None else read(trace)
 
 
 def _not_profiled(reasons: Mapping[str, int]) -> list[str]:

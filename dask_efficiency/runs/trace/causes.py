@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import STATES, Outcome, Runs
 
 _PROCESSING = STATES.index("processing")
@@ -75,7 +75,7 @@ class Causes:
         Any trace; rows that contradict each other lead to missing causes, not to errors.
     """
 
-    def __init__(self, trace: TraceTables) -> None:
+    def __init__(self, trace: RunTrace) -> None:
         runs, transitions = trace.runs, trace.transitions
         tasks = len(trace.tasks)
         self.by_task = RunsByTask(runs, tasks)
@@ -108,7 +108,7 @@ class Causes:
             own = self.run == np.arange(len(runs))
             self.run[own] = MISSING
 
-    def inputs(self, trace: TraceTables) -> tuple[Int64, Int64]:
+    def inputs(self, trace: RunTrace) -> tuple[Int64, Int64]:
         """Which run needed which: the run that made the input, and the run that had it."""
         runs, starts = trace.runs, trace.dependency_starts
         inside = np.flatnonzero((runs.task >= 0) & (runs.task < len(trace.tasks)))
@@ -123,7 +123,7 @@ class Causes:
         return making[known], needing[known]
 
 
-def _given_by(trace: TraceTables, by_task: RunsByTask) -> Int64:
+def _given_by(trace: RunTrace, by_task: RunsByTask) -> Int64:
     """By run: the transition to ``processing`` that it began with. A stolen task's second run has none."""
     runs, transitions = trace.runs, trace.transitions
     tasks = len(trace.tasks)

@@ -16,7 +16,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.files.storage import writing
 from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
 from dask_efficiency.runs.trace.lanes import lanes
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
 
 #: A longer key is cut.
@@ -75,7 +75,7 @@ class PathSlice:
 
 
 def save_chrome(
-    trace: TraceTables,
+    trace: RunTrace,
     path: str | os.PathLike[str],
     *,
     critical: Sequence[PathSlice] = (),
@@ -123,7 +123,7 @@ def save_chrome(
 class _Export:
     """Writes the parts of a trace, slices before the arrows between them."""
 
-    def __init__(self, trace: TraceTables, events: TraceEvents, chosen: Bool) -> None:
+    def __init__(self, trace: RunTrace, events: TraceEvents, chosen: Bool) -> None:
         self.trace = trace
         self.events = events
         runs, transfers = trace.runs, trace.transfers
@@ -322,7 +322,7 @@ class _Export:
         return about
 
 
-def _left(trace: TraceTables) -> Int64:
+def _left(trace: RunTrace) -> Int64:
     """Until when each run had its slot."""
     runs = trace.runs
     unknown = np.where(runs.reported != MISSING, runs.reported, trace.stop)
@@ -330,7 +330,7 @@ def _left(trace: TraceTables) -> Int64:
     return np.where(runs.seceded != MISSING, runs.seceded, ended)
 
 
-def _wanted_by(trace: TraceTables, chosen: Bool) -> Bool:
+def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
     """By transfer: whether it brought an input of a chosen run to its worker."""
     runs, transfers, workers = trace.runs, trace.transfers, len(trace.workers) + 1
     wanted = [
@@ -341,7 +341,7 @@ def _wanted_by(trace: TraceTables, chosen: Bool) -> Bool:
     return np.isin(transfers.task.astype(np.int64) * workers + transfers.receiver, wanted)
 
 
-def _origin(trace: TraceTables) -> int:
+def _origin(trace: RunTrace) -> int:
     """The first instant that is written."""
     columns = (
         trace.phases.start,

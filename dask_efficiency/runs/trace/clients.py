@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import PHASES, Outcome
 
 _GATHER = PHASES.index("gather")
@@ -30,7 +30,7 @@ class _Log:
 class ClientLog:
     """What each client did, and which results it waited for before it went on."""
 
-    def __init__(self, trace: TraceTables) -> None:
+    def __init__(self, trace: RunTrace) -> None:
         self._logs: dict[int, _Log] = {}
         self._everyone = _Log()
         phases, graphs, runs, tasks = trace.phases, trace.graphs, trace.runs, trace.tasks
@@ -92,7 +92,7 @@ class ClientLog:
         return [*steps, (since, False)], MISSING
 
 
-def heard_by_clients(trace: TraceTables) -> Bool:
+def heard_by_clients(trace: RunTrace) -> Bool:
     """By run: whether a client heard of its end, as a result that it wanted or as the last failure of its task."""
     runs, tasks = trace.runs, len(trace.tasks)
     found = np.zeros(len(runs), np.bool_)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dask_efficiency.runs.trace.archive import Archive, Format, plain, read_archive, write_archive
 from dask_efficiency.runs.trace.positions import check_positions
 from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_BYTES, Profile
-from dask_efficiency.runs.trace.run_trace import TABLES, TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import TABLES, RunTrace, WorkerSpec
 
 FORMAT = "dask-efficiency-trace"
 VERSION = 3
@@ -47,7 +47,7 @@ class TraceFileError(ValueError):
 _FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
 
 
-def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write a trace; what :meth:`RunTrace.save <dask_efficiency.RunTrace.save>` does.
 
     Parameters
@@ -68,7 +68,7 @@ def save_trace(trace: TraceTables, path: str | os.PathLike[str], **storage_optio
     write_archive(path, _FORM, _description(trace), _columns(trace), profiles, **storage_options)
 
 
-def _columns(trace: TraceTables) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
+def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
     yield from ((name, getattr(trace, name).columns()) for name in TABLES)
     yield "keys", {"block": trace.keys.block}
     yield "key_offsets", {"offsets": trace.keys.offsets}
@@ -80,7 +80,7 @@ def _columns(trace: TraceTables) -> Iterator[tuple[str, dict[str, NDArray[Any]]]
     yield "constraints", {"task": rows[:, 0], "constraint": rows[:, 1]}
 
 
-def _distinct(trace: TraceTables) -> dict[str, int]:
+def _distinct(trace: RunTrace) -> dict[str, int]:
     """The constraints that tasks have, as JSON, numbered."""
     return {text: i for i, text in enumerate(dict.fromkeys(map(_text, trace.constraints.values())))}
 
@@ -89,7 +89,7 @@ def _text(constraint: Mapping[str, Any]) -> str:
     return json.dumps(constraint, sort_keys=True, default=plain)
 
 
-def _description(trace: TraceTables) -> dict[str, Any]:
+def _description(trace: RunTrace) -> dict[str, Any]:
     return {
         "name": trace.name,
         "start": trace.start,
@@ -104,24 +104,33 @@ def _description(trace: TraceTables) -> dict[str, Any]:
     }
 
 
-def read_trace(path: str | os.PathLike[str], **storage_options: Any) -> TraceTables:
-    """The tables of a saved trace; :func:`~dask_efficiency.load_trace` says more.
+def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace:
+    """The trace that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`RunTrace.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
 
     Raises
     ------
     TraceFileError
         If the file is foreign, truncated, damaged, forged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
     """
     return read_archive(path, _FORM, _trace, **storage_options)
 
 
-def _trace(archive: Archive) -> TraceTables:
+def _trace(archive: Archive) -> RunTrace:
     # of any type: mypy cannot follow that each has the type of its name
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
     tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}
     try:
-        trace = TraceTables(
+        trace = RunTrace(
             name=archive.field("name", str),
             start=archive.field("start", int),
             stop=archive.field("stop", int),

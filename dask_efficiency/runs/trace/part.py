@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Texts
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 
 
-def since_start(trace: TraceTables) -> TraceTables:
+def since_start(trace: RunTrace) -> RunTrace:
     """Of a longer recording, what was going on at or after ``trace.start``, and the tasks that it names."""
     start = trace.start
     ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)

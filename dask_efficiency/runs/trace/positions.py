@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_trace import TABLES, TraceTables
+from dask_efficiency.runs.trace.run_trace import TABLES, RunTrace
 
 #: By table and column: what its numbers are positions in, a field of the trace or an enumeration.
 POINTS_INTO = {
@@ -16,7 +16,7 @@ POINTS_INTO = {
 }
 
 
-def check_positions(trace: TraceTables) -> None:
+def check_positions(trace: RunTrace) -> None:
     """See that all parts of a trace fit each other; a position may be ``MISSING``.
 
     Raises
@@ -39,7 +39,7 @@ def check_positions(trace: TraceTables) -> None:
         raise ValueError(f"constraints name a task that is none of {len(trace.tasks)}")
 
 
-def _check_dependencies(trace: TraceTables) -> None:
+def _check_dependencies(trace: RunTrace) -> None:
     starts, edges, tasks = trace.dependency_starts, trace.dependencies, len(trace.tasks)
     if len(starts) != tasks + 1:
         raise ValueError(f"dependency_starts has {len(starts)} rows; expected {tasks + 1}, one more than tasks")

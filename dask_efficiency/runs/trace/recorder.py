@@ -57,7 +57,7 @@ class TaskFacts(NamedTuple):
     priorities: Sequence[Sequence[int]]
     #: Keys of what each needs; empty where none of them needs anything.
     dependencies: Sequence[Sequence[Any]]
-    #: As in :attr:`~dask_efficiency.runs.trace.run_trace.TraceTables.constraints`, by position, of those that have any.
+    #: As in :attr:`~dask_efficiency.runs.trace.run_trace.RunTrace.constraints`, by position, of those that have any.
     constraints: Mapping[int, Mapping[str, Any]]
 
 

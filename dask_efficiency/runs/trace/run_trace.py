@@ -1,12 +1,14 @@
-"""TraceTables: what happened in a run of a cluster, as columns, on the scheduler's clock."""
+"""RunTrace: what happened in a run of a cluster, as columns, on the scheduler's clock."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dask_efficiency.accounts.tables import Int32, Int64, Table, Texts
+from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.runs.trace.schema import (
     Blocked,
@@ -21,6 +23,10 @@ from dask_efficiency.runs.trace.schema import (
     Transitions,
     WorkerEvents,
 )
+from dask_efficiency.show.shown import late
+
+if TYPE_CHECKING:
+    from dask_efficiency.runs.trace.events import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class WorkerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceTables:
+class RunTrace:
     """A recorded run: every task, transition and transfer, from which its time can be explained.
 
     Instants are integer nanoseconds since the epoch on the scheduler's clock; durations are integer
@@ -106,10 +112,47 @@ class TraceTables:
         size = f"{len(self.tasks)} tasks on {len(self.workers)} workers"
         return f"<{type(self).__name__} {self.name!r}: {size}, {seconds:.3g} s>"
 
+    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the trace to a local path or any fsspec URL; :func:`~dask_efficiency.load_trace` reads it."""
+        late("dask_efficiency.runs.trace.files:save_trace")(self, path, **storage_options)
+
+    def to_chrome(
+        self, path: str | os.PathLike[str], *, only_critical: bool = False, **storage_options: Any
+    ) -> Written:
+        """Write the trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+        only_critical
+            Leave out the runs that are not on the critical path, and the transfers that none of them waited for.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Returns
+        -------
+        Written
+            How many slices, arrows and counters are in the file.
+
+        Raises
+        ------
+        EmptyTraceError
+            If only the critical path is asked for, and no task ended in the trace.
+        """
+        written: Written
+        try:
+            found = late("dask_efficiency.runs.path.path:critical_path")(self)
+        except EmptyTraceError:
+            if only_critical:
+                raise
+            written = late("dask_efficiency.runs.trace.chrome:save_chrome")(self, path, **storage_options)
+        else:
+            written = found.to_chrome(path, only_critical=only_critical, **storage_options)
+        return written
+
 
 #: The tables of a trace, by the names of its fields.
 TABLES: dict[str, type[Table]] = {
-    name: kind
-    for name, kind in get_type_hints(TraceTables).items()
-    if isinstance(kind, type) and issubclass(kind, Table)
+    name: kind for name, kind in get_type_hints(RunTrace).items() if isinstance(kind, type) and issubclass(kind, Table)
 }

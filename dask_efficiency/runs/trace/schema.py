@@ -69,7 +69,7 @@ def _sensor(unit: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Tasks(Table):
-    """A row for each task; its position is what other tables call ``task``. Keys are in ``TraceTables.keys``."""
+    """A row for each task; its position is what other tables call ``task``. Keys are in ``RunTrace.keys``."""
 
     prefix: Annotated[Int32, _position("prefixes")]
     span: Annotated[Int32, _position("spans")]

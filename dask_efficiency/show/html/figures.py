@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from dask_efficiency.report.lost_time import Part
 from dask_efficiency.show.colours import ink
 from dask_efficiency.show.document import (
     Along,
@@ -23,6 +22,7 @@ from dask_efficiency.show.document import (
 from dask_efficiency.show.html.curve import curve
 from dask_efficiency.show.html.flames import flames
 from dask_efficiency.show.html.timeline import through
+from dask_efficiency.show.parts import Part
 from dask_efficiency.show.pie import label_point, svg_path, wedges
 
 __all__ = [

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from dask_efficiency.report.flame import Box
 from dask_efficiency.show.colours import ink
-from dask_efficiency.show.document import Flames
+from dask_efficiency.show.document import Box, Flames
 
 #: Pixels from one row of boxes to the next.
 ROW = 18

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dask_efficiency.report.lost_time import Part
 from dask_efficiency.show.colours import LETTERS
 from dask_efficiency.show.figures import apportion
+from dask_efficiency.show.parts import Part
 
 #: Left blocks by eighths of a cell.
 BLOCKS = " ▏▎▍▌▋▊▉█"

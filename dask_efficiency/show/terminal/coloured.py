@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Literal
 
-from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.show.colours import COLOURS, DISTINCT_COLOURS, LETTERS
 from dask_efficiency.show.document import Aside, ByBucket, Document, Label, Losses, Section, Table
+from dask_efficiency.show.parts import Part, percent_of
 from dask_efficiency.show.terminal.bar import cells, letters, packed
 from dask_efficiency.show.terminal.plain import column_widths, placed, plain, with_bars, written, written_out
 

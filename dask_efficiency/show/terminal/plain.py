@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dask_efficiency.report.lost_time import Part, percent_of
 from dask_efficiency.show.colours import LETTERS
 from dask_efficiency.show.document import Aside, ByBucket, Cell, Document, Label, Losses, Section, Share, Table
 from dask_efficiency.show.figures import shorten
+from dask_efficiency.show.parts import Part, percent_of
 from dask_efficiency.show.terminal.bar import letters, packed
 
 #: From this width on, advice stands beside the figures; below it, under them.

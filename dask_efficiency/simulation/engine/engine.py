@@ -15,7 +15,7 @@ import numpy as np
 from distributed import scheduler as upstream
 from distributed.scheduler import heartbeat_interval
 
-from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import WorkerChange
@@ -264,7 +264,7 @@ class Engine:
         recorder, recorded, notes = self.recorder, self._workload.trace, [SIMULATED, *self._notes()]
         self._forget()
         trace = with_phases(recorder.trace(rows, config, notes), recorded)
-        path = PathValues.of(trace, Question())
+        path = CriticalPath.of(trace, Question())
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
     def _check_that_it_moves(self) -> None:

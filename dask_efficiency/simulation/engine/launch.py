@@ -13,8 +13,8 @@ from pathlib import Path
 from dask.system import CPU_COUNT
 
 from dask_efficiency.files.storage import any_size
-from dask_efficiency.runs.trace.files import read_trace, save_trace
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.files import load_trace, save_trace
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.job import Job, Simulated
 
 _MODULE = "dask_efficiency.simulation.engine"
@@ -25,7 +25,7 @@ class SimulationError(RuntimeError):
 
 
 def simulate_seeds(
-    trace: TraceTables, job: Job, seeds: Sequence[int], *, traces: Collection[int] = (), processes: int | None = None
+    trace: RunTrace, job: Job, seeds: Sequence[int], *, traces: Collection[int] = (), processes: int | None = None
 ) -> list[Simulated]:
     """Simulate a recorded run, once for each seed.
 
@@ -93,5 +93,5 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) 
 def _read(folder: Path, seed: int, *, traced: bool) -> Simulated:
     figures = json.loads((folder / f"{seed}.json").read_text())
     with any_size():
-        trace = read_trace(folder / f"{seed}.trace") if traced else None
+        trace = load_trace(folder / f"{seed}.trace") if traced else None
     return Simulated(seed, figures["makespan_seconds"], figures["kinds"], trace)

@@ -10,7 +10,7 @@ from pathlib import Path
 import dask
 
 from dask_efficiency.files.storage import any_size
-from dask_efficiency.runs.trace.files import read_trace, save_trace
+from dask_efficiency.runs.trace.files import load_trace, save_trace
 from dask_efficiency.simulation.engine.engine import Engine
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import calibrate
@@ -25,7 +25,7 @@ def simulate(folder: Path, seeds: list[int]) -> None:
     job_file = json.loads((folder / "job.json").read_text())
     job, kept = Job.from_dict(job_file["job"]), set(job_file["traces"])
     with any_size():  # it was read before
-        trace = read_trace(folder / "run.trace")
+        trace = load_trace(folder / "run.trace")
     calibration, workload = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores), Workload(trace)
     # A simulation keeps what it makes until its end; looking for garbage in it takes a third of the time.
     gc.disable()

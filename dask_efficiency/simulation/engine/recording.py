@@ -17,7 +17,7 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, Batch
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, Recorder, TaskFacts
-from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
 
@@ -207,7 +207,7 @@ class RunRecorder(SchedulerPlugin):
         """Nothing more is recorded, so the scheduler is not needed any more."""
         del self._scheduler
 
-    def trace(self, rows: dict[str, WorkerRows], config: Mapping[str, Any], notes: Sequence[str]) -> TraceTables:
+    def trace(self, rows: dict[str, WorkerRows], config: Mapping[str, Any], notes: Sequence[str]) -> RunTrace:
         """The trace of all that was recorded; empties the rows, so that they are not in memory twice."""
         for address in [*rows]:
             batch = rows.pop(address).batch(address)

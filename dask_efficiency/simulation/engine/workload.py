@@ -15,7 +15,7 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.replay.constraints import constraints
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import heard_by_clients
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import STATES, Outcome
 from dask_efficiency.simulation.model.left_out import data_before
 
@@ -93,7 +93,7 @@ class Workload:
         A recorded run.
     """
 
-    def __init__(self, trace: TraceTables) -> None:
+    def __init__(self, trace: RunTrace) -> None:
         self.trace = trace
         self.keys = [key_of(text) for text in trace.keys]
         self.number = {key: i for i, key in enumerate(self.keys)}

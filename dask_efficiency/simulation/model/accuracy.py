@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.model.job import Job
@@ -77,7 +77,7 @@ class SelfReplay:
             )
 
 
-def own_job(trace: TraceTables, other: Job | None = None) -> Job:
+def own_job(trace: RunTrace, other: Job | None = None) -> Job:
     """The run as it was.
 
     Parameters
@@ -98,7 +98,7 @@ def own_job(trace: TraceTables, other: Job | None = None) -> Job:
     return Job(own.with_cores({**cores, **own.cores}), gil=other.gil)
 
 
-def self_replay(engine: Engine, trace: TraceTables, other: Job | None = None, seeds: int = SEEDS) -> SelfReplay:
+def self_replay(engine: Engine, trace: RunTrace, other: Job | None = None, seeds: int = SEEDS) -> SelfReplay:
     """Simulate a run on the cluster that it was recorded on.
 
     Parameters

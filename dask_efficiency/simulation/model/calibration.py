@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.replay.task_times import task_times
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
 from dask_efficiency.simulation.model.core_waits import core_waits, few_cores
 from dask_efficiency.simulation.model.disk import Disk, disk_of, unmanaged_of
@@ -64,7 +64,7 @@ class Calibration:
 
 
 def calibrate(
-    trace: TraceTables,
+    trace: RunTrace,
     gil: Mapping[str, float] | None = None,
     network: Network | None = None,
     cores: Mapping[str, float] | None = None,
@@ -118,7 +118,7 @@ def _without(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
     return np.where(alone == MISSING, MISSING, np.maximum(alone - np.rint(waited).astype(np.int64), least))
 
 
-def _first_runs(trace: TraceTables) -> Int64:
+def _first_runs(trace: RunTrace) -> Int64:
     """By task: its first run that succeeded, or else its last run; MISSING where it had none."""
     runs, count = trace.runs, len(trace.tasks)
     row = np.full(count, MISSING, np.int64)
@@ -159,7 +159,7 @@ def _known(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
     return found
 
 
-def _failures(trace: TraceTables, count: int) -> Int64:
+def _failures(trace: RunTrace, count: int) -> Int64:
     runs = trace.runs
     inside = (runs.task >= 0) & (runs.task < count)
     failed = np.bincount(runs.task[inside & (runs.outcome == Outcome.FAILED)], minlength=count)

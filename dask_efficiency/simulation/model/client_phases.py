@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.trace.clients import heard_by_clients
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Phases
 
 
-def with_phases(simulated: TraceTables, recorded: TraceTables) -> TraceTables:
+def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
     """A simulated run with the phases of its recorded run's clients.
 
     Each phase begins and ends as long after the client's last graph or result before it as in the recorded run; results
@@ -38,7 +38,7 @@ def with_phases(simulated: TraceTables, recorded: TraceTables) -> TraceTables:
     return replace(simulated, phases=table, stop=max(simulated.stop, int(table.stop.max())))
 
 
-def _instants(trace: TraceTables, client: int) -> tuple[Int64, Int64]:
+def _instants(trace: RunTrace, client: int) -> tuple[Int64, Int64]:
     """When a client's graphs were received, and when the results were there that it heard of; both in order."""
     heard = np.flatnonzero(heard_by_clients(trace))
     graph = trace.tasks.graph[trace.runs.task[heard]]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.runs.trace.errors import UnknownNameError
-from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
 from dask_efficiency.simulation.model.hostfile import read_hostfile
 from dask_efficiency.simulation.model.network import Network, network_of
@@ -83,7 +83,7 @@ class ClusterSpec:
     # -- from a run, or from a file ----------------------------------------------------------------
 
     @classmethod
-    def from_trace(cls, trace: TraceTables) -> Self:
+    def from_trace(cls, trace: RunTrace) -> Self:
         """The cluster that a run was recorded on: every worker that it ever had, but for those that another replaced.
 
         A worker that takes the name or the address of an earlier one has replaced it.

@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 #: Nanoseconds from which a blocked loop is taken for a cold start: reading a message with a task takes 0.1 ms, and
@@ -32,7 +32,7 @@ class ColdStarts:
     waited: Bool
 
 
-def cold_starts(trace: TraceTables) -> ColdStarts:
+def cold_starts(trace: RunTrace) -> ColdStarts:
     """Find those loops that stood still while they read the first task of a prefix."""
     runs, blocked = trace.runs, trace.blocked
     ns = np.zeros((len(trace.workers), len(trace.prefixes) + 1), np.int64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import Outcome, WorkerChange
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 
@@ -28,7 +28,7 @@ class Stay:
     lost: bool = False
 
 
-def stays(trace: TraceTables, cluster: ClusterSpec) -> tuple[Stay, ...]:
+def stays(trace: RunTrace, cluster: ClusterSpec) -> tuple[Stay, ...]:
     """When the workers of a cluster are there.
 
     Where these are the recorded run's, by name, they come and go as they did then; where they are not, all are there
@@ -58,13 +58,13 @@ def stays(trace: TraceTables, cluster: ClusterSpec) -> tuple[Stay, ...]:
     return tuple(found)
 
 
-def changed(trace: TraceTables) -> bool:
+def changed(trace: RunTrace) -> bool:
     """Whether workers came or went while a run was recorded."""
     events = trace.worker_events
     return bool((np.isin(events.change, _CHANGES) & (events.at > trace.start)).any())
 
 
-def notes_on(trace: TraceTables, cluster: ClusterSpec) -> tuple[str, ...]:
+def notes_on(trace: RunTrace, cluster: ClusterSpec) -> tuple[str, ...]:
     """What a simulation does about it, in a sentence."""
     if not changed(trace):
         return ()

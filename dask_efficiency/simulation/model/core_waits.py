@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cores import BACKGROUND, MIN_LEFT
 from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
 
@@ -16,7 +16,7 @@ from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
 _SCHEDULER_SECONDS = 0.001
 
 
-def few_cores(trace: TraceTables, cores: Mapping[str, float]) -> bool:
+def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
     """Whether the processes of some host had less than a core each: its workers' threads, and a scheduler."""
     hosts = {worker.host for worker in trace.workers}
     return any(
@@ -25,7 +25,7 @@ def few_cores(trace: TraceTables, cores: Mapping[str, float]) -> bool:
     )
 
 
-def core_waits(trace: TraceTables, cores: Mapping[str, float]) -> Float64:
+def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     """By run: nanoseconds between its start and its stop in which it waited for a core; 0 where that is not known.
 
     A thread that computes gets what the others leave it. What they used is in the trace: tasks their CPU, event loops
@@ -64,7 +64,7 @@ def core_waits(trace: TraceTables, cores: Mapping[str, float]) -> Float64:
     return found
 
 
-def _moved(trace: TraceTables, here: Bool) -> tuple[Int64, Int64, Float64]:
+def _moved(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:
     """When results were taken in by workers that are here, and how much of a core that took."""
     transfers = trace.transfers
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.recently_used import moved
 
 #: Bytes a second that are assumed where a trace shows no spilling: pickled into the page cache of one core, measured
@@ -49,7 +49,7 @@ class Disk:
         return self.latency + round(nbytes / self.read * 1e9)
 
 
-def disk_of(trace: TraceTables) -> Disk:
+def disk_of(trace: RunTrace) -> Disk:
     """Read from a trace how fast results were spilled and read back.
 
     A trace says for how long a run waited for the disk, not what was moved meanwhile: that is found by keeping its
@@ -78,7 +78,7 @@ def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
     return moved_bytes / took * 1e9
 
 
-def unmanaged_of(trace: TraceTables) -> Int64:
+def unmanaged_of(trace: RunTrace) -> Int64:
     """By worker: bytes of its process beside results, the median of its heartbeats.
 
     Returns

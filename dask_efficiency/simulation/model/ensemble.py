@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Protocol
 
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.job import Job, Simulated
 
 #: Tasks of all seeds together up to which each seed's trace is kept until the one in the middle is known: some 10 MB.
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
     def __call__(
         self,
-        trace: TraceTables,
+        trace: RunTrace,
         job: Job,
         seeds: Sequence[int],
         *,
@@ -55,7 +55,7 @@ class Ensemble:
     """
 
     makespans: Mapping[int, float]
-    trace: TraceTables | None = None
+    trace: RunTrace | None = None
 
     @property
     def median(self) -> float:
@@ -96,7 +96,7 @@ class Ensemble:
         return min(math.exp(fmean(logs) - half), self.median), max(math.exp(fmean(logs) + half), self.median)
 
 
-def ensemble(engine: Engine, trace: TraceTables, job: Job, seeds: Sequence[int], *, traced: bool = True) -> Ensemble:
+def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *, traced: bool = True) -> Ensemble:
     """Simulate a job under each seed.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import UnknownNameError
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.listed import listed
 
 #: Threads of a worker that compute for more than so many cores together do not hold the lock all the time.
@@ -46,7 +46,7 @@ class Gil:
     notes: tuple[str, ...]
 
 
-def gil_of(trace: TraceTables, shares: Mapping[str, float] | None = None) -> Gil:
+def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     """Read from a trace which tasks hold the lock.
 
     A trace says for how long each thread computed, not whether it held the lock. Where a worker ran several tasks at
@@ -100,7 +100,7 @@ def gil_of(trace: TraceTables, shares: Mapping[str, float] | None = None) -> Gil
     return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), np.clip(held, 0.0, 1.0), tuple(_notes(found)))
 
 
-def check_shares(trace: TraceTables, shares: Mapping[str, float]) -> None:
+def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
     """Refuse shares of prefixes that no task has, or that are no shares.
 
     Raises
@@ -132,7 +132,7 @@ def _alone(took: Int64, cpu: Int64, beside: Float64, cores: Float64) -> Float64:
     return found
 
 
-def _beside(trace: TraceTables, ran: Bool, took: Int64, cpu: Int64) -> tuple[Float64, Float64]:
+def _beside(trace: RunTrace, ran: Bool, took: Int64, cpu: Int64) -> tuple[Float64, Float64]:
     """By run: how many runs its worker's process had at once, with itself, and how many cores they used, on average."""
     runs = trace.runs
     threads, cores = np.ones(len(runs)), np.zeros(len(runs))
@@ -148,7 +148,7 @@ def _beside(trace: TraceTables, ran: Bool, took: Int64, cpu: Int64) -> tuple[Flo
     return threads, cores
 
 
-def _late(trace: TraceTables, ran: Bool) -> dict[int, bool]:
+def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
     """By prefix, where it can be seen: whether event loops turned later while its tasks computed."""
     runs, series = trace.runs, trace.series
     prefix = prefix_of_runs(trace)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 
 
@@ -74,4 +74,4 @@ class Simulated:
     seed: int
     makespan_seconds: float
     kinds: Mapping[str, float]
-    trace: TraceTables | None = None
+    trace: RunTrace | None = None

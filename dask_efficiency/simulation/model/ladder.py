@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.model.makespan import RunFigures
@@ -77,7 +77,7 @@ class LadderValues:
 
 
 def ladder(
-    engine: Engine, trace: TraceTables, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
+    engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
 ) -> LadderValues:
     """Take one part after another away from a run.
 
@@ -90,7 +90,7 @@ def ladder(
     as_it_was = ensemble(engine, trace, own, seeds, traced=False)
     judged = SelfReplay(recorded, as_it_was)
     judged.require(force=force)
-    path = PathValues.of(trace, Question())
+    path = CriticalPath.of(trace, Question())
     simulated = {SIMULATED: as_it_was}
     gone: frozenset[str] = frozenset()
     for part, name in STEPS:
@@ -100,7 +100,7 @@ def ladder(
     return LadderValues(judged, rungs, notes)
 
 
-def _descending(simulated: dict[str, Ensemble], path: PathValues) -> Iterator[Rung]:
+def _descending(simulated: dict[str, Ensemble], path: CriticalPath) -> Iterator[Rung]:
     """The steps below the measured run: none above the one before it, none below what bounds it."""
     full = max(path.slot_bound_seconds, path.floor_seconds)
     upper = float("inf")

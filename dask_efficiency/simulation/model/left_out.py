@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.listed import listed
 from dask_efficiency.simulation.model.p2p import shuffles
 
@@ -15,7 +15,7 @@ from dask_efficiency.simulation.model.p2p import shuffles
 WORKER_CLIENT = "Client-worker-"
 
 
-def left_out(trace: TraceTables) -> tuple[str, ...]:
+def left_out(trace: RunTrace) -> tuple[str, ...]:
     """What of a recorded run is not simulated as it was, a sentence each."""
     found, runs = [], trace.runs
     if shuffles(trace):
@@ -36,7 +36,7 @@ def left_out(trace: TraceTables) -> tuple[str, ...]:
     return tuple(found)
 
 
-def data_before(trace: TraceTables) -> list[int]:
+def data_before(trace: RunTrace) -> list[int]:
     """Tasks that no graph brought and that did not run: their results were there before the recording."""
     ran = np.zeros(len(trace.tasks), bool)
     ran[trace.runs.task[trace.runs.task != MISSING]] = True

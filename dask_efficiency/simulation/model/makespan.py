@@ -9,10 +9,10 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.bounds import useful_ns
-from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.presence import slots
 from dask_efficiency.runs.path.scope import Question, whole
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RunFigures:
     kinds: Mapping[str, float]
 
     @classmethod
-    def of(cls, trace: TraceTables) -> RunFigures:
+    def of(cls, trace: RunTrace) -> RunFigures:
         """Those of a recorded run.
 
         Raises
@@ -58,11 +58,11 @@ class RunFigures:
             nthreads,
             efficiency(trace),
             busy(trace),
-            PathValues.of(trace, Question()).seconds("kind"),
+            CriticalPath.of(trace, Question()).seconds("kind"),
         )
 
 
-def makespan_seconds(trace: TraceTables) -> float:
+def makespan_seconds(trace: RunTrace) -> float:
     """Seconds from a client's first activity to the last result: the length of the run's critical path.
 
     Raises
@@ -74,7 +74,7 @@ def makespan_seconds(trace: TraceTables) -> float:
     return (scope.stop - scope.start) / 1e9
 
 
-def efficiency(trace: TraceTables) -> float:
+def efficiency(trace: RunTrace) -> float:
     """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
 
     Thread time is the sum over all workers of their threads times how long they were there within the makespan.
@@ -84,7 +84,7 @@ def efficiency(trace: TraceTables) -> float:
     return _share(trace, float(useful.sum()) / 1e9)
 
 
-def busy(trace: TraceTables) -> float:
+def busy(trace: RunTrace) -> float:
     """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded.
 
     Thread time is as of :func:`efficiency`.
@@ -96,7 +96,7 @@ def busy(trace: TraceTables) -> float:
     return _share(trace, held)
 
 
-def _share(trace: TraceTables, seconds: float) -> float:
+def _share(trace: RunTrace, seconds: float) -> float:
     """Of the thread time that there was."""
     there = slots(trace, whole(trace)) * makespan_seconds(trace)
     return min(seconds / there, 1.0) if there > 0 else 0.0

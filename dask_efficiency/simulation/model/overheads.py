@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Outcome, Runs
 from dask_efficiency.simulation.model.cold_starts import cold_starts
 
@@ -60,7 +60,7 @@ class Overheads:
     cold: Int64
 
 
-def overheads(trace: TraceTables) -> Overheads:
+def overheads(trace: RunTrace) -> Overheads:
     """What a recorded run shows of them."""
     runs = trace.runs
     ended = _ended(runs)
@@ -120,7 +120,7 @@ def _switches(runs: Runs) -> Int64:
     return found
 
 
-def _at_disk(trace: TraceTables, since: Int64, until: Int64) -> Bool:
+def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
     """By run, whether the loop of its worker moved data between memory and disk at any time between two instants."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(np.isin(blocked.cause, [BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")]))
@@ -188,7 +188,7 @@ def _per_task(runs: Runs) -> int:
     return int(np.median(gaps)) if len(gaps) >= _MIN_SAMPLES else _WORKER
 
 
-def _stimuli(trace: TraceTables) -> tuple[Int64, Int64]:
+def _stimuli(trace: RunTrace) -> tuple[Int64, Int64]:
     """When the first and the last transition of each stimulus were, by stimulus; MISSING where it has none."""
     transitions, count = trace.transitions, len(trace.stimuli)
     known = (transitions.stimulus >= 0) & (transitions.stimulus < count) & (transitions.at != MISSING)
@@ -208,7 +208,7 @@ def _end_of(last: Int64, at: Int64) -> Int64:
     return np.where(place < len(ends), ends[np.minimum(place, len(ends) - 1)], at)
 
 
-def _per_transition(trace: TraceTables, first: Int64, last: Int64) -> int:
+def _per_transition(trace: RunTrace, first: Int64, last: Int64) -> int:
     """What one transition takes, in stimuli of several, without those of graphs."""
     transitions, count = trace.transitions, len(trace.stimuli)
     known = (transitions.stimulus >= 0) & (transitions.stimulus < count)
@@ -219,7 +219,7 @@ def _per_transition(trace: TraceTables, first: Int64, last: Int64) -> int:
     return int(np.median((last - first)[several] / (number[several] - 1)))
 
 
-def _settling(trace: TraceTables, last: Int64) -> Int64:
+def _settling(trace: RunTrace, last: Int64) -> Int64:
     """By graph: from when its tasks were there until all of them had their first state."""
     taken_in, found = trace.graphs.taken_in, np.zeros(len(trace.graphs), np.int64)
     graph = trace.stimuli.graph

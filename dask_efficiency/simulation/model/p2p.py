@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 
 #: How the keys of barriers begin: of shuffles of tables, and of arrays that are chunked anew.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
@@ -28,7 +28,7 @@ class Shuffle:
     outputs: tuple[int, ...]
 
 
-def shuffles(trace: TraceTables) -> tuple[Shuffle, ...]:
+def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
     """The P2P shuffles of a run."""
     prefixes = trace.prefixes
     barriers = [i for i, name in enumerate(prefixes) if name.startswith(BARRIERS)]
@@ -43,7 +43,7 @@ def shuffles(trace: TraceTables) -> tuple[Shuffle, ...]:
     return tuple(found)
 
 
-def _needs(trace: TraceTables, task: int) -> list[int]:
+def _needs(trace: RunTrace, task: int) -> list[int]:
     found: list[int] = trace.dependencies[trace.dependency_starts[task] : trace.dependency_starts[task + 1]].tolist()
     return found
 

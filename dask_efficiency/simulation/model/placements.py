@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.result import PredictionValues
 from dask_efficiency.simulation.model.topology import Topology
 
@@ -54,7 +54,7 @@ class Placement:
         return fullest_link(topology, self.prediction.trace, self.makespan_seconds)
 
 
-def moved_between_hosts(trace: TraceTables) -> dict[tuple[str, str], int]:
+def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
     """Bytes of all transfers that arrived, by the hosts that they came from and went to; two different ones."""
     transfers, workers = trace.transfers, len(trace.workers)
     hosts = list(dict.fromkeys(worker.host for worker in trace.workers))
@@ -99,7 +99,7 @@ def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tupl
     return tuple(sorted(loads.values(), key=lambda load: (-load.seconds, load.name)))
 
 
-def fullest_link(topology: Topology, trace: TraceTables, seconds: float) -> tuple[str, float] | None:
+def fullest_link(topology: Topology, trace: RunTrace, seconds: float) -> tuple[str, float] | None:
     """The link whose busier direction needs the largest share of some seconds for the bytes of a trace."""
     loads = link_loads(topology, moved_between_hosts(trace))
     return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None

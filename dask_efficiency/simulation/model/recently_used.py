@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int64
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import STATES, Outcome
 
 #: Share of the memory limit from which results are written to disk, where the trace does not say: as in Dask.
@@ -34,7 +34,7 @@ class Moves:
     pushed_bytes: Int64
 
 
-def moved(trace: TraceTables, workers: Sequence[int]) -> Moves:
+def moved(trace: RunTrace, workers: Sequence[int]) -> Moves:
     """What some workers moved, if results that were used longest ago left memory first.
 
     Parameters
@@ -51,7 +51,7 @@ def moved(trace: TraceTables, workers: Sequence[int]) -> Moves:
     return Moves(**found)
 
 
-def _keep(trace: TraceTables, worker: int, target: float, found: dict[str, Int64]) -> None:
+def _keep(trace: RunTrace, worker: int, target: float, found: dict[str, Int64]) -> None:
     """Keep the results of one worker."""
     sizes = np.maximum(trace.tasks.nbytes, 0).tolist()
     tasks, starts = trace.runs.task.tolist(), trace.dependency_starts.tolist()
@@ -92,7 +92,7 @@ def _keep(trace: TraceTables, worker: int, target: float, found: dict[str, Int64
                     push(run, "pushed", "pushed_bytes")
 
 
-def _events(trace: TraceTables, worker: int) -> Iterator[tuple[int, int, int]]:
+def _events(trace: RunTrace, worker: int) -> Iterator[tuple[int, int, int]]:
     """What happened to results on a worker, in order: kind, task, run."""
     runs, transfers, transitions = trace.runs, trace.transfers, trace.transitions
     of = np.flatnonzero((runs.worker == worker) & (runs.task != MISSING))

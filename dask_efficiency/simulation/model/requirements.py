@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.left_out import left_out
@@ -27,7 +27,7 @@ class UnplaceableError(ValueError):
     """There are tasks that no worker of the cluster may run."""
 
 
-def check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
+def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     """Refuse a cluster that cannot run the recorded tasks.
 
     Raises
@@ -43,7 +43,7 @@ def check_cluster(trace: TraceTables, cluster: ClusterSpec) -> None:
     _check_inputs(trace, cluster.workers)
 
 
-def _check_inputs(trace: TraceTables, workers: Sequence[WorkerSpec]) -> None:
+def _check_inputs(trace: RunTrace, workers: Sequence[WorkerSpec]) -> None:
     """Refuse tasks whose inputs fit into no worker: Dask lets them fail."""
     limits = [worker.memory_limit for worker in workers]
     if not all(limits):
@@ -72,7 +72,7 @@ def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any], names: Mapping[
     return all(worker.resources.get(name, 0.0) >= amount for name, amount in needed.items())
 
 
-def _unplaceable(trace: TraceTables, task: int, constraints: Mapping[str, Any], workers: Sequence[WorkerSpec]) -> str:
+def _unplaceable(trace: RunTrace, task: int, constraints: Mapping[str, Any], workers: Sequence[WorkerSpec]) -> str:
     needs = []
     if allowed := constraints.get("restrictions"):
         needs.append(f"may only run on {_names(allowed)}")
@@ -91,7 +91,7 @@ def _names(names: Sequence[str]) -> str:
     return listed([f"{name!r:.80}" for name in names])
 
 
-def check_trace(trace: TraceTables, installed: str, *, force: bool) -> tuple[str, ...]:
+def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:
     """What a reader must know of a trace that is to be simulated, a sentence each: its own notes, and what is left out.
 
     Parameters

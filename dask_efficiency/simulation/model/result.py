@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dask_efficiency.runs.path.path import PathValues
+from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
@@ -51,7 +51,7 @@ class PredictionValues:
     job: Job
     self_replay: SelfReplay
     runs: Ensemble
-    trace: TraceTables
+    trace: RunTrace
     notes: tuple[str, ...] = ()
 
     @property
@@ -134,9 +134,9 @@ class PredictionValues:
         return busy(self.trace)
 
     @cached_property
-    def path(self) -> PathValues:
+    def path(self) -> CriticalPath:
         """The critical path of :attr:`trace`."""
-        return PathValues.of(self.trace, Question())
+        return CriticalPath.of(self.trace, Question())
 
     @property
     def breakdown(self) -> dict[str, float]:
@@ -151,7 +151,7 @@ class PredictionValues:
 
 def predict(
     engine: Engine,
-    trace: TraceTables,
+    trace: RunTrace,
     job: Job,
     seeds: Sequence[int],
     self_replay: SelfReplay,
@@ -162,7 +162,7 @@ def predict(
 
 
 def predict_own(
-    engine: Engine, trace: TraceTables, seeds: Sequence[int], notes: tuple[str, ...] = (), *, job: Job | None = None
+    engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, job: Job | None = None
 ) -> PredictionValues:
     """Simulate a run on its own cluster, with nothing changed: the self replay is the prediction.
 

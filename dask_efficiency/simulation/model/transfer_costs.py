@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.network import Network
 from dask_efficiency.simulation.model.recorded_network import arrivals, knows
 
@@ -49,7 +49,7 @@ class TransferCosts:
         return float(message + results * result + nbytes * byte)
 
 
-def transfer_costs(trace: TraceTables, network: Network | None = None) -> TransferCosts:
+def transfer_costs(trace: RunTrace, network: Network | None = None) -> TransferCosts:
     """What a recorded run's transfers took; beside the network, where it is given and the run was recorded on it.
 
     A stretch in which a worker always waited for at least one message is one observation: it takes one latency, and
@@ -65,7 +65,7 @@ def transfer_costs(trace: TraceTables, network: Network | None = None) -> Transf
     return TransferCosts(latency, message, result, byte, beside, factors)
 
 
-def _stretches(trace: TraceTables, network: Network | None) -> tuple[Float64, Float64, Float64]:
+def _stretches(trace: RunTrace, network: Network | None) -> tuple[Float64, Float64, Float64]:
     """How long each stretch took; how many latencies, messages, results and bytes were in it: shape (stretches, 4).
 
     The last is how long a network that is known took for them; 0 where it is not.

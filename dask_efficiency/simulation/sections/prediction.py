@@ -129,6 +129,12 @@ def page(prediction: PredictionValues) -> Document:
     return replace(document(prediction), stats=_stats(prediction), data=to_dict(prediction))
 
 
+def in_report(prediction: PredictionValues) -> Section:
+    """What a report's page says of it."""
+    parts = (sure(prediction), spent(prediction), notes(prediction.notes))
+    return section(where(prediction), f"{verdict(prediction)}.", *(block for part in parts for block in part.blocks))
+
+
 def _stats(prediction: PredictionValues) -> tuple[tuple[str, str], ...]:
     low, high = prediction.interval
     found = [("predicted makespan", format_seconds(prediction.makespan_seconds))]

@@ -46,6 +46,12 @@ def page(sweep: SweepValues) -> Document:
     return replace(document(sweep), stats=_stats(sweep), data=to_dict(sweep))
 
 
+def in_report(sweep: SweepValues) -> Section:
+    """What a report's page says of it."""
+    parts = (clusters(sweep), sure(sweep), notes(sweep.notes))
+    return section("By number of workers", f"{verdict(sweep)}.", *(block for part in parts for block in part.blocks))
+
+
 def _context(sweep: SweepValues) -> str:
     seeds = len(sweep.predictions[0].makespans)
     return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,13 +13,11 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
 from dask_efficiency.runs.path.segments import CODES, Row, Segments
 from dask_efficiency.runs.trace.profiles import Profile
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.profiled import ProfiledRun, read_profile
 from dask_efficiency.torch_traces.path.tiling import tile
-
-Trace = TypeVar("Trace", bound=TraceTables)
 
 _COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)
 
@@ -36,7 +33,7 @@ _Stretch = tuple[int, int, int]
 _READ: WeakKeyDictionary[Profile, list[_Stretch]] = WeakKeyDictionary()
 
 
-def expand(segments: Segments, trace: TraceTables) -> tuple[Segments, tuple[str, ...]]:
+def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:
     """The same path, with the computing of profiled runs replaced by what it was spent on, as the profiles say.
 
     A profile is joined with its run by the native id of the thread and by the clock of the day. The segments tile the
@@ -68,7 +65,7 @@ def expand(segments: Segments, trace: TraceTables) -> tuple[Segments, tuple[str,
     return Segments.from_rows(chain.from_iterable(expanded)), tuple(notes)
 
 
-def with_gpu_times(trace: Trace) -> Trace:
+def with_gpu_times(trace: RunTrace) -> RunTrace:
     """The same trace; of the profiled runs, ``gpu_ns`` is what their profiles say, as the GPU's meter gave way to them.
 
     Profiles that are damaged say nothing here; :func:`expand` tells of them.
@@ -82,19 +79,19 @@ def with_gpu_times(trace: Trace) -> Trace:
     return replace(trace, runs=replace(trace.runs, gpu_ns=gpu_ns)) if trace.profiles else trace
 
 
-def _read(trace: TraceTables, profile: Profile) -> ProfiledRun | None:
+def _read(trace: RunTrace, profile: Profile) -> ProfiledRun | None:
     try:
         return read_profile(profile, _name(trace, profile))
     except KinetoFileError:
         return None
 
 
-def _name(trace: TraceTables, profile: Profile) -> str:
+def _name(trace: RunTrace, profile: Profile) -> str:
     task = int(trace.runs.task[profile.run])
     return f"the profile of {trace.keys[task]!r:.80}" if 0 <= task < len(trace.keys) else "the profile of a task"
 
 
-def _stretches(trace: TraceTables, profile: Profile) -> list[_Stretch]:
+def _stretches(trace: RunTrace, profile: Profile) -> list[_Stretch]:
     """What the profiled time was spent on, without gaps, on the trace's clock; empty if torch was not used."""
     stretches = _READ.get(profile)
     if stretches is None:

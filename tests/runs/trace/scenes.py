@@ -128,7 +128,7 @@ class Scene:
         return frozen.pack()
 
     def trace(self, **options: Any) -> RunTrace:
-        return RunTrace.of(build(self.recording(), name="scene", **options))
+        return build(self.recording(), name="scene", **options)
 
 
 def runs_of(trace: RunTrace, key: Any) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.lost_time import finalized_parts
 from dask_efficiency.show.document import Along, Change, Label, Slice, Stack
 from dask_efficiency.show.html.figures import CHANGE_WIDTH, along, bar, change, hint_of, in_words, pie, stack
+from dask_efficiency.show.parts import finalized_parts
 from tests.report.samples import seconds
 
 sizes = st.lists(st.integers(1, 10**15), min_size=1, max_size=9)

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.flame import MAX_BOXES, Box, boxes
+from dask_efficiency.report.flame import MAX_BOXES, boxes
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.sections.report import page as report_page
 from dask_efficiency.report.stacks import sampled_stacks
-from dask_efficiency.show.document import Document, Flames, section
+from dask_efficiency.show.document import Box, Document, Flames, section
 from dask_efficiency.show.html.flames import ROW, DrawnBox, flames
 from dask_efficiency.show.html.render import fragment, page
 from tests.report.profile_samples import ETL, profiled, profiled_reports

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.report.lost_time import finalized_parts
+from dask_efficiency.show.parts import finalized_parts
 from dask_efficiency.show.terminal.bar import BLOCKS, cells, letters, packed
 from tests.report.samples import seconds
 

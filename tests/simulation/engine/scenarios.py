@@ -17,7 +17,6 @@ import numpy as np
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import Texts
-from dask_efficiency.runs.trace.run_trace import TraceTables
 from dask_efficiency.runs.trace.schema import STATES, Outcome, Tasks, WorkerChange, WorkerEvents
 from dask_efficiency.simulation.engine.engine import Engine
 from dask_efficiency.simulation.engine.workload import Workload
@@ -44,7 +43,7 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
     return facts(found.trace)
 
 
-def facts(trace: TraceTables) -> dict[str, Any]:
+def facts(trace: RunTrace) -> dict[str, Any]:
     """What tests look at."""
     runs, names = trace.runs, [worker.name for worker in trace.workers]
     memory = trace.transitions.finish == STATES.index("memory")
@@ -64,7 +63,7 @@ def facts(trace: TraceTables) -> dict[str, Any]:
     }
 
 
-def _most_at_once(trace: TraceTables) -> int:
+def _most_at_once(trace: RunTrace) -> int:
     """Runs that were in threads at the same time, at most."""
     ran = trace.runs.start >= 0
     at = np.concatenate([trace.runs.start[ran], trace.runs.stop[ran]])

@@ -16,7 +16,6 @@ import pytest
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace, critical_path, load_trace
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.run_trace import TraceTables
 from dask_efficiency.simulation.engine.launch import SimulationError, simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.job import Job
@@ -27,10 +26,10 @@ from tests.simulation.cold_trace import COLD, cold_trace
 DATA = Path(__file__).parents[2] / "data" / "simulation"
 
 
-def simulated(trace: TraceTables, seed: int = 0, **job: object) -> RunTrace:
+def simulated(trace: RunTrace, seed: int = 0, **job: object) -> RunTrace:
     (found,) = simulate_seeds(trace, Job(ClusterSpec.from_trace(trace), **job), [seed], traces=[seed])  # type: ignore[arg-type]
     assert found.trace is not None
-    return RunTrace.of(found.trace)
+    return found.trace
 
 
 def started(trace: RunTrace) -> list[str]:
@@ -111,10 +110,10 @@ def test_a_seed_is_the_same_run_in_every_process(
     job = Job(ClusterSpec.from_trace(recorded))
     other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
     assert again.trace is not None
-    assert_same(RunTrace.of(again.trace), replayed)
+    assert_same(again.trace, replayed)
     assert again.makespan_seconds == critical_path(replayed).makespan_seconds
     assert other.trace is not None
-    assert started(RunTrace.of(other.trace)) != started(replayed)
+    assert started(other.trace) != started(replayed)
 
 
 def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -> None:

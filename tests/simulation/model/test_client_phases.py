@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS, tree, two_computations
 from dask_efficiency import critical_path
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import PHASES, Graphs, Phases, Runs
 from dask_efficiency.simulation.model.client_phases import with_phases
 from tests.runs.trace.samples import traces
@@ -23,7 +23,7 @@ def test_the_recorded_run_itself_has_its_phases() -> None:
         assert np.array_equal(getattr(again.phases, name), column[order])
 
 
-def later(trace: TraceTables, ns: int) -> TraceTables:
+def later(trace: RunTrace, ns: int) -> RunTrace:
     """The same run with everything but the first graph's arrival so much later."""
     columns = trace.runs.columns()
     instants = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
@@ -55,7 +55,7 @@ def test_a_client_that_the_simulated_run_lacks_stays_where_it_was() -> None:
 
 @settings(max_examples=15)
 @given(traces())
-def test_any_run_keeps_its_own_phases(trace: TraceTables) -> None:
+def test_any_run_keeps_its_own_phases(trace: RunTrace) -> None:
     found = with_phases(replace(trace, phases=Phases.empty()), trace)
     assert sorted(found.phases.stop.tolist()) == sorted(trace.phases.stop.tolist())
     assert critical_path(found).makespan_seconds == pytest.approx(critical_path(trace).makespan_seconds)

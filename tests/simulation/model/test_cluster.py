@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.runs.trace.errors import UnknownNameError
-from dask_efficiency.runs.trace.files import read_trace
+from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.network import Constant
@@ -50,7 +50,7 @@ def test_a_worker_that_was_replaced_is_not_there_twice() -> None:
         WorkerSpec("b", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0, clock_offset=7),
         replace(old, address="tcp://10.0.0.1:3"),
     )
-    trace = replace(read_trace(RECORDED), workers=(*workers, WorkerSpec("c", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0)))
+    trace = replace(load_trace(RECORDED), workers=(*workers, WorkerSpec("c", "tcp://10.0.0.1:2", "10.0.0.1", 1, 0)))
 
     cluster = ClusterSpec.from_trace(trace)
 
@@ -247,7 +247,7 @@ def test_cores_are_of_hosts_that_are_there() -> None:
 
 
 def test_a_run_says_how_many_cores_its_hosts_have() -> None:
-    trace = read_trace(RECORDED)
+    trace = load_trace(RECORDED)
     assert ClusterSpec.from_trace(trace).cores == {}  # it was recorded before runs did
     known = replace(trace, workers=tuple(replace(worker, cores=1.5) for worker in THREE))
     cluster = ClusterSpec.from_trace(known)

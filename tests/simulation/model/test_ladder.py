@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from dask_efficiency import RunTrace, critical_path
-from dask_efficiency.runs.trace.run_trace import TraceTables
 from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.job import Job, Simulated
 from dask_efficiency.simulation.model.ladder import MEASURED, LadderValues, ladder
@@ -18,7 +17,7 @@ def with_medians(trace: RunTrace, *seconds: float) -> LadderValues:
     """The ladder of a run whose simulations take these seconds, with one part after the other gone."""
 
     def engine(
-        trace: TraceTables,
+        trace: RunTrace,
         job: Job,
         seeds: Sequence[int],
         *,

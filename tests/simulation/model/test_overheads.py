@@ -7,13 +7,13 @@ import numpy as np
 from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS, US, tree
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
 from dask_efficiency.simulation.model.overheads import overheads
 from tests.runs.trace.samples import damaged_traces
 
 
-def one_slot(count: int, **shifts: Any) -> TraceTables:
+def one_slot(count: int, **shifts: Any) -> RunTrace:
     """Runs of 10 ms one after the other on one worker, 20 ms apart; parts that are given take so long."""
     took = {"way": MS, "prepare": 300 * US, "finish": 200 * US, "back": 700 * US, "between": 20 * MS, **shifts}
     assigned = MS + np.arange(count) * took["between"]
@@ -149,7 +149,7 @@ def test_a_run_that_shows_nothing_gets_what_is_assumed() -> None:
 
 @settings(max_examples=15)
 @given(damaged_traces())
-def test_no_sample_is_empty_and_none_is_negative(trace: TraceTables) -> None:
+def test_no_sample_is_empty_and_none_is_negative(trace: RunTrace) -> None:
     found = overheads(trace)
     assert len(found.prepare) == len(found.finish) == len(trace.prefixes) + 1
     assert len(found.settling) == len(trace.graphs)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dask_efficiency.runs.trace.files import read_trace
-from dask_efficiency.runs.trace.run_trace import TraceTables, WorkerSpec
+from dask_efficiency.runs.trace.files import load_trace
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import Transfers
 from dask_efficiency.simulation.model.network import Constant
 from dask_efficiency.simulation.model.recorded_network import arrivals, knows
@@ -25,7 +25,7 @@ def star(bandwidth: float) -> Topology:
     return Topology(hosts, ("top",), tuple(Link((host.name, "top"), bandwidth) for host in hosts), payload=1.0)
 
 
-def recorded(messages: int, took: int) -> TraceTables:
+def recorded(messages: int, took: int) -> RunTrace:
     """A run in which each message of 1.25 MB from worker 1 to worker 0 took so long, one after the other."""
     start = np.arange(messages, dtype=np.int64) * 1000 * MS
     columns = {
@@ -38,7 +38,7 @@ def recorded(messages: int, took: int) -> TraceTables:
         "arrived": np.ones(messages, bool),
     }
     columns = {name: np.zeros(messages, dtype) for name, dtype in Transfers.dtypes().items()} | columns
-    return replace(read_trace(RECORDED), workers=WORKERS, transfers=Transfers(**columns))
+    return replace(load_trace(RECORDED), workers=WORKERS, transfers=Transfers(**columns))
 
 
 def test_a_network_knows_the_hosts_of_a_run_by_name_or_address() -> None:

@@ -9,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, tree
-from dask_efficiency.runs.trace.run_trace import TraceTables
+from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Transfers
 from dask_efficiency.simulation.model.transfer_costs import transfer_costs
 from tests.runs.trace.samples import damaged_traces
 
 
-def moved(
-    *messages: tuple[int, int, int, list[int]], latency: int, message: int, result: int, byte: int
-) -> TraceTables:
+def moved(*messages: tuple[int, int, int, list[int]], latency: int, message: int, result: int, byte: int) -> RunTrace:
     """A run with these messages: (receiver, sender, start, sizes), one after the other on each receiver's loop."""
     rows: dict[str, list[Any]] = {
         name: [] for name in ("receiver", "sender", "nbytes", "queued", "start", "stop", "arrived")
@@ -90,7 +88,7 @@ def test_without_transfers_costs_are_assumed() -> None:
 
 @settings(max_examples=15)
 @given(damaged_traces())
-def test_costs_are_never_negative_or_unknown(trace: TraceTables) -> None:
+def test_costs_are_never_negative_or_unknown(trace: RunTrace) -> None:
     found = transfer_costs(trace)
     costs = [found.latency, found.message, found.result, found.byte, found.byte_beside_network]
     assert np.isfinite(costs).all()

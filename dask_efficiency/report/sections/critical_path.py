@@ -1,0 +1,23 @@
+"""What the critical path of a report's trace says."""
+
+from __future__ import annotations
+
+from dask_efficiency.report.model import ReportValues
+from dask_efficiency.runs.path.path import CriticalPath
+from dask_efficiency.runs.path.scope import Question
+from dask_efficiency.runs.sections.path import quick_improvements, sections
+from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.show.document import Section, section
+from dask_efficiency.show.extent import SCREEN, Extent
+
+
+def critical_path(report: ReportValues, extent: Extent = SCREEN) -> Section:
+    """The path of a report that has a trace, as one section of its page."""
+    heading = "Critical path: why it took so long"
+    if report.trace is None or not extent.drawn:
+        return Section(heading)
+    try:
+        path = CriticalPath.of(report.trace, Question())
+    except EmptyTraceError:  # no task ended in the window
+        return Section(heading)
+    return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
