@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.simulate_mpi_bed`` (as root; opt-in) builds ``benchmarks/simulate_mpi_lab.yaml`` from network
 namespaces and runs MPI programs there that do little but communicate, with the MPICH that is installed. Each is traced
-once, on this machine alone; :func:`~dask_efficiency.place_mpi` says from that trace what it takes with each hostfile.
+once, on this machine alone; :func:`~dask_efficiency.mpi.place` says from that trace what it takes with each hostfile.
 
 Ranks that wait poll, and here all share a few cores: ``polite.c`` lets them sleep 200 us instead.
 """
@@ -28,7 +28,8 @@ from typing import Any
 
 from benchmarks.namespaces import sh
 from benchmarks.placement_bed import lacking, namespaces, network
-from dask_efficiency import from_mpi_trace, place_mpi
+from dask_efficiency.mpi import load_trace as from_mpi_trace
+from dask_efficiency.mpi import place as place_mpi
 from dask_efficiency.mpi.tracer.build import FOLDER_VARIABLE, compile_tracer
 from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
 

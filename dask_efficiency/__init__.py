@@ -1,6 +1,7 @@
 """Where a Dask cluster wastes time, to the last thread-second.
 
-The names below are resolved on first use, so that importing the package costs nothing.
+The names below are resolved on first use, so that importing the package costs nothing. The rest of a feature is
+imported from its folder: `dask_efficiency.fleet`, `torch_traces`, `mpi`, `simulation`, `preflights` and `runs`.
 """
 
 from __future__ import annotations
@@ -9,127 +10,75 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dask_efficiency.accounts.buckets import Breakdown, Bucket
+    from dask_efficiency.accounts.buckets import Bucket
     from dask_efficiency.accounts.finding import Finding
-    from dask_efficiency.fleet.minder.detector import load_minder
-    from dask_efficiency.fleet.minder.train import train_minder
-    from dask_efficiency.fleet.outliers.outliers import find_outliers
-    from dask_efficiency.fleet.questions import worker_series
-    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
-    from dask_efficiency.mpi.trace_files import from_mpi_trace
     from dask_efficiency.plugin.client.questions import NotRegisteredError, unregister
     from dask_efficiency.plugin.preload import dask_setup
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.plugin.version import __version__
     from dask_efficiency.preflights.client import preflight
-    from dask_efficiency.preflights.results import PreflightResult
     from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.report.questions import snapshot
     from dask_efficiency.report.results import EfficiencyReport, compare, load_report
-    from dask_efficiency.runs.path.compare import compare_paths
     from dask_efficiency.runs.path.path import CriticalPath, critical_path
     from dask_efficiency.runs.questions import get_trace, stragglers
-    from dask_efficiency.runs.stragglers.offline import find_stragglers
     from dask_efficiency.runs.trace.files import load_trace
     from dask_efficiency.runs.trace.run_trace import RunTrace
-    from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
     from dask_efficiency.simulation.model.cluster import ClusterSpec
-    from dask_efficiency.simulation.results import Prediction, ideal_ladder, place, simulate, sweep
-    from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.results import TorchCriticalPath, load_path, torch_critical_path
+    from dask_efficiency.simulation.results import ideal_ladder, place, simulate, sweep
 
 _HOMES = {
-    "__version__": "dask_efficiency.plugin.version",
-    "Breakdown": "dask_efficiency.accounts.buckets",
     "Bucket": "dask_efficiency.accounts.buckets",
     "ClusterSpec": "dask_efficiency.simulation.model.cluster",
     "CriticalPath": "dask_efficiency.runs.path.path",
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.report.results",
     "Finding": "dask_efficiency.accounts.finding",
-    "MpiPlacements": "dask_efficiency.mpi.results",
-    "MpiPrediction": "dask_efficiency.mpi.results",
     "NotRegisteredError": "dask_efficiency.plugin.client.questions",
-    "PreflightResult": "dask_efficiency.preflights.results",
-    "Prediction": "dask_efficiency.simulation.results",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
-    "SimulationRefusedError": "dask_efficiency.simulation.model.accuracy",
-    "SimulationWarning": "dask_efficiency.simulation.model.accuracy",
-    "TorchCriticalPath": "dask_efficiency.torch_traces.results",
+    "__version__": "dask_efficiency.plugin.version",
     "compare": "dask_efficiency.report.results",
-    "compare_paths": "dask_efficiency.runs.path.compare",
     "critical_path": "dask_efficiency.runs.path.path",
     "dask_setup": "dask_efficiency.plugin.preload",
     "efficiency_report": "dask_efficiency.report.efficiency_report",
-    "find_outliers": "dask_efficiency.fleet.outliers.outliers",
-    "find_stragglers": "dask_efficiency.runs.stragglers.offline",
-    "from_mpi_trace": "dask_efficiency.mpi.trace_files",
     "get_trace": "dask_efficiency.runs.questions",
     "ideal_ladder": "dask_efficiency.simulation.results",
-    "load_kineto": "dask_efficiency.torch_traces.kineto.load",
-    "load_minder": "dask_efficiency.fleet.minder.detector",
-    "load_path": "dask_efficiency.torch_traces.results",
     "load_report": "dask_efficiency.report.results",
     "load_trace": "dask_efficiency.runs.trace.files",
     "place": "dask_efficiency.simulation.results",
-    "place_mpi": "dask_efficiency.mpi.results",
     "preflight": "dask_efficiency.preflights.client",
     "simulate": "dask_efficiency.simulation.results",
-    "simulate_mpi": "dask_efficiency.mpi.results",
     "snapshot": "dask_efficiency.report.questions",
     "stragglers": "dask_efficiency.runs.questions",
     "sweep": "dask_efficiency.simulation.results",
-    "torch_critical_path": "dask_efficiency.torch_traces.results",
-    "train_minder": "dask_efficiency.fleet.minder.train",
     "unregister": "dask_efficiency.plugin.client.questions",
-    "worker_series": "dask_efficiency.fleet.questions",
 }
 
 __all__ = [
-    "Breakdown",
     "Bucket",
     "ClusterSpec",
     "CriticalPath",
     "EfficiencyPlugin",
     "EfficiencyReport",
     "Finding",
-    "MpiPlacements",
-    "MpiPrediction",
     "NotRegisteredError",
-    "Prediction",
-    "PreflightResult",
     "RunTrace",
-    "SimulationRefusedError",
-    "SimulationWarning",
-    "TorchCriticalPath",
     "__version__",
     "compare",
-    "compare_paths",
     "critical_path",
     "dask_setup",
     "efficiency_report",
-    "find_outliers",
-    "find_stragglers",
-    "from_mpi_trace",
     "get_trace",
     "ideal_ladder",
-    "load_kineto",
-    "load_minder",
-    "load_path",
     "load_report",
     "load_trace",
     "place",
-    "place_mpi",
     "preflight",
     "simulate",
-    "simulate_mpi",
     "snapshot",
     "stragglers",
     "sweep",
-    "torch_critical_path",
-    "train_minder",
     "unregister",
-    "worker_series",
 ]
 
 
@@ -143,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return __all__

@@ -167,7 +167,8 @@ def gpu(camera: Camera) -> None:
 
 def torch(camera: Camera) -> None:
     """Eight ranks of one step, which the tests have."""
-    from dask_efficiency import load_kineto, torch_critical_path
+    from dask_efficiency.torch_traces import critical_path as torch_critical_path
+    from dask_efficiency.torch_traces import load_kineto
 
     torch_critical_path(load_kineto(DOCS.parent / "tests/data/kineto/dlrm")).to_html("torch.html")
     camera.take_file("torch.html", "torch", height=1400)

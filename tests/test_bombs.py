@@ -16,10 +16,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency import from_mpi_trace, load_kineto, load_minder, load_path, load_report, load_trace
+from dask_efficiency import load_report, load_trace
 from dask_efficiency.cli import main
 from dask_efficiency.files import storage
 from dask_efficiency.files.storage import DamagedFileError, FileTooLargeError, Members, any_size, reading
+from dask_efficiency.fleet import load_minder
+from dask_efficiency.mpi import load_trace as from_mpi_trace
+from dask_efficiency.torch_traces import load_critical_path as load_path
+from dask_efficiency.torch_traces import load_kineto
 
 #: What each bomb holds: enough to tell by the memory whether it was unpacked.
 HELD = 1 << 28

@@ -17,7 +17,8 @@ from distributed import Client
 from benchmarks.deployments.observed import Observed, observed
 from benchmarks.deployments.programs import HOST, eventually, python_path
 from benchmarks.deployments.work import Known, submit
-from dask_efficiency import Breakdown, EfficiencyReport, snapshot
+from dask_efficiency import EfficiencyReport, snapshot
+from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.report.files import from_dict
 
 #: CPU that a task's thread may use beside what the task itself measured: of a task, and as a share. Both clocks are

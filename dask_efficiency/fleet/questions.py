@@ -14,7 +14,7 @@ from dask_efficiency.plugin.client.questions import Caller, ask, sync
 
 
 def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
-    """The workers' metrics of the last minutes, as :func:`~dask_efficiency.find_outliers` takes them; no trace needed.
+    """The workers' metrics of the last minutes, for :func:`~dask_efficiency.stragglers`; no trace is needed.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class WatchSettings:
     continuity
         For how many seconds a machine must be unlike others; None for the usual.
     model
-        The file of a trained detector; empty for :func:`~dask_efficiency.find_outliers`.
+        The file of a trained detector; empty for :func:`~dask_efficiency.fleet.find_outliers`.
     http_config
         How Prometheus is talked to.
     webhook, command

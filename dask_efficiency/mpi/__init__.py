@@ -1,1 +1,28 @@
 """Programs of MPI on the same networks: what a recorded one would take on other hosts."""
+
+from typing import TYPE_CHECKING
+
+from dask_efficiency.plugin.wings import public
+
+if TYPE_CHECKING:
+    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction, place, simulate
+    from dask_efficiency.mpi.trace_files import load_trace
+
+__all__ = [
+    "MpiPlacements",
+    "MpiPrediction",
+    "load_trace",
+    "place",
+    "simulate",
+]
+
+__getattr__, __dir__ = public(
+    __name__,
+    {
+        "MpiPlacements": "results",
+        "MpiPrediction": "results",
+        "load_trace": "trace_files",
+        "place": "results",
+        "simulate": "results",
+    },
+)

@@ -123,7 +123,7 @@ def run(
     Parameters
     ----------
     program
-        What :func:`~dask_efficiency.from_mpi_trace` read.
+        What :func:`~dask_efficiency.mpi.load_trace` read.
     topology
         The network of the hosts.
     hosts

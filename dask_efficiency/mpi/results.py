@@ -52,7 +52,7 @@ class MpiPlacements(Shown, MpiRunsCompared):  # noqa: D101  # the values say it
     _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.places"
 
 
-def simulate_mpi(
+def simulate(
     program: Program,
     cluster: str | os.PathLike[str],
     hostfile: str | os.PathLike[str] | None = None,
@@ -68,7 +68,7 @@ def simulate_mpi(
     Parameters
     ----------
     program
-        What :func:`~dask_efficiency.from_mpi_trace` read.
+        What :func:`~dask_efficiency.mpi.load_trace` read.
     cluster
         A file that describes hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
     hostfile
@@ -109,7 +109,7 @@ def simulate_mpi(
     return _simulated(program, found, hostfile, settings)
 
 
-def place_mpi(
+def place(
     program: Program,
     cluster: str | os.PathLike[str],
     hostfiles: Sequence[str | os.PathLike[str]],

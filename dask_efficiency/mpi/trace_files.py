@@ -35,7 +35,7 @@ _COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
 MAX_RANKS = 100_000
 
 
-def from_mpi_trace(path: str | os.PathLike[str]) -> Program:
+def load_trace(path: str | os.PathLike[str]) -> Program:
     """Read a recorded MPI program.
 
     Parameters

@@ -5,7 +5,7 @@ The core imports no wing. Where a wing's folder is not there, nothing is offered
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,8 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "worker/preflight": "dask_efficiency.preflights.worker.preflight:WorkerPreflight",
         # Profiles of a worker's tasks, in a recording.
         "profiles/torch": "dask_efficiency.torch_traces.worker_profiles:TaskProfiles",
+        # Finds who is slow by metrics alone.
+        "outliers/fleet": "dask_efficiency.fleet.outliers.outliers:find_outliers",
         # Leads a run's critical path into the tasks of which the trace has profiles.
         "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
         # Reads the GPU's time of profiled tasks from their profiles.
@@ -55,3 +57,22 @@ def offered(name: str) -> Any:
         if not str(error.name).startswith("dask_efficiency."):
             raise
         return None
+
+
+def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a folder whose public names are imported on first use.
+
+    Parameters
+    ----------
+    package
+        The folder's own name.
+    homes
+        By public name, the module of it that has the name.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return get, lambda: sorted(homes)

@@ -1,1 +1,19 @@
 """Preflights: which workers are slow, measured before a job starts."""
+
+from typing import TYPE_CHECKING
+
+from dask_efficiency.plugin.wings import public
+
+if TYPE_CHECKING:
+    from dask_efficiency.preflights.results import PreflightResult
+
+__all__ = [
+    "PreflightResult",
+]
+
+__getattr__, __dir__ = public(
+    __name__,
+    {
+        "PreflightResult": "results",
+    },
+)

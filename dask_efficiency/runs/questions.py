@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed import Client
 
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import Caller, ask, sync
+from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.recording.recordings import unpack
+from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, find_stragglers, seconds_lost
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.run_trace import RunTrace
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 logger = logging.getLogger("dask_efficiency")
+
+
+class MetricSeries(Protocol):
+    """Metrics of workers or machines at equal steps; :class:`dask_efficiency.fleet.MetricSeries`."""
+
+    @property
+    def step_seconds(self) -> float:
+        """Time between two samples."""
 
 
 def get_trace(client: Client | None = None) -> Any:
@@ -49,13 +62,19 @@ async def ask_trace(caller: Caller) -> RunTrace:
     return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
-def stragglers(client: Client | None = None) -> Any:
-    """The workers that take longer now than their peers for the same work: ``dask_efficiency.stragglers(client)``.
+def stragglers(source: Client | RunTrace | MetricSeries | pd.DataFrame | None = None, **options: Any) -> Any:
+    """The workers that take longer than their peers for the same work, or whose metrics stay away from those of others.
 
     Parameters
     ----------
-    client
-        The current client by default.
+    source
+        A client, by default the current one: who is slow now. A recorded run, or a table with a row for each task: who
+        was slow in it. Metrics of workers or machines, as :func:`~dask_efficiency.fleet.worker_series` gives them, or a
+        table with the columns ``at`` and ``worker`` and one for each metric: whose stay away from those of its peers.
+    **options
+        Of a run or a table of tasks ``history`` and ``factor``, see
+        :func:`~dask_efficiency.runs.stragglers.offline.find_stragglers`; of metrics those of
+        :func:`~dask_efficiency.fleet.find_outliers`.
 
     Returns
     -------
@@ -68,8 +87,26 @@ def stragglers(client: Client | None = None) -> Any:
     ------
     NotRegisteredError
         If the plugin is not on the scheduler.
+    TypeError
+        If the source is something else, or an option is not one of its.
+    ValueError
+        If a table lacks a column, or an option is not in its range.
     """
-    return sync(client, ask_stragglers)
+    if source is None or isinstance(source, Client):
+        if options:
+            raise TypeError(f"a live cluster takes no options; got {', '.join(sorted(options))}")
+        return sync(source, ask_stragglers)
+    columns = getattr(source, "columns", ())
+    if isinstance(source, RunTrace) or "prefix" in columns:
+        return tuple(find_stragglers(source, **options))
+    if not ("at" in columns or hasattr(source, "step_seconds")):
+        raise TypeError(
+            f"source is {type(source).__name__}; expected a client, a recorded run, a table of tasks or metrics"
+        )
+    find_outliers = offered("outliers/fleet")
+    if find_outliers is None:
+        raise TypeError("metrics are judged by dask_efficiency.fleet, which is not installed")
+    return tuple(find_outliers(source, **options))
 
 
 async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
@@ -87,8 +124,6 @@ async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
 
 def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings with the time that each cost the recorded run, where a replay can say that."""
-    from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, seconds_lost
-
     there = {name for worker in trace.workers for name in (worker.name, worker.host)}
     known = list(findings)
     for i, finding in enumerate(findings[:REPLAYS]):

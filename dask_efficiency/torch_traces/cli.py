@@ -111,7 +111,8 @@ def command(
 
 def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str, Any]) -> TorchCriticalPath:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.results import load_path, torch_critical_path
+    from dask_efficiency.torch_traces.results import critical_path as torch_critical_path
+    from dask_efficiency.torch_traces.results import load_critical_path as load_path
 
     saved = _look(files)
     if saved is None:

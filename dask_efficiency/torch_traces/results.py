@@ -52,7 +52,7 @@ class TorchCriticalPath(Printed, TorchPathValues):  # noqa: D101  # the values s
         save_page(torch_path_sections.page(self), path, **storage_options)
 
 
-def torch_critical_path(
+def critical_path(
     trace: KinetoTrace,
     *,
     annotation: str = "",
@@ -91,7 +91,7 @@ def torch_critical_path(
     return TorchCriticalPath.of(trace, TorchQuestion(annotation, instance, rank, patterns))
 
 
-def load_path(path: str | os.PathLike[str], **storage_options: Any) -> TorchCriticalPath:
+def load_critical_path(path: str | os.PathLike[str], **storage_options: Any) -> TorchCriticalPath:
     """The critical path of a torch trace that was saved to a local path or fsspec URL.
 
     Parameters

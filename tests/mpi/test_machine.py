@@ -8,7 +8,7 @@ from benchmarks.simulate_mpi_programs import written
 from dask_efficiency.mpi.result import MpiRun, run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.timeline import Spent
-from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from dask_efficiency.simulation.model.topology import Host, Link, Topology
 
 #: 100 MB/s and 1 ms between two hosts, half of it on each side of the switch.

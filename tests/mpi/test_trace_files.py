@@ -8,7 +8,7 @@ import pytest
 from benchmarks.simulate_mpi_programs import written
 from dask_efficiency.mpi.errors import MpiTraceError
 from dask_efficiency.mpi.program import Op
-from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 
 PAIR = "0 init\n1 init\n"
 

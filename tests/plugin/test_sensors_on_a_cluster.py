@@ -14,7 +14,8 @@ import pytest
 from distributed import Client
 
 import dask_efficiency
-from dask_efficiency import EfficiencyPlugin, efficiency_report, find_outliers
+from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.fleet import find_outliers
 from dask_efficiency.fleet.outliers import series_ring
 from dask_efficiency.fleet.scheduler import outlier_watch, worker_series
 from dask_efficiency.plugin.names import METRIC
@@ -34,7 +35,7 @@ def test_what_a_host_says_is_in_the_trace_and_in_the_series_until_it_is_switched
         client.register_plugin(EfficiencyPlugin())
 
         def known() -> Any:
-            series = dask_efficiency.worker_series(client, 60)
+            series = dask_efficiency.fleet.worker_series(client, 60)
             return series if {"host_cpu", "memory_available", "memory"} <= set(series.metrics) else None
 
         with efficiency_report(client, trace=True) as report:
@@ -61,9 +62,9 @@ def test_what_a_host_says_is_in_the_trace_and_in_the_series_until_it_is_switched
 def test_a_series_of_no_time_is_refused(new_cluster):
     with new_cluster(n_workers=0) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())
-        assert dask_efficiency.worker_series(client).workers == ()
+        assert dask_efficiency.fleet.worker_series(client).workers == ()
         with pytest.raises(ValueError, match="seconds is -1; expected a positive number"):
-            dask_efficiency.worker_series(client, -1)
+            dask_efficiency.fleet.worker_series(client, -1)
 
 
 #: Samples are as far apart as heartbeats, and count as if they were as far apart as usual.
@@ -92,10 +93,10 @@ def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_t
         name = name_of(client, victim)
         pid = client.run(os.getpid, workers=[victim])[victim]
         # It must have a past in which it was as the others are.
-        eventually(lambda: dask_efficiency.worker_series(client).values.shape[2] >= 32)
+        eventually(lambda: dask_efficiency.fleet.worker_series(client).values.shape[2] >= 32)
 
         def turns_slowly() -> bool:
-            series = dask_efficiency.worker_series(client, 5.0)
+            series = dask_efficiency.fleet.worker_series(client, 5.0)
             late = series.values[series.metrics.index("loop_interval")]
             own = late[series.workers.index(name)]
             return bool(np.nanmean(own) > 1.3 * np.nanmedian(late))

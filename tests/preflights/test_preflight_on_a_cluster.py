@@ -22,10 +22,11 @@ from click.testing import CliRunner
 from distributed import Client, Event, LocalCluster
 
 import dask_efficiency
-from dask_efficiency import EfficiencyPlugin, PreflightResult
+from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.finding import Cause
 from dask_efficiency.cli import main
 from dask_efficiency.plugin import names
+from dask_efficiency.preflights import PreflightResult
 from dask_efficiency.preflights.hardware.workload import SCRIPT
 from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight

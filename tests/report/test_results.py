@@ -12,18 +12,10 @@ from typing import Any
 import pytest
 
 from benchmarks.simulated_traces import transfer_bound
-from dask_efficiency import (
-    CriticalPath,
-    EfficiencyReport,
-    RunTrace,
-    compare,
-    compare_paths,
-    critical_path,
-    load_report,
-    load_trace,
-)
+from dask_efficiency import CriticalPath, EfficiencyReport, RunTrace, compare, critical_path, load_report, load_trace
 from dask_efficiency.report.files import ReportFileError, from_dict
 from dask_efficiency.report.results import Comparison
+from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.path.compare import PathComparison
 from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.replay import replay, replay_with

@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from dask_efficiency import ClusterSpec, Prediction, RunTrace, simulate, sweep
+from dask_efficiency import ClusterSpec, RunTrace, simulate, sweep
+from dask_efficiency.simulation import Prediction
 from dask_efficiency.simulation import results as predictions
 from dask_efficiency.simulation.model.placements import Placement, ranked
 from dask_efficiency.simulation.results import Placements, Sweep

@@ -11,20 +11,10 @@ from typing import Any
 import pytest
 
 from benchmarks.simulated_traces import tree
-from dask_efficiency import (
-    ClusterSpec,
-    Prediction,
-    RunTrace,
-    SimulationRefusedError,
-    SimulationWarning,
-    ideal_ladder,
-    load_trace,
-    place,
-    simulate,
-    sweep,
-)
+from dask_efficiency import ClusterSpec, RunTrace, ideal_ladder, load_trace, place, simulate, sweep
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs
+from dask_efficiency.simulation import Prediction, SimulationRefusedError, SimulationWarning
 from dask_efficiency.simulation.model.makespan import makespan_seconds
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
 from dask_efficiency.simulation.results import engine as real_engine
@@ -218,7 +208,7 @@ def test_a_report_shows_predictions_from_its_trace(tmp_path: Path) -> None:
     assert "Simulation: what it would take elsewhere" not in (tmp_path / "without.html").read_text()
 
 
-@pytest.mark.filterwarnings("ignore::dask_efficiency.SimulationWarning")
+@pytest.mark.filterwarnings("ignore::dask_efficiency.simulation.SimulationWarning")
 def test_the_real_engine_measures_as_a_recorded_run_is_measured() -> None:
     with simulated_by(real_engine):
         found = simulate(replace(tree(16), versions={}), seeds=[1], force=True)

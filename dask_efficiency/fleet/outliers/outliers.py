@@ -142,10 +142,6 @@ def find_outliers(
     return sorted(findings, key=lambda finding: -finding.score)
 
 
-#: The former name of :func:`find_outliers`.
-find_apart = find_outliers
-
-
 def outlier_scores(
     series: MetricSeries, history: MetricSeries | None = None, *, continuity_seconds: float, share: float
 ) -> OutlierScores | None:

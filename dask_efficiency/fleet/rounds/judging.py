@@ -27,7 +27,7 @@ class Detector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outliers:
-    """:func:`~dask_efficiency.find_outliers`."""
+    """:func:`~dask_efficiency.fleet.find_outliers`."""
 
     continuity_seconds: float | None = None
 

@@ -78,8 +78,9 @@ def _found(
     trace: str, ranks: int | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
     """What was asked for."""
-    from dask_efficiency.mpi.results import place_mpi, simulate_mpi
-    from dask_efficiency.mpi.trace_files import from_mpi_trace
+    from dask_efficiency.mpi.results import place as place_mpi
+    from dask_efficiency.mpi.results import simulate as simulate_mpi
+    from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
     from dask_efficiency.simulation.model.units import seconds_of
 
     program = from_mpi_trace(trace)

@@ -61,7 +61,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         their peers for minutes, and treats them as stragglers.
     worker_series
         Seconds, or a duration such as ``"20 minutes"``, for which the scheduler remembers the workers' metrics, for
-        :func:`~dask_efficiency.worker_series`.
+        :func:`~dask_efficiency.fleet.worker_series`.
     sensors
         Whether each worker reads the sensors of its host: cores, memory, disks, network, RDMA.
     preflight

@@ -33,12 +33,12 @@ _FORM = Format(FORMAT, VERSION, "path.json", PathFileError)
 
 
 def save_path(path: TorchPathValues, target: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a path; what :meth:`TorchCriticalPath.save <dask_efficiency.TorchCriticalPath.save>` does."""
+    """Write a path; what :meth:`TorchCriticalPath.save <dask_efficiency.torch_traces.TorchCriticalPath.save>` does."""
     write_archive(target, _FORM, _description(path), _columns(path), **storage_options)
 
 
 def read_path(kind: type[P], source: str | os.PathLike[str], **storage_options: Any) -> P:
-    """The path that was saved, as a value of this kind; :func:`~dask_efficiency.load_path` says more.
+    """The saved path, as a value of this kind; see :func:`~dask_efficiency.torch_traces.load_critical_path`.
 
     Raises
     ------

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def nodes_frame(graph: TorchGraph, longest: Int32) -> pd.DataFrame:
-    """Starts and ends of events; :meth:`~dask_efficiency.TorchCriticalPath.nodes` says which columns."""
+    """Starts and ends of events; :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.nodes` says which columns."""
     import pandas as pd
 
     return pd.DataFrame(_nodes(graph, longest))
 
 
 def edges_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
-    """What nodes had to wait for; :meth:`~dask_efficiency.TorchCriticalPath.edges` says which columns."""
+    """What nodes had to wait for; :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.edges` says which columns."""
     import pandas as pd
 
     edges = graph.edges
@@ -35,7 +35,7 @@ def edges_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
 
 
 def breakdown_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
-    """The edges of the longest path; :meth:`~dask_efficiency.TorchCriticalPath.breakdown` says which columns."""
+    """The edges of the longest path; see :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.breakdown`."""
     import pandas as pd
 
     table = breakdown.breakdown(graph, on_path)
@@ -49,7 +49,7 @@ def breakdown_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
 
 
 def to_networkx(graph: TorchGraph, longest: Int32, on_path: Int32) -> nx.DiGraph[int]:
-    """The graph for networkx; :meth:`~dask_efficiency.TorchCriticalPath.to_networkx` says more."""
+    """The graph for networkx; :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.to_networkx` says more."""
     try:
         import networkx as nx
     except ImportError as error:

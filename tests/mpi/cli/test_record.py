@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dask_efficiency.cli import main
-from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 
 PROGRAM = Path(__file__).parents[1] / "tracer" / "programs" / "alone.c"
 

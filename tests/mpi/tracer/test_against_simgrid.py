@@ -12,7 +12,7 @@ import pytest
 from dask_efficiency.mpi.datatypes import nbytes_of_type
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.settings import MpiSettings
-from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from tests.mpi.tracer.conftest import PROGRAMS, Recorded
 from tests.simulation.topologies import random_topology
 

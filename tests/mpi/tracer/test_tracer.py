@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.mpi.trace_files import from_mpi_trace
+from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from dask_efficiency.mpi.tracer.build import compile_tracer
 from tests.mpi.tracer.conftest import Recorded
 

@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.simulated_traces import SAMPLES, transfer_bound
-from dask_efficiency import compare_paths, critical_path
+from dask_efficiency import critical_path
 from dask_efficiency.cli import main
+from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.sections.path_data import to_dict
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
-from dask_efficiency import compare_paths, critical_path
+from dask_efficiency import critical_path
+from dask_efficiency.runs import compare_paths
 
 
 def test_what_left_the_path_and_what_came_onto_it_is_told() -> None:

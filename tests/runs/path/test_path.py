@@ -154,7 +154,7 @@ def test_a_percentage_out_of_range_is_refused(percent: float) -> None:
 
 def test_the_public_names_are_functions_even_after_their_modules_were_imported() -> None:
     assert dask_efficiency.critical_path is critical_path
-    assert callable(dask_efficiency.compare_paths)
+    assert callable(dask_efficiency.runs.compare_paths)
 
 
 def test_where_nobody_reads_a_trace_s_profiles_the_path_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.simulated_traces import SAMPLES, tree, two_computations
-from dask_efficiency import compare_paths, critical_path
+from dask_efficiency import critical_path
+from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.sections.path import (
     bounds,
     by_host,

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from benchmarks.simulated_traces import SAMPLES
-from dask_efficiency import CriticalPath, compare_paths, critical_path
+from dask_efficiency import CriticalPath, critical_path
+from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.sections.path import document, what_if_document
 from dask_efficiency.show.terminal.coloured import show
 from dask_efficiency.show.terminal.plain import plain

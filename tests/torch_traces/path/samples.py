@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dask_efficiency import TorchCriticalPath, load_kineto, torch_critical_path
+from dask_efficiency.torch_traces import TorchCriticalPath, load_kineto
+from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency import torch_critical_path
 from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import Job, as_it_was, retimed, with_changes, with_edges
 from dask_efficiency.torch_traces.path.collectives import Arrivals

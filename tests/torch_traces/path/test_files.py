@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency import TorchCriticalPath, load_path, load_trace
+from dask_efficiency import load_trace
 from dask_efficiency.runs.trace.files import TraceFileError
+from dask_efficiency.torch_traces import TorchCriticalPath
+from dask_efficiency.torch_traces import load_critical_path as load_path
 from dask_efficiency.torch_traces.path.files import PathFileError
 from tests.runs.trace.archives import Change, archive, forged, set_to
 from tests.torch_traces.path.samples import recorded, with_execution

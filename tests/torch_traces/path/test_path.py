@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from dask_efficiency import load_kineto, torch_critical_path
 from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.torch_traces import critical_path as torch_critical_path
+from dask_efficiency.torch_traces import load_kineto
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.spent import GROUPS

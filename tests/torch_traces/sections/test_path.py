@@ -7,11 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dask_efficiency import TorchCriticalPath
 from dask_efficiency.show.document import Along
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.html.render import fragment
 from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.torch_traces import TorchCriticalPath
 from dask_efficiency.torch_traces.sections import path as sections
 from tests.report.samples import HOSTILE_NAMES
 from tests.torch_traces.path.samples import recorded, with_execution
