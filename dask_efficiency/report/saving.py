@@ -68,12 +68,12 @@ def saving(report: ReportValues, engine: Engine) -> float | None:
             return None
         check_cluster(trace, cured.cluster)
         recorded = makespan_seconds(trace)
-    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):
+        seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
+        simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
+        with ThreadPoolExecutor(2) as pool:
+            own, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
+    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # it may be raised by what is simulated, too
         return None
-    seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
-    simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
-    with ThreadPoolExecutor(2) as pool:
-        own, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
     if not abs(own / recorded - 1.0) <= MAX_ERROR or not after < own:
         return None
     return max(report.cluster_seconds - recorded * (1.0 - after / own), report.ideal_seconds)

@@ -17,6 +17,7 @@ from dask_efficiency.report.figures import (
     format_share,
     format_thread_time,
     harmless,
+    readable,
     sentence,
     shorten,
 )
@@ -95,7 +96,7 @@ def _path(report: ReportValues) -> list[str]:
     """The best witness first: what the run waited for, without the question that the report itself answers."""
     if report.path is None or not report.path.verdict:
         return []
-    said = sentence(without_length(report.path.verdict))
+    said = readable(sentence(without_length(report.path.verdict)))
     return [said if _mostly_unknown(report) else said.partition(SEE_WHAT)[0]]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 def test_neither_the_verdict_nor_the_first_advice_misleads(diagnosis: Diagnosis) -> None:
     said = said_of(diagnosis, Ran.load(RECORDED, diagnosis.name))
     assert said.misleads == []
+
+
+@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
+def test_a_verdict_promises_one_thing_at_most_and_is_one_sentence(diagnosis: Diagnosis) -> None:
+    said = Ran.load(RECORDED, diagnosis.name).report.verdict
+    assert said.count(" instead of ") + said.count("s shorter") <= 1
+    assert re.search(r"; [A-Z](?!PU)", said) is None
 
 
 @pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)

@@ -20,6 +20,7 @@ from dask_efficiency.report.clauses import CURED
 from dask_efficiency.report.saving import COMPUTED, CURES, saving
 from dask_efficiency.simulation.job import Job, Simulated
 from dask_efficiency.straggler.long_tail import LongTask
+from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.schema import Runs
 from tests.replay.test_replay import NO_DELAYS
 from tests.report.samples import causes, report_of, seconds, skew
@@ -154,6 +155,13 @@ def test_where_the_runs_own_simulation_is_off_nothing_is_promised(own: float) ->
 def test_where_locks_are_waited_for_too_nothing_is_promised() -> None:
     both = causes(**{"thread-noncpu/sleep": 2.0, "thread-noncpu/lock": 1.0})
     assert saving(waiting("sleep", causes_by_worker={"w0": both}), Engine(2.0, 1.0)) is None
+
+
+def test_where_no_simulated_task_ends_nothing_is_promised() -> None:
+    def engine(*args: Any, **options: Any) -> list[Simulated]:
+        raise EmptyTraceError("no task ended in the simulated trace")
+
+    assert saving(waiting("gil"), engine) is None
 
 
 def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
