@@ -16,6 +16,7 @@ from dask_efficiency.profile import Frame, Stack
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.straggler_lines import with_lines
 from dask_efficiency.skew import Skew
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.finding import Finding
@@ -79,6 +80,8 @@ def report_of(
             *_profiles(payload.get("profiles", {})),
         ]
     )
+    if "stragglers" in found and "profile" in found:
+        found["stragglers"] = with_lines(found["stragglers"], causes_by_worker, found["profile"])
     return ReportValues(
         name=name,
         started=started,

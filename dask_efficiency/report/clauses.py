@@ -15,7 +15,7 @@ from dask_efficiency.skew import Skew
 from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
-from dask_efficiency.straggler.wording import MEANINGS
+from dask_efficiency.straggler.wording import meaning
 
 #: What happened to the threads, by bucket and cause.
 PHRASES: dict[tuple[str, str], str] = {
@@ -89,7 +89,7 @@ def slow_worker(finding: Finding) -> str:
     times = "longer" if finding.effect is None else f"{format_times(finding.effect)[:-1]} times as long"
     lost = finding.seconds_lost
     saved = f", without which the run is {format_seconds(lost)} shorter" if lost else ""
-    return f"{who} takes {times} for the same work: {MEANINGS[finding.cause][0]}{saved}"
+    return f"{who} takes {times} for the same work: {sentence(meaning(finding))}{saved}"
 
 
 def long_task(one: LongTask, skew: Skew | None = None) -> str:

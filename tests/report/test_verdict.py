@@ -172,7 +172,9 @@ def test_what_all_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_path_names_the_functions_of_joblibs_batches() -> None:
-    path = PathSummary("The makespan is 9.0 s: helps: a faster 'batch_of__fit_and_score_1_calls'", 9.0, {}, 3.0, 1.0, 3.0)
+    path = PathSummary(
+        "The makespan is 9.0 s: helps: a faster 'batch_of__fit_and_score_1_calls'", 9.0, {}, 3.0, 1.0, 3.0
+    )
     assert verdict(waiting_for_the_gil(path=path)).startswith("Helps: a faster 'joblib: fit_and_score'; 39 %")
 
 

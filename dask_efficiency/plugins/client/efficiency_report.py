@@ -40,6 +40,7 @@ from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.saving import saving
+from dask_efficiency.report.straggler_lines import with_lines
 from dask_efficiency.results import EfficiencyReport, RunTrace, critical_path
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.finding import Finding
@@ -413,4 +414,4 @@ def _of_the_run(trace: RunTrace, report: ReportValues) -> tuple[Finding, ...]:
     known = {(finding.worker, finding.host) for finding in report.stragglers}
     found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
     more = explained(found, report.causes_by_worker, report.by_worker)
-    return (*with_cost(trace, report.stragglers), *more)
+    return (*with_cost(trace, report.stragglers), *with_lines(more, report.causes_by_worker, report.profile))

@@ -289,7 +289,8 @@ class ClusterMeter:
             return replies.of_live(self.accounts)
         if action == names.STRAGGLERS:
             self.accounts.poll()
-            return replies.of_stragglers(self.accounts, records=self._recording.recorder is not None)
+            findings = await self._windows.with_lines(self.accounts.findings)
+            return replies.of_stragglers(self.accounts, findings, records=self._recording.recorder is not None)
         if action == names.SERIES:
             await self.accounts.poll_all()
             return await replies.of_series(self.accounts, kwargs["seconds"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from dask_efficiency.plugins.scheduler.outstanding import MAX_KEYS, WorkTracker
 from dask_efficiency.report.live.gpus import own_gpus
 from dask_efficiency.report.model import ALL_WORKERS, OTHER_WORK
 from dask_efficiency.skew import key_name, skew_by_prefix
+from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.timeline import Timeline
 from dask_efficiency.totals import Totals, between
 from dask_efficiency.windows import WindowAccounts, mean_cores
@@ -218,10 +219,10 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def of_stragglers(accounts: ClusterAccounts, *, records: bool) -> dict[str, Any]:
+def of_stragglers(accounts: ClusterAccounts, findings: Iterable[Finding], *, records: bool) -> dict[str, Any]:
     """Who is slow now, and whether a trace can say what that costs."""
     return {
-        "stragglers": [finding.to_dict() for finding in accounts.findings],
+        "stragglers": [finding.to_dict() for finding in findings],
         "workers": len(accounts.scheduler.workers),
         "records": records,
     }
