@@ -79,6 +79,11 @@ class Facts:
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
+    @property
+    def in_libraries(self) -> bool:
+        """Whether libraries' own threads do most of what tasks compute: a lock that these wait at is a library's."""
+        return self.libraries > MOST
+
     def words(self) -> dict[str, str]:
         """The figures and names as they stand in a sentence."""
         return {
@@ -163,7 +168,7 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("core",),
-        lambda facts: facts.libraries > MOST,
+        lambda facts: facts.in_libraries,
         "less for libraries' threads to do, such as fewer columns or row groups to read, or more cores",
     ),
     Advice(
@@ -193,7 +198,7 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("lock",),
-        lambda facts: facts.libraries > MOST,
+        lambda facts: facts.in_libraries,
         "less for libraries' threads to do, such as fewer columns or row groups to read",
     ),
     Advice(

@@ -48,8 +48,16 @@ CURED: dict[tuple[str, str], str] = {
 }
 
 
-def loss_name(bucket: str, cause: str) -> str:
-    """A loss as one names it in a sentence; of a whole bucket its own name."""
+def loss_name(bucket: str, cause: str, *, in_libraries: bool = False) -> str:
+    """A loss as one names it in a sentence; of a whole bucket its own name.
+
+    Parameters
+    ----------
+    in_libraries
+        Whether it is threads of libraries that tasks wait for at locks.
+    """
+    if in_libraries and (bucket, cause) == (Bucket.THREAD_NONCPU, "lock"):
+        return "waiting for threads of a library"
     return PHRASES.get((bucket, cause), str(bucket))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from dask_efficiency.buckets import GOOD, Bucket
@@ -11,13 +12,14 @@ from dask_efficiency.causes import name_of
 from dask_efficiency.report.advice import OTHERS
 from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.wall_clock import largest_is_elsewhere
+from dask_efficiency.report.wall_clock import largest_is_elsewhere, wall_clock_known
 from dask_efficiency.simulation.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.cluster import ClusterSpec
 from dask_efficiency.simulation.ensemble import Engine, ensemble
 from dask_efficiency.simulation.job import Job
 from dask_efficiency.simulation.makespan import makespan_seconds
 from dask_efficiency.simulation.requirements import UnplaceableError, check_cluster, check_trace
+from dask_efficiency.straggler.finding import Finding
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.run_trace import TraceTables
 
@@ -77,6 +79,17 @@ def saving(report: ReportValues, engine: Engine) -> float | None:
     if not abs(own / recorded - 1.0) <= MAX_ERROR or not after < own:
         return None
     return max(report.cluster_seconds - recorded * (1.0 - after / own), report.ideal_seconds)
+
+
+def kept_in_bounds(report: ReportValues) -> tuple[Finding, ...]:
+    """The stragglers: without one of them, too, the run takes its ideal runtime at least."""
+    if not wall_clock_known(report):
+        return report.stragglers
+    most = max(report.cluster_seconds - report.ideal_seconds, 0.0)
+    return tuple(
+        one if one.seconds_lost is None else replace(one, seconds_lost=min(one.seconds_lost, most))
+        for one in report.stragglers
+    )
 
 
 def _without_others(report: ReportValues) -> float | None:

@@ -8,7 +8,7 @@ from dask_efficiency.buckets import GOOD, Bucket
 from dask_efficiency.causes import UNKNOWN
 from dask_efficiency.critical_paths.verdict import SEE_WHAT, without_length
 from dask_efficiency.profile import Frame
-from dask_efficiency.report.advice import advice, facts_of
+from dask_efficiency.report.advice import Facts, advice, facts_of
 from dask_efficiency.report.clauses import CURED, at_line, long_task, loss_name, skewed, slow_worker, where
 from dask_efficiency.report.culprits import computed_by, find_culprits
 from dask_efficiency.report.figures import (
@@ -158,8 +158,9 @@ def _loss(report: ReportValues, table: LostTime, largest: Largest, unit: str, sa
     row = table.row_of(largest.bucket, largest.cause)
     size = f"{row.thread_time} {unit}" + (f", worth {row.money}" if row.money else "")
     if largest.cause:
-        todo = _to_do(report, largest, table.thread_scale)
-        return f"{said} {loss_name(largest.bucket, largest.cause)}, {size}{todo}"
+        facts = facts_of(report)
+        name = loss_name(largest.bucket, largest.cause, in_libraries=facts.in_libraries)
+        return f"{said} {name}, {size}{_to_do(report, facts, largest, table.thread_scale)}"
     if largest.bucket is Bucket.THREAD_NONCPU and _mostly_unknown(report):
         # Where nobody looked, it may hold what libraries' own threads computed, which is no loss.
         return f"{row.label} is {size}, and why threads waited is not known"
@@ -171,7 +172,7 @@ def _mostly_unknown(report: ReportValues) -> bool:
     return not waiting or waiting.get(UNKNOWN, 0.0) > sum(waiting.values()) / 2
 
 
-def _to_do(report: ReportValues, largest: Largest, scale: Scale) -> str:
+def _to_do(report: ReportValues, facts: Facts, largest: Largest, scale: Scale) -> str:
     """The line to blame, and what to do about the largest loss."""
     same = (one for one in find_culprits(report) if (one.bucket, one.cause) == (largest.bucket, largest.cause))
     culprit = next(same, None)
@@ -179,7 +180,7 @@ def _to_do(report: ReportValues, largest: Largest, scale: Scale) -> str:
     line = where(culprit) if culprit is not None and largest.bucket is not Bucket.IDLE else ""
     if line and culprit is not None and culprit.seconds < largest.ns / 2e9:
         line = f"{scale.figure(culprit.seconds)} of them {line}"
-    todo = advice(largest.bucket, facts_of(report), largest.cause)
+    todo = advice(largest.bucket, facts, largest.cause)
     return (f", {line}" if line else "") + (f": {todo}" if todo else "")
 
 

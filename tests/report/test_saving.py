@@ -17,8 +17,9 @@ from dask_efficiency.adapters.dask_engine.launch import simulate_seeds
 from dask_efficiency.buckets import Bucket
 from dask_efficiency.critical_paths.summary import PathSummary
 from dask_efficiency.report.clauses import CURED
-from dask_efficiency.report.saving import COMPUTED, CURES, saving
+from dask_efficiency.report.saving import COMPUTED, CURES, kept_in_bounds, saving
 from dask_efficiency.simulation.job import Job, Simulated
+from dask_efficiency.straggler.finding import Cause, Finding
 from dask_efficiency.straggler.long_tail import LongTask
 from dask_efficiency.trace.errors import EmptyTraceError
 from dask_efficiency.trace.schema import Runs
@@ -202,5 +203,16 @@ def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
 @pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
 def test_what_was_promised_of_recorded_runs_is_between_the_ideal_and_what_they_took(diagnosis: Any) -> None:
     report = Ran.load(RECORDED, diagnosis.name).report
-    found = report.without_largest_seconds
-    assert found is None or report.ideal_seconds <= found <= report.cluster_seconds
+    promised = [report.without_largest_seconds]
+    promised += [report.cluster_seconds - one.seconds_lost for one in report.stragglers if one.seconds_lost is not None]
+    assert all(one is None or report.ideal_seconds <= one <= report.cluster_seconds for one in promised)
+
+
+@pytest.mark.parametrize(("lost", "said"), [(None, None), (0.4, 0.4), (1.5, 1.0)])
+def test_without_a_straggler_a_run_takes_its_ideal_runtime_at_least(lost: float | None, said: float | None) -> None:
+    slow = Finding("w0", "", Cause.SLOW_CPU, 2.0, 0.9, 0.0, 1.5, seconds_lost=lost)
+    report = waiting("gil", waited=2.0, cores=2.0, stragglers=(slow,))
+    assert report.ideal_seconds == 1.0
+    assert [one.seconds_lost for one in kept_in_bounds(report)] == [said]
+    unknown = replace(report, cluster_seconds=0.0)
+    assert kept_in_bounds(unknown) == (slow,)

@@ -39,7 +39,7 @@ from dask_efficiency.plugins.source import block_at, place_of
 from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import ReportValues
-from dask_efficiency.report.saving import saving
+from dask_efficiency.report.saving import kept_in_bounds, saving
 from dask_efficiency.report.straggler_lines import with_lines
 from dask_efficiency.results import EfficiencyReport, RunTrace, critical_path
 from dask_efficiency.straggler.breakdowns import explained
@@ -304,6 +304,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
+        known = replace(known, stragglers=kept_in_bounds(known))
         saved, missing = decorate(
             [Decoration("without_largest_seconds", "simulation of the cure", lambda: saving(known, simulate_seeds))]
         )
