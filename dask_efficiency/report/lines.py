@@ -69,7 +69,8 @@ def blamed(stack: Stack) -> Frame:
         wrapper is not what anybody called: what it wraps stands for it. What runs as a module is imported is an import.
     """
     imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
-    if imports < len(stack) and not any(is_the_users(frame.file) for frame in stack[imports:]):
+    # What a library generates as it is imported may have the name of what people type.
+    if imports < len(stack) and not any(is_the_users(frame.file) and frame.file[0] != "<" for frame in stack[imports:]):
         return blamed(stack[:imports])._replace(function=IMPORT)
     if not stack:
         return NOWHERE

@@ -207,7 +207,7 @@ def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
 
 
 @pytest.mark.parametrize(("block", "share"), [("import", 0.8), ("read", 0.0), ("(thread)", 0.0)])
-def test_while_event_loops_import_their_threads_wait_for_them_and_not_for_the_scheduler(block: str, share: float) -> None:
+def test_while_event_loops_import_their_threads_wait_for_them(block: str, share: float) -> None:
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
     module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
     stacks = {"import": (frozen, module), "read": (module,), "(thread)": ()}

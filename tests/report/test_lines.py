@@ -87,6 +87,8 @@ def test_what_runs_as_a_module_is_imported_is_an_import() -> None:
     assert blamed((CLEAN, machinery, module)) == Frame("import", ETL, CLEAN.line)
     assert blamed((*LOOP, machinery, module)) == LOOP[-1]._replace(function="import")
     assert blamed((machinery, module)) == NOWHERE._replace(function="import")
+    generated = Frame("<module>", "<string>", 1)
+    assert blamed((CLEAN, machinery, module, generated, machinery)) == Frame("import", ETL, CLEAN.line)
     # a module of the user's own is where the user's line is
     own = Frame("<module>", ETL, 3)
     assert blamed((CLEAN, machinery, own)) == own
