@@ -24,8 +24,9 @@ _LIBRARY = re.compile(
     re.IGNORECASE,
 )
 
-#: What people type in has no file: how its names begin, in angle brackets. Code that libraries generate has others.
-_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest")
+#: What people type in has no file: how its names begin, in angle brackets; the last is cloudpickle's for all functions
+#: that travel by value, as those of notebooks and scripts do. Code that libraries generate has others.
+_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", "dynamic-code")
 
 #: In the qualified name of a function within another, as the wrappers of decorators are.
 _LOCAL = "locals>."

@@ -28,6 +28,7 @@ from tests.report.samples import SECOND
         "/tmp/ipykernel_12/3456.py",
         "<ipython-input-3-aa>",
         "<stdin>",
+        "<dynamic-code>",
         "<string>",
         __file__,
     ],
