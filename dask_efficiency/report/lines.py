@@ -24,9 +24,11 @@ _LIBRARY = re.compile(
     re.IGNORECASE,
 )
 
-#: What people type in has no file: how its names begin, in angle brackets; the last is cloudpickle's for all functions
-#: that travel by value, as those of notebooks and scripts do. Code that libraries generate has others.
-_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", "dynamic-code")
+#: How cloudpickle calls the file of a function that travels by value, as those of notebooks and scripts do.
+_BY_VALUE = "dynamic-code"
+
+#: What people type in has no file: how its names begin, in angle brackets. Code that libraries generate has others.
+_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", _BY_VALUE)
 
 #: In the qualified name of a function within another, as the wrappers of decorators are.
 _LOCAL = "locals>."
@@ -71,12 +73,12 @@ def blamed(stack: Stack) -> Frame:
     """
     imports = next((i for i, frame in enumerate(stack) if _IMPORTS in frame.file), len(stack))
     # What a library generates as it is imported may have the name of what people type.
-    if imports < len(stack) and not any(is_the_users(frame.file) and frame.file[0] != "<" for frame in stack[imports:]):
+    if imports < len(stack) and not any(_is_own(frame) and frame.file[0] != "<" for frame in stack[imports:]):
         return blamed(stack[:imports])._replace(function=IMPORT)
     if not stack:
         return NOWHERE
     last = len(stack) - 1
-    own = next((i for i in range(last, -1, -1) if is_the_users(stack[i].file)), last)
+    own = next((i for i in range(last, -1, -1) if _is_own(stack[i])), last)
     called = [frame.function for frame in stack[own + 1 :]] or [stack[own].function]
     function = next((name for name in called if _LOCAL not in name), called[0])
     return Frame(function, stack[own].file, stack[own].line)
@@ -86,6 +88,11 @@ def place_of(frame: Frame) -> str:
     """A line as people say it: ``"etl.py:88"``; empty for :data:`NOWHERE`."""
     name = frame.file.replace("\\", "/").rpartition("/")[2]
     return f"{name}:{frame.line}" if frame.file else ""
+
+
+def _is_own(frame: Frame) -> bool:
+    """Whether a frame is the user's own. Functions within functions travel by value, too, and may be a library's."""
+    return is_the_users(frame.file) and not (_BY_VALUE in frame.file and _LOCAL in frame.function)
 
 
 @lru_cache(maxsize=4096)

@@ -82,6 +82,13 @@ def test_a_stack_without_the_users_code_is_put_down_to_its_innermost_line() -> N
     assert blamed(()) == NOWHERE
 
 
+def test_a_function_that_travels_by_value_is_the_users_own_unless_it_may_be_a_librarys() -> None:
+    update = Frame("Booster.update", "/usr/lib/python3.12/site-packages/xgboost/core.py", 2051)
+    own = Frame("clean", "<dynamic-code>", 9)
+    assert blamed((own, update)) == Frame("Booster.update", "<dynamic-code>", 9)
+    assert blamed((own._replace(function="train.<locals>.fn"), update)) == update
+
+
 def test_what_runs_as_a_module_is_imported_is_an_import() -> None:
     machinery = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
     module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
