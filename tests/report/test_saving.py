@@ -108,6 +108,12 @@ def test_without_other_processes_it_takes_their_share_of_the_cores_less() -> Non
     assert saving(waiting("core", others_share=0.9, cores=1.0), Engine(9.0, 9.0)) == pytest.approx(1.0)  # the ideal
 
 
+def test_what_tasks_sleep_they_sleep_without_other_processes_too() -> None:
+    both = causes(**{"thread-noncpu/core": 2.0, "thread-noncpu/sleep": 1.0})
+    report = waiting("core", causes_by_worker={"w0": both}, others_share=0.4)
+    assert saving(report, Engine(9.0, 9.0)) == pytest.approx(2.0 * (1 - 0.4 * 0.75))
+
+
 def test_where_others_have_little_of_the_cores_nothing_is_promised_of_them() -> None:
     for share in (None, 0.0, 0.1):
         assert saving(waiting("core", others_share=share), Engine(2.0, 2.0)) is None
