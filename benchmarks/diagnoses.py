@@ -141,6 +141,7 @@ DIAGNOSES = (
         {
             PROCESSES: "the work is done by Arrow's threads, whatever runs the task",
             r"mostly wait": "the work is done meanwhile, in Arrow's threads",
+            r"waiting for a lock": "it is Arrow's threads that tasks wait for",
             r"largest loss is thread-noncpu": "that is no loss: Arrow's threads do the task's work",
         },
         r"librar(y|ies)|Arrow",

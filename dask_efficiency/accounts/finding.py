@@ -120,6 +120,8 @@ class Finding:
         The signals that stand out, the strongest first.
     workers
         Where metrics of a whole host stand out, the names of the workers on it.
+    line
+        Where its tasks sleep, or wait for locks: ``"etl.py:88"``; empty where that is not known, or not the cause.
 
     Raises
     ------
@@ -137,6 +139,7 @@ class Finding:
     seconds_lost: float | None = None
     evidence: tuple[Evidence, ...] = ()
     workers: tuple[str, ...] = ()
+    line: str = ""
 
     def __post_init__(self) -> None:
         for name, low, high in (("score", 0, math.inf), ("confidence", 0, 1), ("effect", 0, sys.float_info.max)):
@@ -176,6 +179,7 @@ class Finding:
                 seconds_lost=None if lost is None else float(lost),
                 evidence=evidence,
                 workers=tuple(map(str, content.get("workers", ()))),
+                line=str(content.get("line", "")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a finding: {str(error)[:200]}") from error

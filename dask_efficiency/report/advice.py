@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.causes import name_of as cause_name
+from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
@@ -73,8 +74,15 @@ class Facts:
     waited_for: str
     #: Whether each of its tasks fills a worker: one on each of several, or with threads of its own.
     fills_workers: bool
+    #: Share of the idle time for the scheduler in which event loops of workers imported modules.
+    importing: float
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
+
+    @property
+    def in_libraries(self) -> bool:
+        """Whether libraries' own threads do most of what tasks compute: a lock that these wait at is a library's."""
+        return self.libraries > MOST
 
     def words(self) -> dict[str, str]:
         """The figures and names as they stand in a sentence."""
@@ -154,14 +162,14 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("core",),
-        lambda facts: facts.libraries > MOST,
-        "less for libraries' threads to do, such as fewer columns or row groups to read, or more cores",
+        lambda facts: facts.others >= OTHERS,
+        "other processes use {others} of these cores, see which they are",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
         ("core",),
-        lambda facts: facts.others >= OTHERS,
-        "other processes use {others} of these cores, see which they are",
+        lambda facts: facts.in_libraries,
+        "less for libraries' threads to do, such as fewer columns or row groups to read, or more cores",
     ),
     Advice(
         Bucket.THREAD_NONCPU,
@@ -190,7 +198,7 @@ RULES: tuple[Advice, ...] = (
     Advice(
         Bucket.THREAD_NONCPU,
         ("lock",),
-        lambda facts: facts.libraries > MOST,
+        lambda facts: facts.in_libraries,
         "less for libraries' threads to do, such as fewer columns or row groups to read",
     ),
     Advice(
@@ -294,6 +302,12 @@ RULES: tuple[Advice, ...] = (
         (WHOLE, "parallelism"),
         lambda facts: facts.chain >= CHAINED,
         "more workers do not help, tasks waited for one another ({chain} of the makespan is one chain)",
+    ),
+    Advice(
+        Bucket.IDLE,
+        ("scheduler",),
+        lambda facts: facts.importing > MOST,
+        "import modules on the workers before the work, by client.run or a preload (their event loops did)",
     ),
     Advice(
         Bucket.IDLE,
@@ -452,6 +466,7 @@ def facts_of(report: ReportValues) -> Facts:
         larger_input=larger_input(report),
         waited_for=waited_for,
         fills_workers=_fills_workers(report, waited_for),
+        importing=_importing(report),
         joining=not report.not_measured,
     )
 
@@ -471,6 +486,14 @@ def _waited_for(report: ReportValues) -> str:
     waited = report.waited_for
     longest = max(waited, key=lambda prefix: waited[prefix], default="")
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
+
+
+def _importing(report: ReportValues) -> float:
+    """Share of the time in which threads were idle for the scheduler while their worker's event loop imported."""
+    waited = report.causes_ns(Bucket.IDLE).get("scheduler", 0) / 1e9
+    imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
+    blocked = sum(block.seconds * report.nthreads.get(block.worker, 1) for block in imports)
+    return blocked / waited if waited else 0.0
 
 
 def _fills_workers(report: ReportValues, prefix: str) -> bool:
@@ -505,5 +528,6 @@ _NOTHING_KNOWN = Facts(
     larger_input=_UNKNOWN,
     waited_for="",
     fills_workers=False,
+    importing=0.0,
     joining=False,
 )

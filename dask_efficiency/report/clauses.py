@@ -15,7 +15,7 @@ from dask_efficiency.report.wall_clock import WORTH_SAYING
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of, named, sentence
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
-from dask_efficiency.straggler.wording import MEANINGS
+from dask_efficiency.straggler.wording import meaning
 
 #: What happened to the threads, by bucket and cause.
 PHRASES: dict[tuple[str, str], str] = {
@@ -48,8 +48,16 @@ CURED: dict[tuple[str, str], str] = {
 }
 
 
-def loss_name(bucket: str, cause: str) -> str:
-    """A loss as one names it in a sentence; of a whole bucket its own name."""
+def loss_name(bucket: str, cause: str, *, in_libraries: bool = False) -> str:
+    """A loss as one names it in a sentence; of a whole bucket its own name.
+
+    Parameters
+    ----------
+    in_libraries
+        Whether it is threads of libraries that tasks wait for at locks.
+    """
+    if in_libraries and (bucket, cause) == (Bucket.THREAD_NONCPU, "lock"):
+        return "waiting for threads of a library"
     return PHRASES.get((bucket, cause), str(bucket))
 
 
@@ -89,7 +97,7 @@ def slow_worker(finding: Finding) -> str:
     times = "longer" if finding.effect is None else f"{format_times(finding.effect)[:-1]} times as long"
     lost = finding.seconds_lost
     saved = f", without which the run is {format_seconds(lost)} shorter" if lost else ""
-    return f"{who} takes {times} for the same work: {MEANINGS[finding.cause][0]}{saved}"
+    return f"{who} takes {times} for the same work: {sentence(meaning(finding))}{saved}"
 
 
 def long_task(one: LongTask, skew: Skew | None = None) -> str:

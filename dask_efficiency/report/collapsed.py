@@ -6,8 +6,8 @@ import os
 from collections import Counter
 from typing import Any
 
+from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.files.storage import writing
-from dask_efficiency.report.lines import place_of
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason

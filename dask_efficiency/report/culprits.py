@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
+from dask_efficiency.accounts.lines import blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
 from dask_efficiency.report.advice import cause_advice
-from dask_efficiency.report.lines import blamed, is_the_users, line_times, place_of
+from dask_efficiency.report.lines import line_times
 from dask_efficiency.report.model import ReportValues
 
 #: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.

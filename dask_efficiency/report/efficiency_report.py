@@ -32,6 +32,7 @@ from dask_efficiency.report.questions import ask_report
 from dask_efficiency.report.replies import report_of
 from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.report.scaling import ScalingWatch
+from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.path import critical_path
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.questions import with_cost
@@ -42,6 +43,7 @@ from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.profiles import cost_note
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.straggler.breakdowns import explained
+from dask_efficiency.straggler.lines import with_lines
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -301,7 +303,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
-        return _with_saving(known)
+        return _with_saving(replace(known, stragglers=kept_in_bounds(known)))
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """The workers that came, and when the cluster's manager was asked for each."""
@@ -419,4 +421,7 @@ def _of_the_run(trace: RunTrace, report: ReportValues) -> tuple[Finding, ...]:
     known = {(finding.worker, finding.host) for finding in report.stragglers}
     found = [finding for finding in find_stragglers(trace) if (finding.worker, finding.host) not in known]
     more = explained(found, report.causes_by_worker, report.by_worker)
-    return (*with_cost(trace, report.stragglers), *more)
+    return (
+        *with_cost(trace, report.stragglers),
+        *with_lines(more, report.causes_by_worker, ((row.place, row.ns) for row in report.profile)),
+    )

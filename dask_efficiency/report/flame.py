@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.lines import place_of
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NO_PREFIX, reason
 from dask_efficiency.show.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR

@@ -121,7 +121,8 @@ class ReportValues:
     code
         The code that ran, in pieces.
     computed_by
-        The lines of the user's own code that sent graphs, such as ``"etl.py:42"``, and their source.
+        The lines of the user's own code that sent graphs, such as ``"etl.py:42"``, and their source; both are empty
+        where graphs were sent of which no line is known.
     stragglers
         The workers that took longer than their peers for the same work, at some time in the window; the most certain
         first.

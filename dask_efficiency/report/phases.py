@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import linecache
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from types import FrameType
 from typing import Any
 
+from distributed.utils import sync
+
 from dask_efficiency.accounts.cluster.windows import Interval
+from dask_efficiency.accounts.lines import is_the_users, place_of
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
-from dask_efficiency.report.lines import is_the_users, place_of
 from dask_efficiency.report.model import PHASES
 
 #: Lines that are kept, and characters of each.
@@ -149,9 +152,11 @@ class ClientObserver:
 
         began = time.monotonic_ns()
         line, source = users_line(sys._getframe(1))
+        if not line:  # what a library does in the event loop, the main thread may wait for
+            line, source = users_line(waiting_frame())
         for phases in self._reports:
             phases.sending(began)
-            if line and len(phases.lines) < MAX_LINES:
+            if len(phases.lines) < MAX_LINES:
                 phases.lines[line] = source
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans stay as they were named
@@ -164,6 +169,14 @@ class ClientObserver:
             stop = time.monotonic_ns()
             for phases in self._reports:
                 phases.intervals["upload"].append((began, stop))
+
+
+def waiting_frame() -> FrameType | None:
+    """The main thread's frame, where it waits for something in the client's event loop."""
+    frame = found = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code is not sync.__code__:
+        frame = frame.f_back
+    return None if frame is None else found
 
 
 def users_line(frame: FrameType | None) -> tuple[str, str]:
@@ -184,7 +197,8 @@ class ClientPhases:
         self.name = name
         self.span = span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
-        #: The lines of the user's that sent graphs, as people say them, and their source.
+        #: The lines of the user's that sent graphs, as people say them, and their source; both are empty for those of
+        #: which no line is known.
         self.lines: dict[str, str] = {}
         self._asked_at: int | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dask_efficiency.accounts.profile import Stack
+from dask_efficiency.accounts.profile import Place, Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,11 @@ class ProfileRow:
     stack: Stack
     #: Nanoseconds as sampled: all rows of a bucket, cause and prefix together are its whole.
     ns: int
+
+    @property
+    def place(self) -> Place:
+        """Where and why, without how long."""
+        return Place(self.bucket, self.cause, self.prefix, self.stack)
 
 
 @dataclass(frozen=True, slots=True)

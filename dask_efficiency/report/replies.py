@@ -20,6 +20,7 @@ from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import Repeat, ReportValues
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.breakdowns import explained
+from dask_efficiency.straggler.lines import with_lines
 
 _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 
@@ -79,6 +80,10 @@ def report_of(
             *_profiles(payload.get("profiles", {})),
         ]
     )
+    if "stragglers" in found and "profile" in found:
+        found["stragglers"] = with_lines(
+            found["stragglers"], causes_by_worker, ((row.place, row.ns) for row in found["profile"])
+        )
     return ReportValues(
         name=name,
         started=started,

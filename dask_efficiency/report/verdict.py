@@ -6,13 +6,14 @@ from collections import Counter
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.lines import NOWHERE, place_of
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.advice import advice, facts_of
+from dask_efficiency.report.advice import Facts, advice, facts_of
 from dask_efficiency.report.clauses import CURED, at_line, long_task, loss_name, skewed, slow_worker, where
 from dask_efficiency.report.culprits import computed_by, find_culprits
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.largest import Largest, largest_losses
-from dask_efficiency.report.lines import NOWHERE, line_times, place_of
+from dask_efficiency.report.lines import line_times
 from dask_efficiency.report.lost_time import LostTime, lost_time
 from dask_efficiency.report.model import ReportValues
 from dask_efficiency.report.skew import held_up, input_of
@@ -24,6 +25,7 @@ from dask_efficiency.show.figures import (
     format_share,
     format_thread_time,
     harmless,
+    readable,
     sentence,
     shorten,
 )
@@ -74,7 +76,7 @@ def _path(report: ReportValues) -> list[str]:
     """The best witness first: what the run waited for, without the question that the report itself answers."""
     if report.path is None or not report.path.verdict:
         return []
-    said = sentence(without_length(report.path.verdict))
+    said = readable(sentence(without_length(report.path.verdict)))
     return [said if _mostly_unknown(report) else said.partition(SEE_WHAT)[0]]
 
 
@@ -136,8 +138,9 @@ def _loss(report: ReportValues, table: LostTime, largest: Largest, unit: str, sa
     row = table.row_of(largest.bucket, largest.cause)
     size = f"{row.thread_time} {unit}" + (f", worth {row.money}" if row.money else "")
     if largest.cause:
-        todo = _to_do(report, largest, table.thread_scale)
-        return f"{said} {loss_name(largest.bucket, largest.cause)}, {size}{todo}"
+        facts = facts_of(report)
+        name = loss_name(largest.bucket, largest.cause, in_libraries=facts.in_libraries)
+        return f"{said} {name}, {size}{_to_do(report, facts, largest, table.thread_scale)}"
     if largest.bucket is Bucket.THREAD_NONCPU and _mostly_unknown(report):
         # Where nobody looked, it may hold what libraries' own threads computed, which is no loss.
         return f"{row.label} is {size}, and why threads waited is not known"
@@ -149,7 +152,7 @@ def _mostly_unknown(report: ReportValues) -> bool:
     return not waiting or waiting.get(UNKNOWN, 0.0) > sum(waiting.values()) / 2
 
 
-def _to_do(report: ReportValues, largest: Largest, scale: Scale) -> str:
+def _to_do(report: ReportValues, facts: Facts, largest: Largest, scale: Scale) -> str:
     """The line to blame, and what to do about the largest loss."""
     same = (one for one in find_culprits(report) if (one.bucket, one.cause) == (largest.bucket, largest.cause))
     culprit = next(same, None)
@@ -157,7 +160,7 @@ def _to_do(report: ReportValues, largest: Largest, scale: Scale) -> str:
     line = where(culprit) if culprit is not None and largest.bucket is not Bucket.IDLE else ""
     if line and culprit is not None and culprit.seconds < largest.ns / 2e9:
         line = f"{scale.figure(culprit.seconds)} of them {line}"
-    todo = advice(largest.bucket, facts_of(report), largest.cause)
+    todo = advice(largest.bucket, facts, largest.cause)
     return (f", {line}" if line else "") + (f": {todo}" if todo else "")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import ReportValues
@@ -117,3 +119,14 @@ def lines(report: ReportValues) -> list[str]:
     missing = [what for name, what in unknown.items() if name not in bounds]
     said = f"useful work takes at least {known}"
     return [said + (f"; not known: {' and '.join(missing)}" if missing else "")]
+
+
+def kept_in_bounds(report: ReportValues) -> tuple[Finding, ...]:
+    """The stragglers: without one of them, too, the run takes its ideal runtime at least."""
+    if not wall_clock_known(report):
+        return report.stragglers
+    most = max(report.cluster_seconds - report.ideal_seconds, 0.0)
+    return tuple(
+        one if one.seconds_lost is None else replace(one, seconds_lost=min(one.seconds_lost, most))
+        for one in report.stragglers
+    )

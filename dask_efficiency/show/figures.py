@@ -14,7 +14,7 @@ NOTE_LENGTH = 400
 NAMES_IN_A_LINE = 3
 
 #: How joblib's backend for Dask calls a task of several calls of a function.
-_BATCH = re.compile(r"^batch_of_(\w+)_\d+_calls$")
+_BATCH = re.compile(r"\bbatch_of_(\w+?)_\d+_calls\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +188,14 @@ def shorten(text: str, length: int = NAME_LENGTH) -> str:
     return f"{text[:head]}...{text[len(text) - kept // 3 :]}"
 
 
+def readable(text: str) -> str:
+    """The text with the functions of joblib's batches in place of the names that these have as tasks."""
+    return _BATCH.sub(lambda batch: f"joblib: {batch[1].strip('_')}", text)
+
+
 def name_of(name: str) -> str:
     """A user's name for display: harmless and bounded. Of joblib's batches, as scikit-learn has them, the function."""
-    name = _BATCH.sub(lambda batch: f"joblib: {batch[1].strip('_')}", shorten(str(name), 4 * NAME_LENGTH))
+    name = readable(shorten(str(name), 4 * NAME_LENGTH))
     # cut before and after: escaping makes a name longer, and a name may be megabytes long
     return shorten(harmless(name), NAME_LENGTH)
 

@@ -28,6 +28,9 @@ MAX_TASKS = 6_000
 #: Simulated runs of each cluster, at most.
 SEEDS = 3
 
+#: What tasks wait for as long with other processes on their cores as without.
+ELSEWHERE = ("sleep", "file", "network", "child-process")
+
 #: Where tasks wait at locks for more than this share of their waiting, no simulation knows what else they wait for.
 MAX_LOCKED = 0.1
 
@@ -40,8 +43,8 @@ def saving(report: ReportValues, engine: Engine = simulate_seeds) -> float | Non
 
     The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is
     taken from the recorded time, in proportion. Two cures need no simulation: without other processes, tasks that wait
-    for cores take the share less that these had of them; and of a task for which all others waited, what was beyond its
-    like is divided by the threads that can compute.
+    for cores take the share less that these had of them, but for what they sleep or wait elsewhere; and of a task for
+    which all others waited, what was beyond its like is divided by the threads that can compute.
 
     Parameters
     ----------
@@ -69,20 +72,23 @@ def saving(report: ReportValues, engine: Engine = simulate_seeds) -> float | Non
             return None
         check_cluster(trace, cured.cluster)
         recorded = makespan_seconds(trace)
-    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):
+        seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
+        simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
+        with ThreadPoolExecutor(2) as pool:
+            own, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
+    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # it may be raised by what is simulated, too
         return None
-    seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
-    simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
-    with ThreadPoolExecutor(2) as pool:
-        own, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
     if not abs(own / recorded - 1.0) <= MAX_ERROR or not after < own:
         return None
     return max(report.cluster_seconds - recorded * (1.0 - after / own), report.ideal_seconds)
 
 
 def _without_others(report: ReportValues) -> float | None:
-    share = report.others_share or 0.0
-    return max(report.cluster_seconds * (1.0 - share), report.ideal_seconds) if share >= OTHERS else None
+    share, in_threads = report.others_share or 0.0, report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
+    if share < OTHERS or not in_threads:
+        return None
+    stays = sum(report.waiting.get(cause, 0.0) for cause in ELSEWHERE) / in_threads
+    return max(report.cluster_seconds * (1.0 - share * (1.0 - stays)), report.ideal_seconds)
 
 
 def _split(report: ReportValues) -> float | None:

@@ -43,10 +43,16 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
 }
 
 
+def meaning(finding: Finding) -> str:
+    """What slows a worker, with the line where that is known."""
+    said, _ = MEANINGS[finding.cause]
+    return f"{said}, in {finding.line[:200]}" if finding.line else said
+
+
 def describe(finding: Finding) -> str:
     """A finding in one sentence."""
     who = f"worker {finding.worker[:200]!r}" if finding.worker else "all workers"
     where = f" on host {finding.host[:200]!r}" if finding.host else ""
-    meaning, look = MEANINGS[finding.cause]
+    _, look = MEANINGS[finding.cause]
     times = "longer" if finding.effect is None else f"{finding.effect:.2g} times as long as its peers"
-    return f"{who}{where} takes {times} for the same work ({finding.cause}: {meaning}); {look}"
+    return f"{who}{where} takes {times} for the same work ({finding.cause}: {meaning(finding)}); {look}"

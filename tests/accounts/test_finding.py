@@ -21,6 +21,7 @@ FINDING = Finding(
     effect=1.4,
     seconds_lost=12.5,
     evidence=(Evidence("duration", 1.4, 1.0, 0.9, 1.1, 6.0, 40), Evidence("disk", 0.2, 0.1, 0.05, 0.12, 5.0, 12)),
+    line="etl.py:88",
 )
 
 

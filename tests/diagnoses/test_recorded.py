@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from benchmarks.diagnoses import DIAGNOSES, Diagnosis, said_of
 from benchmarks.diagnoses_work import Ran
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.advice import WORTH_ADVICE, advised
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
@@ -23,10 +25,25 @@ def test_neither_the_verdict_nor_the_first_advice_misleads(diagnosis: Diagnosis)
 
 
 @pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
+def test_a_verdict_promises_one_thing_at_most_and_is_one_sentence(diagnosis: Diagnosis) -> None:
+    said = Ran.load(RECORDED, diagnosis.name).report.verdict
+    assert said.count(" instead of ") + said.count("s shorter") <= 1
+    assert re.search(r"; [A-Z](?!PU)", said) is None
+
+
+@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
 def test_only_losses_that_matter_get_advice(diagnosis: Diagnosis) -> None:
     report = Ran.load(RECORDED, diagnosis.name).report
     worth = [str(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE]
     assert list(dict.fromkeys(name.partition("/")[0] for name in advised(report))) == worth
+
+
+def test_sleep_is_told_from_the_lock_that_is_waited_for_before_it() -> None:
+    report = Ran.load(RECORDED, "lock_and_sleep").report
+    slept, locked = (report.causes_ns(Bucket.THREAD_NONCPU)[cause] / 1e9 for cause in ("sleep", "lock"))
+    assert slept == pytest.approx(12 * 0.24, rel=0.05)
+    whole = report.breakdown[Bucket.THREAD_NONCPU]
+    assert locked == pytest.approx(whole - 12 * 0.24, rel=0.15)  # less the GIL and cores
 
 
 def test_a_wrong_sentence_would_be_seen() -> None:

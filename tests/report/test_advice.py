@@ -13,7 +13,7 @@ from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.causes import CAUSES, name_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.advice import RULES, Facts, advice, advised, cause_advice, facts_of, page_of, read_on
-from dask_efficiency.report.profile import GilHolder
+from dask_efficiency.report.profile import GilHolder, Hold
 from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil
 
@@ -35,6 +35,7 @@ PLAIN = Facts(
     larger_input=math.nan,
     waited_for="",
     fills_workers=False,
+    importing=0.0,
     joining=False,
 )
 
@@ -48,7 +49,7 @@ CASES = {
     ("thread-noncpu", "gil", "processes"): {"gil_of_text": 0.2},
     ("thread-noncpu", "core", "less for libraries' threads to do"): {"libraries": 0.9, "threads": 16.0},
     ("thread-noncpu", "lock", "less for libraries' threads to do"): {"libraries": 0.9},
-    ("thread-noncpu", "core", "other processes use 40 % of these cores"): {"others": 0.4, "threads": 16.0},
+    ("thread-noncpu", "core", "other processes use 40 % of these cores"): {"others": 0.4, "libraries": 0.9},
     ("thread-noncpu", "core", "fewer threads, or more cores (16 threads share 2 cores)"): {"threads": 16.0},
     ("overhead", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
     ("overhead", "hand-over", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
@@ -63,6 +64,7 @@ CASES = {
     ("idle", "parallelism", "split the task that took 60 % of the makespan"): {"longest_task": 0.6},
     ("idle", "", "more workers do not help, tasks waited for one another (90 %"): {"chain": 0.9, "longest_task": 0.1},
     ("idle", "parallelism", "more workers do not help, tasks waited for one another (90 %"): {"chain": 0.9},
+    ("idle", "scheduler", "import modules on the workers before the work"): {"importing": 0.6, "task_seconds": 0.001},
     ("idle", "", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
     ("idle", "scheduler", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
     ("idle", "unknown", "bigger partitions, or fuse tasks (those of 1.0 ms"): {"task_seconds": 0.001},
@@ -202,6 +204,20 @@ def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
     )
     assert math.isnan(facts.chain)
     assert facts.longest_task == 0.8
+
+
+@pytest.mark.parametrize(("block", "share"), [("import", 0.8), ("read", 0.0), ("(thread)", 0.0)])
+def test_while_event_loops_import_their_threads_wait_for_them(block: str, share: float) -> None:
+    frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
+    stacks = {"import": (frozen, module), "read": (module,), "(thread)": ()}
+    report = report_of(
+        seconds(thread_cpu=4, idle=5),
+        causes_by_worker={"w0": causes(**{"idle/scheduler": 5.0})},
+        nthreads={"w0": 2},
+        loop_blocks=(Hold("w0", EVENT_LOOP, stacks[block], 2.0),),
+    )
+    assert facts_of(report).importing == share
 
 
 @given(reports)

@@ -54,6 +54,7 @@ GIL = Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 9.1, "", ""
 def test_every_known_cause_has_a_name_for_sentences() -> None:
     assert set(PHRASES) == {(bucket, cause) for bucket in CAUSES for cause in CAUSES[bucket] if cause != UNKNOWN}
     assert loss_name("thread-noncpu", "gil") == "waiting for the GIL"
+    assert loss_name("thread-noncpu", "lock", in_libraries=True) == "waiting for threads of a library"
     assert loss_name("idle", UNKNOWN) == loss_name("idle", "") == "idle"
 
 

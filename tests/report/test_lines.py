@@ -8,8 +8,9 @@ from hypothesis import given
 
 import dask_efficiency
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.lines import NOWHERE, blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.lines import NOWHERE, LineTime, blamed, is_the_users, line_times, place_of
+from dask_efficiency.report.lines import LineTime, line_times
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import exact_times
 from tests.report.profile_samples import ARROW, CLEAN, ETL, LOOP, PANDAS, UPPER, profiled, profiled_reports
@@ -28,6 +29,7 @@ from tests.report.samples import SECOND
         "/tmp/ipykernel_12/3456.py",
         "<ipython-input-3-aa>",
         "<stdin>",
+        "<dynamic-code>",
         "<string>",
         __file__,
     ],
@@ -81,12 +83,21 @@ def test_a_stack_without_the_users_code_is_put_down_to_its_innermost_line() -> N
     assert blamed(()) == NOWHERE
 
 
+def test_a_function_that_travels_by_value_is_the_users_own_unless_it_may_be_a_librarys() -> None:
+    update = Frame("Booster.update", "/usr/lib/python3.12/site-packages/xgboost/core.py", 2051)
+    own = Frame("clean", "<dynamic-code>", 9)
+    assert blamed((own, update)) == Frame("Booster.update", "<dynamic-code>", 9)
+    assert blamed((own._replace(function="train.<locals>.fn"), update)) == update
+
+
 def test_what_runs_as_a_module_is_imported_is_an_import() -> None:
     machinery = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
     module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
     assert blamed((CLEAN, machinery, module)) == Frame("import", ETL, CLEAN.line)
     assert blamed((*LOOP, machinery, module)) == LOOP[-1]._replace(function="import")
     assert blamed((machinery, module)) == NOWHERE._replace(function="import")
+    generated = Frame("<module>", "<string>", 1)
+    assert blamed((CLEAN, machinery, module, generated, machinery)) == Frame("import", ETL, CLEAN.line)
     # a module of the user's own is where the user's line is
     own = Frame("<module>", ETL, 3)
     assert blamed((CLEAN, machinery, own)) == own

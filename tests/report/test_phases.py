@@ -4,6 +4,7 @@ import asyncio
 
 import dask
 import pytest
+from distributed.utils import LoopRunner, sync
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,6 +168,29 @@ def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, m
         exec(compile("\n" * i + "client.compute('graph')", str(typed), "exec"), {"client": client})
     assert len(report.lines) == phases.MAX_LINES
     assert phases.users_line(None) == ("", "")
+
+
+def test_graphs_of_which_no_line_is_known_are_not_put_down_to_the_line_of_others(monkeypatch):
+    client = FakeClient()
+    _, report = observed(client)
+    monkeypatch.setattr(phases, "is_the_users", lambda file: False)
+    client.compute("graph")
+    assert report.lines == {"": ""}
+
+
+def test_what_a_library_sends_from_the_event_loop_is_sent_by_the_line_that_waits_for_it():
+    runner = LoopRunner(asynchronous=False)
+    runner.start()
+
+    async def send():
+        return phases.users_line(phases.waiting_frame())
+
+    try:
+        line, source = sync(runner.loop, send)
+    finally:
+        runner.stop()
+    assert (line.partition(":")[0], source) == ("test_phases.py", "line, source = sync(runner.loop, send)")
+    assert phases.waiting_frame() is None
 
 
 def test_what_is_sent_carries_the_span_of_the_report():

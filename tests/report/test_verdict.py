@@ -170,6 +170,13 @@ def test_what_all_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
+def test_a_path_names_the_functions_of_joblibs_batches() -> None:
+    path = PathSummary(
+        "The makespan is 9.0 s: helps: a faster 'batch_of__fit_and_score_1_calls'", 9.0, {}, 3.0, 1.0, 3.0
+    )
+    assert verdict(waiting_for_the_gil(path=path)).startswith("Helps: a faster 'joblib: fit_and_score'; 39 %")
+
+
 def test_a_path_does_not_ask_what_the_report_answers() -> None:
     asks = (
         "The makespan is 11.0 s: 87 % of it is tasks that are mostly off the CPU: see what 'clean' waits for: I/O, or"

@@ -14,9 +14,12 @@ from benchmarks.diagnoses_work import Ran
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.report.clauses import CURED
+from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.job import Job, Simulated
@@ -106,6 +109,12 @@ def test_without_other_processes_it_takes_their_share_of_the_cores_less() -> Non
     assert saving(waiting("core", others_share=0.9, cores=1.0), Engine(9.0, 9.0)) == pytest.approx(1.0)  # the ideal
 
 
+def test_what_tasks_sleep_they_sleep_without_other_processes_too() -> None:
+    both = causes(**{"thread-noncpu/core": 2.0, "thread-noncpu/sleep": 1.0})
+    report = waiting("core", causes_by_worker={"w0": both}, others_share=0.4)
+    assert saving(report, Engine(9.0, 9.0)) == pytest.approx(2.0 * (1 - 0.4 * 0.75))
+
+
 def test_where_others_have_little_of_the_cores_nothing_is_promised_of_them() -> None:
     for share in (None, 0.0, 0.1):
         assert saving(waiting("core", others_share=share), Engine(2.0, 2.0)) is None
@@ -156,6 +165,13 @@ def test_where_locks_are_waited_for_too_nothing_is_promised() -> None:
     assert saving(waiting("sleep", causes_by_worker={"w0": both}), Engine(2.0, 1.0)) is None
 
 
+def test_where_no_simulated_task_ends_nothing_is_promised() -> None:
+    def engine(*args: Any, **options: Any) -> list[Simulated]:
+        raise EmptyTraceError("no task ended in the simulated trace")
+
+    assert saving(waiting("gil"), engine) is None
+
+
 def test_of_a_long_trace_nobody_waits_for_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dask_efficiency.simulation.saving.MAX_TASKS", 3)
     assert saving(waiting("gil"), Engine(2.0, 1.0)) is None
@@ -194,5 +210,16 @@ def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
 @pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
 def test_what_was_promised_of_recorded_runs_is_between_the_ideal_and_what_they_took(diagnosis: Any) -> None:
     report = Ran.load(RECORDED, diagnosis.name).report
-    found = report.without_largest_seconds
-    assert found is None or report.ideal_seconds <= found <= report.cluster_seconds
+    promised = [report.without_largest_seconds]
+    promised += [report.cluster_seconds - one.seconds_lost for one in report.stragglers if one.seconds_lost is not None]
+    assert all(one is None or report.ideal_seconds <= one <= report.cluster_seconds for one in promised)
+
+
+@pytest.mark.parametrize(("lost", "said"), [(None, None), (0.4, 0.4), (1.5, 1.0)])
+def test_without_a_straggler_a_run_takes_its_ideal_runtime_at_least(lost: float | None, said: float | None) -> None:
+    slow = Finding("w0", "", Cause.SLOW_CPU, 2.0, 0.9, 0.0, 1.5, seconds_lost=lost)
+    report = waiting("gil", waited=2.0, cores=2.0, stragglers=(slow,))
+    assert report.ideal_seconds == 1.0
+    assert [one.seconds_lost for one in kept_in_bounds(report)] == [said]
+    unknown = replace(report, cluster_seconds=0.0)
+    assert kept_in_bounds(unknown) == (slow,)

@@ -16,5 +16,10 @@ def test_how_much_longer_is_not_said_where_it_is_not_known():
     assert "takes longer for the same work" in describe(Finding("w", "", Cause.DISK, 2.0, 0.9, 0.0, None))
 
 
+def test_the_line_on_which_its_tasks_wait_is_said_where_it_is_known():
+    slow = Finding("w", "", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0, line="etl.py:88")
+    assert "(sleep: its tasks sleep longer, in etl.py:88); look at what sleeps" in describe(slow)
+
+
 def test_a_host_is_told_from_a_worker():
     assert describe(Finding("", "h", Cause.DISK, 2.0, 0.9, 0.0, 2.0)).startswith("all workers on host 'h'")

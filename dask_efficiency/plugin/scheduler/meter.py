@@ -272,7 +272,8 @@ class ClusterMeter:
             return replies.of_live(self.accounts)
         if action == names.STRAGGLERS:
             self.accounts.poll()
-            return replies.of_stragglers(self.accounts)
+            findings = await self._windows.with_lines(self.accounts.findings)
+            return replies.of_stragglers(self.accounts, findings)
         part = self._parts.answering(action)
         if part is None:
             raise ValueError(f"unknown action {action!r}, or its part is not installed or failed")

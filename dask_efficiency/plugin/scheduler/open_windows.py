@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.plugin.names import CLOSE, OPEN
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
+from dask_efficiency.straggler.lines import WAITING, line_of
 
 #: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
 FINAL_SNAPSHOT_NS = 250_000_000
+
+#: For so long a straggler looks where its tasks wait, when somebody asks.
+LOOKING_SECONDS = 1.0
 
 #: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
 MAX_WINDOWS = 64
@@ -120,6 +127,23 @@ class OpenWindows:
         await self._parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
         self.forget(window_id)
         return {**await replies.packed(reply), **added}
+
+    async def with_lines(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Findings with the lines on which tasks wait now: their workers are asked to look for a moment."""
+        accounts, causes = self._accounts, {one.worker: one.cause for one in findings if one.cause in WAITING}
+        present = accounts.cluster.present.items()
+        asked = {address: presence.name for address, presence in present if presence.name in causes}
+        if not asked:
+            return findings
+        lines, window_id = {}, uuid.uuid4().hex
+        for action in (OPEN, CLOSE):
+            for address, (reply, at) in (await self._workers.ask(action, window_id, addresses=asked)).items():
+                window, name = accounts.take_answer(address, reply, at), asked[address]
+                if not isinstance(window, str):
+                    lines[name] = line_of(causes[name], window.details.profile.items())
+            if action == OPEN:
+                await asyncio.sleep(LOOKING_SECONDS)
+        return tuple(replace(one, line=lines.get(one.worker, "")) for one in findings)
 
     def forget(self, window_id: str) -> None:
         """Close a window without a report."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.cluster.totals import Totals, between
 from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
+from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
@@ -218,10 +219,10 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def of_stragglers(accounts: ClusterAccounts) -> dict[str, Any]:
+def of_stragglers(accounts: ClusterAccounts, findings: Iterable[Finding]) -> dict[str, Any]:
     """Who is slow now."""
     return {
-        "stragglers": [finding.to_dict() for finding in accounts.findings],
+        "stragglers": [finding.to_dict() for finding in findings],
         "workers": len(accounts.scheduler.workers),
     }
 

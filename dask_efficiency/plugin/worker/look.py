@@ -33,7 +33,8 @@ LONG_HOLD_NS = 100_000_000
 #: Of such a hold, who used so much of it as CPU is to blame.
 _MIN_HELD = 0.6
 
-#: An event loop that waits for the GIL, and used less than this share of the time since the last look, is kept waiting.
+#: An event loop that waits for the GIL or would run, and used less than this share of the time since the last look, is
+#: kept waiting.
 _MIN_WORK = 0.5
 
 #: Of the cores: where libraries' threads had this share or waited for it, or half of it and mostly waited, what waits
@@ -161,15 +162,15 @@ class Look:
         """Nothing is known of the time before ``at``, in which no task ran."""
         self._threads.look()
         self._threads.read_cpu()
-        self._last = at
+        self._elapsed, self._last = max(1, at - self._last), at
 
     def loop_stack(self) -> Stack | None:
-        """What the event loop is at; None where it has nothing to do, or waits for a GIL that others kept from it."""
+        """What the event loop is at; None where it has nothing to do, or others kept the GIL or the cores from it."""
         stack = self._other_stack(self._loop_ident)
         if _has_nothing_to_do(stack):
             return None
         files = self._threads.other(self._loop_ident)
-        if files is None or self._states.state(files.syscall(), files) != GIL:
+        if files is None or self._states.state(files.syscall(), files) not in (GIL, RUNNING):
             return stack
         return stack if self._threads.cpu_of(self._loop_ident) >= _MIN_WORK * self._elapsed else None
 

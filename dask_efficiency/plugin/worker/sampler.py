@@ -156,6 +156,7 @@ class WaitingSampler:
         self._windows.open(window_id)
         if self._look is not None:
             self._look.stacks_wanted = True
+            self._wake()  # it may be asleep for long
 
     def close_window(self, window_id: str) -> WindowDetails | None:
         """What was sampled in a window, as :meth:`SampleWindows.close` gives it; None if no such window is open."""
@@ -182,7 +183,7 @@ class WaitingSampler:
     # -- in any thread -----------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Called in a task's thread before it while the sampler is asleep. It must not raise."""
+        """Called in a task's thread before it while the sampler is asleep, and as a window opens. It must not raise."""
         try:
             self._task_threads.meter.wake = None
             self._alarm.release()
@@ -243,11 +244,13 @@ class WaitingSampler:
         before, faults = own.clocks() or Clocks(0, 0, 0), 0
         while not self._closing:
             began = thread_time_ns()
-            if self._is_idle():
-                self._sleep()
-                look.begin(monotonic_ns())
-                continue
             interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
+            if self._is_idle():
+                # What an event loop imports before the first task is of interest, too.
+                self._sleep(interval / 1e9 if look.stacks_wanted else ASLEEP_SECONDS)
+                look.begin(monotonic_ns())
+                blocks.look(look.stacks_wanted)
+                continue
             # Work that comes as regularly as the looks would always be seen at the same place.
             interval = round(interval * (0.5 + self._random.random()))
             due = monotonic_ns() + interval
@@ -274,12 +277,12 @@ class WaitingSampler:
     def _is_idle(self) -> bool:
         return not self._worker.state.executing and not self._task_threads.meter.live
 
-    def _sleep(self) -> None:
-        """Until a task begins."""
+    def _sleep(self, seconds: float) -> None:
+        """Until a task begins, or for so long."""
         self._task_threads.meter.wake = self._wake
         # A task may have come meanwhile: the worker knows of it before it begins.
         if self._is_idle() and not self._closing:
-            self._alarm.acquire(timeout=ASLEEP_SECONDS)
+            self._alarm.acquire(timeout=seconds)
         self._task_threads.meter.wake = None
 
     def _running(self) -> list[tuple[int, int, Key | None]]:

@@ -130,8 +130,17 @@ def judge(
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
     if isinstance(source, RunTrace):
-        return replace(found, findings=_with_cost(source, found.findings), long_tasks=long_tail(source))
+        return replace(found, findings=_with_cost(source, _sure(source, found)), long_tasks=long_tail(source))
     return found
+
+
+def _sure(trace: RunTrace, found: Judgement) -> tuple[Finding, ...]:
+    """The findings of a trace: a lagging event loop does not say that a worker with one thread waits for itself."""
+    alone = {worker.name for worker in trace.workers if worker.nthreads == 1}
+    return tuple(
+        replace(one, cause=Cause.UNKNOWN) if one.cause is Cause.GIL and one.worker in alone else one
+        for one in found.findings
+    )
 
 
 def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:

@@ -96,8 +96,8 @@ class SweepValues:
         DataFrame
             Columns ``workers``, ``threads`` (of all of them), ``makespan``, ``low``, ``high`` (seconds; as
             ``makespan_seconds`` and ``interval`` of a :class:`~dask_efficiency.simulation.Prediction`), ``speedup``
-            (over the recorded run), ``efficiency``, ``busy`` (shares in [0, 1]), ``worker_seconds``, and ``money`` where a price
-            is known.
+            (over the recorded run), ``efficiency``, ``busy`` (shares in [0, 1]), ``worker_seconds``, and ``money``
+            where a price is known.
         """
         import pandas as pd
 

@@ -7,16 +7,21 @@ import pickle
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from distributed import Scheduler
 
 from dask_efficiency import EfficiencyPlugin
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.profile import Frame, Place
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import Snapshot, encode_window
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin import names
+from dask_efficiency.plugin.scheduler import open_windows
 from dask_efficiency.report.replies import unpacked
 from tests.plugin.scheduler.test_accounts import worker
 
@@ -28,6 +33,8 @@ class Half:
         self.ws = worker(number, scheduler)
         self.address = self.ws.address
         self.ledger = Ledger(2, at=time.monotonic_ns())
+        #: What its tasks are seen at in every window.
+        self.profile: dict[Place, int] = {}
         self._sent = 0
 
     def answer(self, action: str, window: str) -> dict[str, Any]:
@@ -39,7 +46,7 @@ class Half:
         if action == names.OPEN:
             self.ledger.open_window(window, at=at)
         elif action == names.CLOSE and (balance := self.ledger.close_window(window, at=at)) is not None:
-            answer["window"] = encode_window(balance)
+            answer["window"] = encode_window(replace(balance, details=WindowDetails(profile=self.profile)))
         return answer
 
 
@@ -152,5 +159,35 @@ def test_what_a_worker_says_after_its_answer_is_no_part_of_the_window() -> None:
             reply = unpacked(await made.handle(names.CLOSE, "w"))
             assert (reply["not_measured"], reply["notes"]) == ({}, ())
             assert all(set(row) <= {"idle", "no-work"} for row in reply["workers"].values())
+
+    asyncio.run(check())
+
+
+def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_windows, "LOOKING_SECONDS", 0.0)
+    slow = Finding("worker-1", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0)
+    others = (replace(slow, worker="worker-2", cause=Cause.SLOW_CPU), replace(slow, worker="gone", cause=Cause.LOCK))
+    stack = (Frame("load", "/home/me/etl.py", 20),)
+
+    async def check() -> None:
+        async with cluster() as made:
+            asked: list[tuple[str, str]] = []
+
+            async def ask(action: str, address: str) -> None:
+                asked.append((action, made.halves[address].ws.name))
+
+            made.asked = ask
+            for half in made.halves.values():
+                half.profile = {Place("thread-noncpu", "sleep", "load", stack): 9}
+            watch = type(made.meter.accounts.stragglers)
+            monkeypatch.setattr(watch, "findings", property(lambda self: (slow, *others)))
+            found = [Finding.from_dict(one) for one in (await made.handle(names.STRAGGLERS, ""))["stragglers"]]
+            assert [one.line for one in found] == ["etl.py:20", "", ""]
+            assert asked == [(names.OPEN, "worker-1"), (names.CLOSE, "worker-1")]
+            monkeypatch.setattr(watch, "findings", property(lambda self: others))
+            await made.handle(names.STRAGGLERS, "")
+            assert len(asked) == 2
 
     asyncio.run(check())

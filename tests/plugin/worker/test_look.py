@@ -427,7 +427,8 @@ def test_a_loop_that_has_just_woken_up_did_not_hold_the_gil(monkeypatch):
     assert [row.holder for row in process.rows if len(row) == 3] == [EVENT_LOOP]
 
 
-def test_a_loop_is_at_work_unless_others_keep_the_gil_from_it(monkeypatch):
+@pytest.mark.parametrize("would", ["gil", "running"])
+def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(monkeypatch, would):
     process = Process()
     process.look_._stacks = STACKS
     frames = {LOOP: C}
@@ -435,10 +436,15 @@ def test_a_loop_is_at_work_unless_others_keep_the_gil_from_it(monkeypatch):
     process.passes(100)
     process.said[LOOP] = "file"
     assert process.look_.loop_stack() == (C,)
-    process.said[LOOP] = "gil"
+    process.said[LOOP] = would
     process.used.update({LOOP: 40})
     assert process.look_.loop_stack() is None
     process.used.update({LOOP: 20})
+    assert process.look_.loop_stack() == (C,)
+    process.at += 1000 * MS
+    process.look_.begin(process.at)
+    assert process.look_.loop_stack() is None, "60 ms of a second"
+    process.used.update({LOOP: 900})
     assert process.look_.loop_stack() == (C,)
     frames[LOOP] = SELECT
     assert process.look_.loop_stack() is None

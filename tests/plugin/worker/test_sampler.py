@@ -12,6 +12,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from distributed.metrics import time as upstream_time
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from dask_efficiency.accounts.worker.activity import SlotReservation
@@ -128,6 +129,23 @@ def test_who_waits_for_the_gil_wakes_up_meanwhile_and_who_is_stopped_does_not(la
     assert stood_still(late, turns, faults) == still
 
 
+@needs_threads
+def test_what_keeps_an_event_loop_before_the_first_task_is_seen_while_a_window_is_open(scene):
+    now = upstream_time()
+    scene.worker.periodic_callbacks = {"tick": SimpleNamespace(callback_time=20.0)}
+    scene.worker._last_tick = now - 5.0  # the loop, which is this thread, has stood still since then
+    scene.sampler.start()
+    until(lambda: scene.meter.wake is not None)
+    scene.sampler.open_window("w")
+    until(lambda: scene.sampler._windows and scene.sampler._look.stacks_wanted and scene.meter.wake is not None)
+    time.sleep(0.3)
+    scene.worker._last_tick = now
+    until(lambda: scene.sampler._loop_blocks)
+    (block,) = scene.sampler.close_window("w").loop_blocks
+    assert block.ns == pytest.approx(5 * SECOND, rel=0.01)
+
+
+@needs_threads
 def test_it_is_asleep_while_nothing_runs_and_a_task_wakes_it(scene):
     scene.sampler.start()
     until(lambda: scene.meter.wake is not None)

@@ -15,6 +15,7 @@ from benchmarks.simulated_traces import MS, Graph, simulate, transfer_bound
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.runs.replay.replay import replay
+from dask_efficiency.runs.stragglers import offline
 from dask_efficiency.runs.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
 from dask_efficiency.runs.trace.schema import Series
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
@@ -211,6 +212,17 @@ def test_an_event_loop_that_lags_names_the_gil() -> None:
     high, levels = {"duration": 5.0, "cpu_share": 4.0}, {"duration": 0.4, "cpu_share": 0.4}
     assert cause_of(high, levels, lagging=True) is Cause.GIL
     assert cause_of(high, levels, lagging=False) is Cause.CONTENTION
+
+
+@pytest.mark.parametrize(("nthreads", "cause"), [(1, Cause.UNKNOWN), (2, Cause.GIL)])
+def test_threads_of_a_worker_that_has_one_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch, nthreads: int, cause: Cause
+) -> None:
+    trace = simulate(farm(), workers=4, nthreads=nthreads)
+    slow = Finding(trace.workers[1].name, "", Cause.GIL, 2.0, 0.9, 0.0, 1.5)
+    monkeypatch.setattr(offline, "judge_run", lambda *_: offline.Judgement((slow,), 4))
+    [found] = judge(trace).findings
+    assert found.cause is cause
 
 
 def test_pauses_name_the_memory() -> None:
