@@ -67,7 +67,7 @@ def command(
                 raise click.UsageError(
                     f"--between are {between[1] - between[0]:g} s; expected a window of {chosen.window:g} s at least"
                 )
-            asked = prometheus_source(sources[0], metrics, chosen, timeout_seconds=timeout)
+            asked = prometheus_source(sources[0], metrics, chosen, timeout)
             runs = list(_pulled(asked, between, chosen.window, windows))
         minder = train_minder(runs, steps=steps, seed=seed)
         minder.save(save)

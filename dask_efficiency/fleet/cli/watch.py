@@ -58,22 +58,22 @@ def command(
     _check(source, metrics=metrics, once=once, between=between, fail=fail, retire=retire)
     with one_line_errors(kind=NotJudgedError if fail else click.ClickException):
         from dask_efficiency.fleet.cli import watch_parts as parts
+        from dask_efficiency.fleet.dask_source import SchedulerSource
         from dask_efficiency.fleet.settings import WatchSettings, read_settings
 
         chosen = WatchSettings() if settings is None else read_settings(settings)
-        build = partial(parts.fleet_watch, settings=chosen, show=_shown(as_json), warn=_warn, clock=time.monotonic)
-        ends = once or between is not None
+        if metrics is None:
+            origin: parts.Source = parts.scheduler_source(source, connection)
+        else:
+            origin = parts.prometheus_source(source, metrics, chosen, connection.timeout_seconds)
+        watch = parts.fleet_watch(origin, chosen, show=_shown(as_json), warn=_warn, clock=time.monotonic)
+        then = None
+        if isinstance(origin, SchedulerSource):
+            connection.announce(origin.name)
+            then = parts.retiring(origin, chosen, watch, _warn) if retire else None
         try:
-            if metrics is not None:
-                seconds = connection.timeout_seconds
-                watch = build(parts.prometheus_source(source, metrics, chosen, timeout_seconds=seconds))
-                found, judged = _watched(watch, _instants(between, once, chosen.every), ends=ends)
-            else:
-                cluster = parts.scheduler_source(source, connection)
-                watch = build(cluster)
-                connection.announce(cluster.name)
-                then = parts.retiring(cluster, chosen, watch, _warn) if retire else None
-                found, judged = _watched(watch, _instants(None, once, chosen.every), ends=ends, then=then)
+            instants = _instants(between, once, chosen.every)
+            found, judged = _watched(watch, instants, ends=once or between is not None, then=then)
         except KeyboardInterrupt:
             return
     if once and judged and not found:

@@ -21,6 +21,8 @@ from dask_efficiency.fleet.settings import WatchSettings
 from dask_efficiency.fleet.watch import FleetWatch
 from dask_efficiency.straggler.retirements import Retirements
 
+Source = SchedulerSource | PrometheusSource
+
 #: A window of fewer samples has too little in it.
 MIN_SAMPLES = 16
 
@@ -38,13 +40,13 @@ def scheduler_source(scheduler: str, connection: Connection) -> SchedulerSource:
     return SchedulerSource(address, asking, connection.timeout_seconds)
 
 
-def prometheus_source(url: str, metrics: str, settings: WatchSettings, *, timeout_seconds: float) -> PrometheusSource:
+def prometheus_source(url: str, metrics: str, settings: WatchSettings, timeout_seconds: float) -> PrometheusSource:
     """The metrics of a file from a Prometheus."""
     return PrometheusSource(PrometheusClient(url, settings.http_config, timeout_seconds), read_metrics_file(metrics))
 
 
 def fleet_watch(
-    source: SchedulerSource | PrometheusSource,
+    source: Source,
     settings: WatchSettings,
     *,
     show: Callable[[Event], None],
@@ -84,7 +86,7 @@ def fleet_watch(
     )
 
 
-def _detector(source: SchedulerSource | PrometheusSource, settings: WatchSettings) -> Detector:
+def _detector(source: Source, settings: WatchSettings) -> Detector:
     if not settings.model:
         return Outliers(settings.continuity)
     from dask_efficiency.fleet.minder.detector import load_minder
