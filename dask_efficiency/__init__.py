@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.preflights.client import preflight
     from dask_efficiency.preflights.results import PreflightResult
+    from dask_efficiency.report.compare import compare
     from dask_efficiency.report.efficiency_report import efficiency_report
-    from dask_efficiency.report.results import EfficiencyReport, compare, load_report
+    from dask_efficiency.report.files import load_report
+    from dask_efficiency.report.model import EfficiencyReport
     from dask_efficiency.runs.path.compare import compare_paths
     from dask_efficiency.runs.path.path import CriticalPath, critical_path
     from dask_efficiency.runs.stragglers.offline import find_stragglers
@@ -43,7 +45,7 @@ _HOMES = {
     "ClusterSpec": "dask_efficiency.simulation.model.cluster",
     "CriticalPath": "dask_efficiency.runs.path.path",
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
-    "EfficiencyReport": "dask_efficiency.report.results",
+    "EfficiencyReport": "dask_efficiency.report.model",
     "Finding": "dask_efficiency.accounts.finding",
     "MpiPlacements": "dask_efficiency.mpi.results",
     "MpiPrediction": "dask_efficiency.mpi.results",
@@ -54,7 +56,7 @@ _HOMES = {
     "SimulationRefusedError": "dask_efficiency.simulation.model.accuracy",
     "SimulationWarning": "dask_efficiency.simulation.model.accuracy",
     "TorchCriticalPath": "dask_efficiency.torch_traces.results",
-    "compare": "dask_efficiency.report.results",
+    "compare": "dask_efficiency.report.compare",
     "compare_paths": "dask_efficiency.runs.path.compare",
     "critical_path": "dask_efficiency.runs.path.path",
     "dask_setup": "dask_efficiency.plugin.preload",
@@ -67,7 +69,7 @@ _HOMES = {
     "load_kineto": "dask_efficiency.torch_traces.kineto.load",
     "load_minder": "dask_efficiency.fleet.minder.detector",
     "load_path": "dask_efficiency.torch_traces.results",
-    "load_report": "dask_efficiency.report.results",
+    "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.runs.trace.files",
     "place": "dask_efficiency.simulation.results",
     "place_mpi": "dask_efficiency.mpi.results",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from dask_efficiency.accounts.profile import Frame, Stack
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
 
 #: Packages that are not the user's own code wherever they are installed, in a checkout as well.
@@ -50,7 +50,7 @@ class LineTime:
     ns: int
 
 
-def line_times(report: ReportValues) -> tuple[LineTime, ...]:
+def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
     """All time of a report by line of code, the most costly first."""
     found: Counter[tuple[str, str, str, Frame]] = Counter()
     for row in exact_stacks(report):

@@ -17,8 +17,8 @@ from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.replies import report_of, unpacked
-from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.runs.recording.recordings import unpack
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -69,7 +69,7 @@ async def check_answers(caller: Caller, address: str, *, seconds: float) -> None
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """The accounts since they began."""
     payload = await ask_report(caller, names.LIFE)
-    return EfficiencyReport.of(report_of(payload, name="snapshot", started=float(payload["since"])))
+    return report_of(payload, name="snapshot", started=float(payload["since"]))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
@@ -77,7 +77,7 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     payload = await ask_report(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
-    return EfficiencyReport.of(report_of(payload, name=name, started=time.time() - seconds))
+    return report_of(payload, name=name, started=time.time() - seconds)
 
 
 async def ask_trace(caller: Caller) -> RunTrace:
