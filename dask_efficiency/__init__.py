@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.preload import dask_setup
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.preflights.client import preflight
-    from dask_efficiency.preflights.results import PreflightResult
+    from dask_efficiency.preflights.judge.result import PreflightResult
     from dask_efficiency.report.compare import compare
     from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.report.files import load_report
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from dask_efficiency.simulation.model.cluster import ClusterSpec
     from dask_efficiency.simulation.results import Prediction, ideal_ladder, place, simulate, sweep
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.results import TorchCriticalPath, load_path, torch_critical_path
+    from dask_efficiency.torch_traces.path.files import load_path
+    from dask_efficiency.torch_traces.path.path import TorchCriticalPath, torch_critical_path
 
 _HOMES = {
     "Breakdown": "dask_efficiency.accounts.buckets",
@@ -50,12 +51,12 @@ _HOMES = {
     "MpiPlacements": "dask_efficiency.mpi.results",
     "MpiPrediction": "dask_efficiency.mpi.results",
     "NotRegisteredError": "dask_efficiency.plugin.client.questions",
-    "PreflightResult": "dask_efficiency.preflights.results",
+    "PreflightResult": "dask_efficiency.preflights.judge.result",
     "Prediction": "dask_efficiency.simulation.results",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "SimulationRefusedError": "dask_efficiency.simulation.model.accuracy",
     "SimulationWarning": "dask_efficiency.simulation.model.accuracy",
-    "TorchCriticalPath": "dask_efficiency.torch_traces.results",
+    "TorchCriticalPath": "dask_efficiency.torch_traces.path.path",
     "compare": "dask_efficiency.report.compare",
     "compare_paths": "dask_efficiency.runs.path.compare",
     "critical_path": "dask_efficiency.runs.path.path",
@@ -68,7 +69,7 @@ _HOMES = {
     "ideal_ladder": "dask_efficiency.simulation.results",
     "load_kineto": "dask_efficiency.torch_traces.kineto.load",
     "load_minder": "dask_efficiency.fleet.minder.detector",
-    "load_path": "dask_efficiency.torch_traces.results",
+    "load_path": "dask_efficiency.torch_traces.path.files",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.runs.trace.files",
     "place": "dask_efficiency.simulation.results",
@@ -79,7 +80,7 @@ _HOMES = {
     "snapshot": "dask_efficiency.plugin.client.calls",
     "stragglers": "dask_efficiency.plugin.client.calls",
     "sweep": "dask_efficiency.simulation.results",
-    "torch_critical_path": "dask_efficiency.torch_traces.results",
+    "torch_critical_path": "dask_efficiency.torch_traces.path.path",
     "train_minder": "dask_efficiency.fleet.minder.train",
     "unregister": "dask_efficiency.plugin.client.calls",
     "worker_series": "dask_efficiency.plugin.client.calls",

@@ -15,7 +15,7 @@ from dask_efficiency.cli.source import Kind, look_at
 from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
-    from dask_efficiency.preflights.results import PreflightResult
+    from dask_efficiency.preflights.judge.result import PreflightResult
 
 
 class _NotTestedError(click.ClickException):

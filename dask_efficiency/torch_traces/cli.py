@@ -14,7 +14,7 @@ from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, is_address, is_file, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.torch_traces.results import TorchCriticalPath
+    from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 
 #: As :data:`dask_efficiency.torch_traces.path.speeds.WITHOUT` has them; a test compares the two.
 WITHOUT = ("kernel-launch", "kernel-gap", "gpu-communication", "gpu-sync", "data-loading")
@@ -119,7 +119,8 @@ def _found(
     execution_trace: str | None,
 ) -> TorchCriticalPath:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.results import load_path, torch_critical_path
+    from dask_efficiency.torch_traces.path.files import load_path
+    from dask_efficiency.torch_traces.path.path import torch_critical_path
 
     saved = _look(files)
     if saved is not None:
