@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.preflight_rivals import gated, node_check
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.hardware.measured import REPEATS
-from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
 
@@ -119,7 +119,7 @@ class Workers:
         return {"send": BYTE * both[0], "receive": BYTE * both[1], "latency": ROUND_TRIP}
 
 
-def tested(workers: Workers, seed: int) -> PreflightValues:
+def tested(workers: Workers, seed: int) -> PreflightResult:
     """What a preflight of them finds; its ``seconds`` are as long as it would take."""
     subjects = [Subject(worker, worker, host) for worker, host in workers.hosts.items()]
     preflight = Preflight(Plan("simulated"), [Candidate(one) for one in subjects], workers.ask, random=Random(seed))
@@ -131,7 +131,7 @@ def tested(workers: Workers, seed: int) -> PreflightValues:
     finally:
         loop.close()
     links = tuple(link for of_group in preflight.links.values() for link in of_group)
-    return PreflightValues(tuple(one.subject for one in preflight.workers), links, 0.0, took)
+    return PreflightResult(tuple(one.subject for one in preflight.workers), links, 0.0, took)
 
 
 def sweep(repeats: int) -> tuple[list[str], bool]:

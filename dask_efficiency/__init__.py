@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.plugin.version import __version__
     from dask_efficiency.preflights.client import preflight
+    from dask_efficiency.report.compare import compare
     from dask_efficiency.report.efficiency_report import efficiency_report
+    from dask_efficiency.report.files import load_report
+    from dask_efficiency.report.model import EfficiencyReport
     from dask_efficiency.report.questions import snapshot
-    from dask_efficiency.report.results import EfficiencyReport, compare, load_report
     from dask_efficiency.runs.path.path import CriticalPath, critical_path
     from dask_efficiency.runs.questions import get_trace, stragglers
     from dask_efficiency.runs.trace.files import load_trace
@@ -32,18 +34,18 @@ _HOMES = {
     "ClusterSpec": "dask_efficiency.simulation.model.cluster",
     "CriticalPath": "dask_efficiency.runs.path.path",
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
-    "EfficiencyReport": "dask_efficiency.report.results",
+    "EfficiencyReport": "dask_efficiency.report.model",
     "Finding": "dask_efficiency.accounts.finding",
     "NotRegisteredError": "dask_efficiency.plugin.client.questions",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "__version__": "dask_efficiency.plugin.version",
-    "compare": "dask_efficiency.report.results",
+    "compare": "dask_efficiency.report.compare",
     "critical_path": "dask_efficiency.runs.path.path",
     "dask_setup": "dask_efficiency.plugin.preload",
     "efficiency_report": "dask_efficiency.report.efficiency_report",
     "get_trace": "dask_efficiency.runs.questions",
     "ideal_ladder": "dask_efficiency.simulation.results",
-    "load_report": "dask_efficiency.report.results",
+    "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.runs.trace.files",
     "place": "dask_efficiency.simulation.results",
     "preflight": "dask_efficiency.preflights.client",

@@ -13,7 +13,7 @@ from dask_efficiency.live.gpus import GpuCounters, GpuTimes
 from dask_efficiency.live.prefixes import PrefixTimes, prefix_times
 from dask_efficiency.live.workers import WorkerCounters, WorkerTimes
 from dask_efficiency.plugin.names import ALL_WORKERS
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class LastSeconds:
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def report(self) -> ReportValues:
+    def report(self) -> EfficiencyReport:
         """The same as a report: of what threads did, whatever became of the tasks, and without a runtime."""
-        return ReportValues(
+        return EfficiencyReport(
             name=f"last {self.seconds:.1f} s",
             started=0.0,
             window_seconds=0.0,

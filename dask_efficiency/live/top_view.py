@@ -13,7 +13,7 @@ from dask_efficiency.live.causes import causes_since
 from dask_efficiency.live.last_seconds import LastSeconds, done_since, mean_threads
 from dask_efficiency.live.observation import Observation, WorkerObservation
 from dask_efficiency.plugin.names import ALL_WORKERS
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.show.names import natural
 
@@ -34,7 +34,7 @@ class TopView:
     joined: tuple[str, ...]
     left: tuple[str, ...]
     #: The accounts since they began.
-    life: ReportValues
+    life: EfficiencyReport
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a number that is not finite is None."""
@@ -100,9 +100,9 @@ def top_view(then: Observation | None, now: Observation, *, source: str) -> TopV
     )
 
 
-def _life(now: Observation) -> ReportValues:
+def _life(now: Observation) -> EfficiencyReport:
     causes = fit_known(now.bucket_causes, now.buckets)
-    return ReportValues(
+    return EfficiencyReport(
         name="life",
         started=0.0,
         window_seconds=(now.at - now.started) / 1e9,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
-    from dask_efficiency.preflights.results import PreflightResult
+    from dask_efficiency.preflights.judge.result import PreflightResult
 
 __all__ = [
     "PreflightResult",
@@ -14,6 +14,6 @@ __all__ = [
 __getattr__, __dir__ = public(
     __name__,
     {
-        "PreflightResult": "results",
+        "PreflightResult": "judge.result",
     },
 )

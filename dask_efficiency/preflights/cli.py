@@ -15,7 +15,7 @@ from dask_efficiency.cli.source import scheduler_address
 from dask_efficiency.straggler.retirements import RETIRE_SHARE
 
 if TYPE_CHECKING:
-    from dask_efficiency.preflights.results import PreflightResult
+    from dask_efficiency.preflights.judge.result import PreflightResult
 
 
 @click.command("preflight")

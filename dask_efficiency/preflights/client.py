@@ -20,8 +20,8 @@ from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import ask, register
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.preflights.hardware.workload import CALLABLE, SCRIPT
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.wire import decode
-from dask_efficiency.preflights.results import PreflightResult
 from dask_efficiency.preflights.scheduler.preflight import Plan
 from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
@@ -148,7 +148,7 @@ async def _preflight(client: Client, plan: Plan, retire_share: float | None) -> 
         except BaseException:
             await _step(client, names.STOP_TEST, test=plan.test)
             raise
-        found = await asyncio.to_thread(lambda: PreflightResult.of(decode(reply["done"])))
+        found = await asyncio.to_thread(lambda: decode(reply["done"]))
         return found if retire_share is None else await _retire(client, found, retire_share)
     finally:
         await ask(client, names.RELEASE, client=client.id)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.preflights.judge.components import MEANINGS, Component
 from dask_efficiency.preflights.judge.links import SlowPath
-from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, format_share, name_of, named
 from dask_efficiency.straggler.wording import MEANINGS as CAUSES
@@ -39,7 +39,7 @@ HEADS = {
 }
 
 
-def document(found: PreflightValues) -> Document:
+def document(found: PreflightResult) -> Document:
     """What a preflight found."""
     context = "" if found.reason else f"{format_count(len(found.subjects), 'worker')}, {format_seconds(found.seconds)}"
     sections = with_content(
@@ -48,7 +48,7 @@ def document(found: PreflightValues) -> Document:
     return Document("Preflight", context, verdict(found), sections)
 
 
-def verdict(found: PreflightValues) -> str:
+def verdict(found: PreflightResult) -> str:
     """All of it in one sentence, without a full stop."""
     if found.reason:
         return f"Nothing was tested: {found.reason}"
@@ -68,7 +68,7 @@ def verdict(found: PreflightValues) -> str:
     return f"Of {of}, {_who(first)} {times}: {meaning}{more}{f'. {path}' if path else ''}"
 
 
-def _slow(found: PreflightValues) -> Section:
+def _slow(found: PreflightResult) -> Section:
     rows = tuple(
         (
             _who(one),
@@ -84,7 +84,7 @@ def _slow(found: PreflightValues) -> Section:
     return section("Slow", _rest(found.findings), Table(heads, rows, words=(0, 1, 2, 3)))
 
 
-def _paths(found: PreflightValues) -> Section:
+def _paths(found: PreflightResult) -> Section:
     return section("Slow paths", *(f"{_path_sentence(path)}." for path in found.paths[:MAX_ROWS]))
 
 
@@ -98,12 +98,12 @@ def _hosts(hosts: Sequence[str]) -> str:
     return ", ".join(map(name_of, hosts[:MAX_HOSTS])) + more
 
 
-def _advice(found: PreflightValues) -> Section:
+def _advice(found: PreflightResult) -> Section:
     causes = dict.fromkeys(one.cause for one in found.findings[:MAX_ROWS])
     return section("What to do", *(f"{cause}: {CAUSES[cause][1]}" for cause in causes))
 
 
-def _measured(found: PreflightValues) -> Section:
+def _measured(found: PreflightResult) -> Section:
     """How many times as long each worker takes, the slowest first."""
     ratios = found.ratios
     components = [one for one in Component if any(one in of_worker for of_worker in ratios.values())]
@@ -123,7 +123,7 @@ def _measured(found: PreflightValues) -> Section:
     return section("Measured", _rest(measured), Table(heads, (*rows, best), words=(0,)), Aside(f"{said}."))
 
 
-def _reading(component: Component, found: PreflightValues) -> str:
+def _reading(component: Component, found: PreflightResult) -> str:
     """The best reading of all."""
     meaning = MEANINGS[component]
     known = [value for one in found.subjects if math.isfinite(value := found.reading(one, component)) and value > 0]
@@ -143,7 +143,7 @@ def _times(ratio: float | None) -> str:
     return f"{ratio:.2f} x" if math.isfinite(ratio) else "failed"
 
 
-def _not_tested(found: PreflightValues) -> Section:
+def _not_tested(found: PreflightResult) -> Section:
     rows = [(name_of(name), "all", name_of_reason(why)) for name, why in found.not_tested.items()]
     rows += [(name_of(one.name), "all", name_of_reason(one.broken)) for one in found.subjects if one.broken]
     common = _missing_everywhere(found)
@@ -162,7 +162,7 @@ def name_of_reason(why: str) -> str:
     return name_of(why) if len(why) <= 80 else name_of(f"{why[:77]}...")
 
 
-def _missing_everywhere(found: PreflightValues) -> dict[Component, str]:
+def _missing_everywhere(found: PreflightResult) -> dict[Component, str]:
     """What was measured of no worker, with the first reason."""
     reasons: dict[Component, str] = {}
     for one in found.subjects:
@@ -175,7 +175,7 @@ def _missing_everywhere(found: PreflightValues) -> dict[Component, str]:
     }
 
 
-def _notes(found: PreflightValues) -> Section:
+def _notes(found: PreflightResult) -> Section:
     lines = [f"{note}." for note in found.notes]
     lines += [
         f"Measured nowhere: {HEADS[one]}: {name_of_reason(why)}." for one, why in _missing_everywhere(found).items()

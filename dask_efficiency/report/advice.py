@@ -12,7 +12,7 @@ from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
 from dask_efficiency.show.figures import format_seconds, format_share, name_of
@@ -383,7 +383,7 @@ RULES: tuple[Advice, ...] = (
 )
 
 
-def advised(report: ReportValues) -> dict[str, str]:
+def advised(report: EfficiencyReport) -> dict[str, str]:
     """Advice by bucket or cause (:func:`~dask_efficiency.accounts.causes.name_of`), the largest loss first.
 
     For the causes that are worth it; for a bucket that is, where none of its causes is.
@@ -395,7 +395,7 @@ def advised(report: ReportValues) -> dict[str, str]:
     }
 
 
-def _worth_it(report: ReportValues) -> list[tuple[Bucket, str]]:
+def _worth_it(report: EfficiencyReport) -> list[tuple[Bucket, str]]:
     whole = report.breakdown
     least = WORTH_ADVICE * (whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING))
     found = []
@@ -424,7 +424,7 @@ def cause_advice(bucket: str, cause: str) -> str:
     return advice(bucket, _NOTHING_KNOWN, cause)
 
 
-def read_on(report: ReportValues) -> str:
+def read_on(report: EfficiencyReport) -> str:
     """Where the documentation says more about what is advised; empty where nothing is."""
     headings: dict[str, list[str]] = {}
     for bucket, cause in _worth_it(report):
@@ -434,7 +434,7 @@ def read_on(report: ReportValues) -> str:
     return f"Read on: {'; '.join(pages)}" if pages else ""
 
 
-def facts_of(report: ReportValues) -> Facts:
+def facts_of(report: EfficiencyReport) -> Facts:
     """What the conditions look at, of a report."""
     whole = report.breakdown
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
@@ -471,7 +471,7 @@ def facts_of(report: ReportValues) -> Facts:
     )
 
 
-def _share_of_holders(report: ReportValues, meant: Callable[[GilHolder], bool]) -> float:
+def _share_of_holders(report: EfficiencyReport, meant: Callable[[GilHolder], bool]) -> float:
     whole = sum(holder.ns for holder in report.gil_holders)
     return sum(holder.ns for holder in report.gil_holders if meant(holder)) / whole if whole else math.nan
 
@@ -481,14 +481,14 @@ def _works_on_text(frame: Frame) -> bool:
     return "pandas" in frame.file and "str" in (frame.file + frame.function).lower().rpartition("pandas")[2]
 
 
-def _waited_for(report: ReportValues) -> str:
+def _waited_for(report: EfficiencyReport) -> str:
     """The prefix for whose tasks everything waited for most of the time without parallelism."""
     waited = report.waited_for
     longest = max(waited, key=lambda prefix: waited[prefix], default="")
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
 
 
-def _importing(report: ReportValues) -> float:
+def _importing(report: EfficiencyReport) -> float:
     """Share of the time in which threads were idle for the scheduler while their worker's event loop imported."""
     waited = report.causes_ns(Bucket.IDLE).get("scheduler", 0) / 1e9
     imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
@@ -496,7 +496,7 @@ def _importing(report: ReportValues) -> float:
     return blocked / waited if waited else 0.0
 
 
-def _fills_workers(report: ReportValues, prefix: str) -> bool:
+def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
     """Whether each task of a prefix has a worker for itself, or computes in threads of its own, too."""
     skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
     one_each = skew is not None and skew.count == len(report.by_worker) > 1 and skew.times_longer < 2

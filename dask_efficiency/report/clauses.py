@@ -8,9 +8,8 @@ from collections import Counter
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.skew import Skew
-from dask_efficiency.report.culprits import Culprit
 from dask_efficiency.report.lost_time import WORTH_A_ROW
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import Culprit, EfficiencyReport
 from dask_efficiency.report.wall_clock import WORTH_SAYING
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of, named, sentence
@@ -77,7 +76,7 @@ def at_line(function: str, line: str, prefix: str) -> str:
     return f"in {called}{name_of(line)}" + (f" (prefix {name_of(prefix)})" if prefix else "")
 
 
-def why_not_known(report: ReportValues) -> str:
+def why_not_known(report: EfficiencyReport) -> str:
     """For what reason nobody knows why threads waited, and on which workers; empty where all is known, or is little."""
     waited = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.THREAD_NONCPU, 0.0)
     if waited < WORTH_A_ROW or (report.waiting and not report.not_sampled):

@@ -8,13 +8,13 @@ from typing import Any
 
 from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.files.storage import writing
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason
 from dask_efficiency.show.figures import harmless
 
 
-def collapsed(report: ReportValues) -> str:
+def collapsed(report: EfficiencyReport) -> str:
     r"""The sampled stacks as text.
 
     Returns
@@ -49,7 +49,7 @@ def _escaped(name: str) -> str:
     return harmless(name).replace(";", r"\x3b")
 
 
-def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the text to a local path or any fsspec URL."""
     text = collapsed(report)
     with writing(path, compression="infer", **storage_options) as file:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.accounts.causes import CAUSES, name_of
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.model import FACTORS, ReportValues
+from dask_efficiency.report.model import FACTORS, EfficiencyReport
+from dask_efficiency.show.shown import Shown, late
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Number = TypeVar("Number", int, float)
 
@@ -101,8 +107,8 @@ class PrefixChange:
     is_gone: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonValues:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Shown):
     """Runs before a change and runs after it. With several a side, medians are compared.
 
     Parameters
@@ -113,8 +119,10 @@ class ComparisonValues:
         What each run is called.
     """
 
-    before: tuple[ReportValues, ...]
-    after: tuple[ReportValues, ...]
+    _said_by: ClassVar[str] = "dask_efficiency.report.sections.comparison"
+
+    before: tuple[EfficiencyReport, ...]
+    after: tuple[EfficiencyReport, ...]
     names_before: tuple[str, ...]
     names_after: tuple[str, ...]
 
@@ -325,10 +333,34 @@ class ComparisonValues:
         """
         return self.lost.after > self.lost.before * (1 + Fraction(than))
 
-    def _numbers(self, number_of: Callable[[ReportValues], float]) -> Difference[float]:
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Why the two sides may not be comparable, a sentence each."""
+        found: tuple[str, ...] = late("dask_efficiency.report.comparison_verdict:caveats")(self)
+        return found
+
+    def to_frame(self, by: str = "cause") -> pd.DataFrame:
+        """Thread-seconds as a table.
+
+        Parameters
+        ----------
+        by
+            ``"cause"``: a row for each cause of loss, ``useful`` and ``running``; columns
+            ``before``, ``after``, ``change``. ``"prefix"``: a row for each task prefix; the same
+            columns after ``useful_`` and ``lost_``.
+        """
+        frame: pd.DataFrame = late("dask_efficiency.report.comparison_data:to_frame")(self, by)
+        return frame
+
+    def _repr_html_(self) -> str:
+        from dask_efficiency.show.html.render import fragment
+
+        return fragment(self._said("page"))
+
+    def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
         return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))
 
-    def _whole(self, number_of: Callable[[ReportValues], int]) -> Difference[int]:
+    def _whole(self, number_of: Callable[[EfficiencyReport], int]) -> Difference[int]:
         return Difference(tuple(map(number_of, self.before)), tuple(map(number_of, self.after)))
 
     def _of_whole(self, ns_of: Callable[[Breakdown], int]) -> Difference[int]:
@@ -339,6 +371,64 @@ class ComparisonValues:
 
     def _of_prefix(self, prefix: str, buckets: Iterable[Bucket]) -> Difference[int]:
         return self._whole(lambda report: report.by_prefix.get(prefix, Breakdown()).ns(*buckets))
+
+
+#: A report, or the path or fsspec URL of one.
+Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
+
+
+def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> Comparison:
+    """Set runs before a change against runs after it.
+
+    Parameters
+    ----------
+    before, after
+        A report, the path or fsspec URL of a saved one, or several of them: then medians are
+        compared, and each change is set against how much the runs of one side differ among themselves.
+    **storage_options
+        For the file systems of the paths, as in :func:`fsspec.open`.
+
+    Raises
+    ------
+    ReportFileError
+        If a file is no report.
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a side is empty.
+    TypeError
+        If a side holds something else.
+
+    Examples
+    --------
+    >>> compare("main.json", "branch.json")  # doctest: +SKIP
+    >>> compare(["main1.json", "main2.json"], [report1, report2]).verdict  # doctest: +SKIP
+    """
+    sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
+    return Comparison(
+        before=tuple(report for _, report in sides[0]),
+        after=tuple(report for _, report in sides[1]),
+        names_before=tuple(name for name, _ in sides[0]),
+        names_after=tuple(name for name, _ in sides[1]),
+    )
+
+
+def _read(
+    side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]
+) -> list[tuple[str, EfficiencyReport]]:
+    """By side, each report with what it is called."""
+    runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if not runs:
+        raise ValueError(f"{side} is {given!r}; expected one run at least")
+    read = []
+    for run in runs:
+        if isinstance(run, EfficiencyReport):
+            read.append((run.name, run))
+        elif isinstance(run, str | os.PathLike):
+            read.append((os.fspath(run), load_report(run, **storage_options)))
+        else:
+            raise TypeError(f"{side} holds {run!r:.80}; expected an EfficiencyReport or the path of one")
+    return read
 
 
 def _median(values: Sequence[Number]) -> Number:
@@ -357,5 +447,5 @@ def _lost_ns(whole: Breakdown) -> int:
     return whole.total_ns - whole.ns(*_NOT_LOST)
 
 
-def _values(name: str, reports: Iterable[ReportValues]) -> tuple[str, ...]:
+def _values(name: str, reports: Iterable[EfficiencyReport]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(report.environment.get(name, "") for report in reports))

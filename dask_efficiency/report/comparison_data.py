@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.causes import name_of
-from dask_efficiency.report.compare import ComparisonValues, Difference
+from dask_efficiency.report.compare import Comparison, Difference
 from dask_efficiency.report.comparison_verdict import caveats, verdict
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ FORMAT = "dask-efficiency-comparison"
 VERSION = 1
 
 
-def to_dict(comparison: ComparisonValues) -> dict[str, Any]:
+def to_dict(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain data, ready for JSON.
 
     Returns
@@ -83,7 +83,7 @@ def _known(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def to_frame(comparison: ComparisonValues, by: str = "cause") -> pd.DataFrame:
+def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
     """Thread-seconds before and after as a table: a row for each cause or each prefix."""
     import pandas as pd
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dask_efficiency.report.compare import Cause, ComparisonValues, Difference
+from dask_efficiency.report.compare import Cause, Comparison, Difference
 from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 
@@ -108,7 +108,7 @@ class _Steps:
         return self.scale.text(sum(steps[label] for label in labels))
 
 
-def comparison_table(comparison: ComparisonValues) -> ComparisonTable:
+def comparison_table(comparison: Comparison) -> ComparisonTable:
     """The comparison's thread time by cause, rounded together."""
     causes = [_Line(cause.bucket, cause.time.before, cause.time.after, cause.time) for cause in comparison.causes]
     rest = comparison.not_by_cause

@@ -10,7 +10,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.report.clauses import loss_name
-from dask_efficiency.report.compare import ComparisonValues, Difference
+from dask_efficiency.report.compare import Comparison, Difference
 from dask_efficiency.report.comparison_table import ComparisonTable, comparison_table, fine_scale
 from dask_efficiency.report.wall_clock import WORTH_SAYING
 from dask_efficiency.show.figures import Scale, format_seconds, format_share, name_of, sentence
@@ -30,7 +30,7 @@ WORTH_A_CAVEAT = 0.01
 MORE = "more than the runs differ among themselves"
 
 
-def verdict(comparison: ComparisonValues) -> str:
+def verdict(comparison: Comparison) -> str:
     """The comparison in one sentence, without a full stop.
 
     A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread
@@ -52,7 +52,7 @@ def verdict(comparison: ComparisonValues) -> str:
     return "; ".join([first, *clauses[1:]])
 
 
-def excess(comparison: ComparisonValues) -> str:
+def excess(comparison: Comparison) -> str:
     """A rise of lost time, in a clause of its own."""
     lost = comparison.lost
     by = f" by {rise_size(lost.rise) or '<0.1 %'}" if lost.before else ""
@@ -80,12 +80,12 @@ def rise_size(rise: float) -> str:
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
 
 
-def _has_wall(comparison: ComparisonValues) -> bool:
+def _has_wall(comparison: Comparison) -> bool:
     wall = comparison.wall_clock_seconds
     return math.isfinite(wall.before) and math.isfinite(wall.after)
 
 
-def _runtime(comparison: ComparisonValues) -> Iterator[str]:
+def _runtime(comparison: Comparison) -> Iterator[str]:
     if not _has_wall(comparison):
         return
     wall = comparison.wall_clock_seconds
@@ -100,7 +100,7 @@ def _runtime(comparison: ComparisonValues) -> Iterator[str]:
     yield f"{said}: {pair(wall, scale)} {scale.unit}{on}{noise}{_elsewhere(comparison, scale)}"
 
 
-def _elsewhere(comparison: ComparisonValues, scale: Scale) -> str:
+def _elsewhere(comparison: Comparison, scale: Scale) -> str:
     """Where most of a change of the wall clock was, if that was not the work on the cluster."""
     change = comparison.wall_clock_seconds.change
     parts = {"on the client": comparison.client_seconds, "without any worker": comparison.no_workers_seconds}
@@ -110,12 +110,12 @@ def _elsewhere(comparison: ComparisonValues, scale: Scale) -> str:
     return ""
 
 
-def _useful(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[str]:
+def _useful(comparison: Comparison, table: ComparisonTable) -> Iterator[str]:
     if _useful_differs(comparison):
         yield f"useful time {_moved(comparison.useful, table.useful.before, table.useful.after, table)}"
 
 
-def _lost(comparison: ComparisonValues, table: ComparisonTable) -> str:
+def _lost(comparison: Comparison, table: ComparisonTable) -> str:
     lost = comparison.lost
     if table.lost.before == table.lost.after:
         return f"lost time is the same, {table.lost.after} thread-{table.thread_scale.word}"
@@ -140,7 +140,7 @@ class _Changed:
     by_prefix: Mapping[str, Difference[int]]
 
 
-def _largest(comparison: ComparisonValues, table: ComparisonTable) -> list[_Changed]:
+def _largest(comparison: Comparison, table: ComparisonTable) -> list[_Changed]:
     """The largest change in the direction of the sum, and one against it that is of its size."""
     up = comparison.lost.change >= 0
     notable = [
@@ -156,7 +156,7 @@ def _largest(comparison: ComparisonValues, table: ComparisonTable) -> list[_Chan
     return along + against
 
 
-def _all_changed(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[_Changed]:
+def _all_changed(comparison: Comparison, table: ComparisonTable) -> Iterator[_Changed]:
     """Every bucket, and every known cause that the table shows."""
     for cause in comparison.causes:
         yield _Changed(cause.bucket, "", cause.time, cause.by_prefix)
@@ -176,7 +176,7 @@ def _standing_out(changed: Sequence[_Changed]) -> list[_Changed]:
     return [cause if abs(cause.time.change) >= STANDS_OUT * abs(largest.time.change) else largest]
 
 
-def _named(comparison: ComparisonValues, table: ComparisonTable) -> Iterator[tuple[str, str]]:
+def _named(comparison: Comparison, table: ComparisonTable) -> Iterator[tuple[str, str]]:
     """What changed most, up to the unit of the figure; and the prefix that most of it is in."""
     rows = {row.name: row for row in table.rows}
     # another cause may have changed more, by less than its runs differ
@@ -198,7 +198,7 @@ def _where(cause: _Changed) -> str:
     return f", mostly in {name_of(most) or '(no prefix)'}"
 
 
-def caveats(comparison: ComparisonValues) -> tuple[str, ...]:
+def caveats(comparison: Comparison) -> tuple[str, ...]:
     """Why the two sides may not be comparable, a sentence each."""
     return (
         *_other_size(comparison),
@@ -211,7 +211,7 @@ def caveats(comparison: ComparisonValues) -> tuple[str, ...]:
     )
 
 
-def _other_size(comparison: ComparisonValues) -> Iterator[str]:
+def _other_size(comparison: Comparison) -> Iterator[str]:
     sizes = (("workers", comparison.workers), ("threads", comparison.threads))
     differ = [f"{size.before} -> {size.after} {name}" for name, size in sizes if size.change]
     if differ:
@@ -220,7 +220,7 @@ def _other_size(comparison: ComparisonValues) -> Iterator[str]:
         yield "the runs of one side did not all have the same workers and threads"
 
 
-def _other_work(comparison: ComparisonValues) -> Iterator[str]:
+def _other_work(comparison: Comparison) -> Iterator[str]:
     if _useful_differs(comparison):
         yield (
             "useful time differs: the runs did not do the same work, or not at the same speed, "
@@ -228,7 +228,7 @@ def _other_work(comparison: ComparisonValues) -> Iterator[str]:
         )
 
 
-def _other_causes(comparison: ComparisonValues) -> Iterator[str]:
+def _other_causes(comparison: Comparison) -> Iterator[str]:
     """Where one side knows why threads waited, and the other does not: libraries' own work is lost time there."""
     unknown = [
         any(report.breakdown.ns(Bucket.THREAD_NONCPU) and not report.waiting for report in reports)
@@ -239,20 +239,20 @@ def _other_causes(comparison: ComparisonValues) -> Iterator[str]:
         yield f"why threads waited is not known {side}: what libraries' threads computed is among thread-noncpu there"
 
 
-def _useful_differs(comparison: ComparisonValues) -> bool:
+def _useful_differs(comparison: Comparison) -> bool:
     useful = comparison.useful
     return bool(useful.change) and not useful.within_spread and abs(useful.rise) >= WORTH_SAYING
 
 
-def _unmeasured(comparison: ComparisonValues, from_share: float) -> Iterator[str]:
+def _unmeasured(comparison: Comparison, from_share: float) -> Iterator[str]:
     return _unknown(comparison, Bucket.UNMEASURED, from_share, "was not measured")
 
 
-def _not_ended(comparison: ComparisonValues) -> Iterator[str]:
+def _not_ended(comparison: Comparison) -> Iterator[str]:
     return _unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended")
 
 
-def _unknown(comparison: ComparisonValues, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
+def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         wholes = [report.breakdown for report in reports]
         shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
@@ -260,14 +260,14 @@ def _unknown(comparison: ComparisonValues, bucket: Bucket, from_share: float, sa
             yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {said}"
 
 
-def _other_price(comparison: ComparisonValues) -> Iterator[str]:
+def _other_price(comparison: Comparison) -> Iterator[str]:
     prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
     if len(prices) > 1:
         said = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
         yield f"the price of a worker's hour is not the same in all runs: {said}"
 
 
-def _notes(comparison: ComparisonValues) -> Iterator[str]:
+def _notes(comparison: Comparison) -> Iterator[str]:
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         for note in dict.fromkeys(note for report in reports for note in report.notes):
             yield f"{side}: {sentence(note)}"

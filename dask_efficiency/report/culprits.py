@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
 from dask_efficiency.accounts.lines import blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
 from dask_efficiency.report.advice import cause_advice
 from dask_efficiency.report.lines import line_times
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import Culprit, EfficiencyReport
 
 #: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
 MAX_CULPRITS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """Time that tasks of one prefix lost on one line of code, for one reason.
-
-    Names are as they were recorded: whoever shows them makes them harmless.
-    """
-
-    bucket: str
-    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
-    cause: str
-    #: Empty where it is not known; for ``idle/parallelism``, whose tasks everything waited for.
-    prefix: str
-    #: ``"etl.py:88"``: the innermost line of the user's own code; empty where no sample was taken.
-    line: str
-    #: What that line was calling, or its own function where it called none.
-    function: str
-    #: Thread-seconds.
-    seconds: float
-    #: For ``gil``, who had it most: ```f` in etl.py:12 (prefix clean)``. Empty where it is not known.
-    held_by: str
-    #: What to do about the cause, in one line; empty where nothing is known to help.
-    advice: str
-    #: Where the line is a library's: the user's line that sent the graph, if it was one line.
-    computed_by: str = ""
-
-
-def find_culprits(report: ReportValues) -> tuple[Culprit, ...]:
+def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
     """What most time was lost on, at most :data:`MAX_CULPRITS`, the most costly first.
 
     How much was lost to a bucket, a cause and a prefix is exact, and is divided over lines as samples say. Without the
@@ -66,7 +39,7 @@ def find_culprits(report: ReportValues) -> tuple[Culprit, ...]:
     )
 
 
-def computed_by(report: ReportValues, place: Frame) -> str:
+def computed_by(report: EfficiencyReport, place: Frame) -> str:
     """For a line of a library: the one line of the user's that sent graphs, and its source; empty where several did."""
     if not place.file or is_the_users(place.file) or len(report.computed_by) != 1:
         return ""
@@ -74,7 +47,7 @@ def computed_by(report: ReportValues, place: Frame) -> str:
     return f"`{source}` in {line}" if source else line
 
 
-def _gil_held_by(report: ReportValues) -> dict[str, str]:
+def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
     """Who had the GIL most while tasks of each prefix waited for it."""
     found: dict[str, Counter[tuple[str, Frame]]] = {}
     for row in report.gil_holders:

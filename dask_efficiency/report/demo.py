@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distributed import Client, LocalCluster
     from numpy.typing import NDArray
 
-    from dask_efficiency.report.results import EfficiencyReport
+    from dask_efficiency.report.model import EfficiencyReport
 
 #: Dask pauses a worker at 80 % of this and kills it at 95 %. The highest that a worker process came
 #: to in this workload, with pandas, pyarrow and torch loaded, was 750 MiB.

@@ -26,11 +26,10 @@ from dask_efficiency.plugin.source import block_at, place_of
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.report.questions import ask_report
 from dask_efficiency.report.replies import report_of
-from dask_efficiency.report.results import EfficiencyReport
 from dask_efficiency.report.scaling import ScalingWatch
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.path import critical_path
@@ -291,8 +290,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *missing)
         found["computed_by"] = dict(self._phases.lines)
-        values = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
-        report = EfficiencyReport.of(values)
+        report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None:
             return report
         said, missing = decorate(
@@ -394,7 +392,7 @@ def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None
     return None if filename is None else os.fspath(filename), client
 
 
-def _path_summary(trace: RunTrace, report: ReportValues) -> PathSummary | None:
+def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | None:
     """What the critical path says; None where no task ended."""
     try:
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
@@ -414,7 +412,7 @@ def _with_saving(report: EfficiencyReport) -> EfficiencyReport:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _of_the_run(trace: RunTrace, report: ReportValues) -> tuple[Finding, ...]:
+def _of_the_run(trace: RunTrace, report: EfficiencyReport) -> tuple[Finding, ...]:
     """Findings of a live view with what they cost the run, then those that only the whole run shows."""
     from dask_efficiency.runs.stragglers.offline import find_stragglers
 

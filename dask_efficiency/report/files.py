@@ -23,7 +23,7 @@ from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.files.storage import ZIP, DamagedFileError, FileTooLargeError, Members, reading, writing
 from dask_efficiency.report.gpu import plain, summary
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
 
 FORMAT = "dask-efficiency-report"
@@ -37,7 +37,7 @@ class ReportFileError(ValueError):
     """What was read is not a report that this version understands."""
 
 
-def to_dict(report: ReportValues) -> dict[str, Any]:
+def to_dict(report: EfficiencyReport) -> dict[str, Any]:
     """The report as plain data, ready for JSON.
 
     Returns
@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _summary(report: ReportValues) -> dict[str, Any]:
+def _summary(report: EfficiencyReport) -> dict[str, Any]:
     numbers = {
         "verdict": verdict(report),
         "efficiency": report.efficiency,
@@ -99,7 +99,7 @@ def _summary(report: ReportValues) -> dict[str, Any]:
     return {name: _plain(number) for name, number in numbers.items()}
 
 
-def from_dict(data: Any) -> ReportValues:
+def from_dict(data: Any) -> EfficiencyReport:
     """The report that :func:`to_dict` made the data from.
 
     Raises
@@ -118,10 +118,10 @@ def from_dict(data: Any) -> ReportValues:
     report = data.get("report")
     if not isinstance(report, dict):
         raise ReportFileError(f"'report' is a {_kind(report)}; expected an object")
-    return ReportValues(**_read(report, "report", ReportValues))
+    return EfficiencyReport(**_read(report, "report", EfficiencyReport))
 
 
-def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the report as JSON.
 
     Parameters
@@ -137,13 +137,22 @@ def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: 
         file.write(text.encode("ascii"))
 
 
-def read_report(path: str | os.PathLike[str], **storage_options: Any) -> ReportValues:
-    """The values of a saved report; :func:`~dask_efficiency.load_report` says more.
+def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
+    """The report that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`EfficiencyReport.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
 
     Raises
     ------
     ReportFileError
         If the file is foreign, truncated, damaged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
     """
     target = os.fspath(path)
     try:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.lines import line_times
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def to_frame(report: ReportValues, by: str) -> pd.DataFrame:
+def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
     """Thread time as a table; :meth:`~dask_efficiency.EfficiencyReport.to_frame` says more."""
     if by == "bucket":
         return _by_bucket(report)
@@ -28,7 +28,7 @@ def to_frame(report: ReportValues, by: str) -> pd.DataFrame:
     return _by_group(report, by)
 
 
-def _by_bucket(report: ReportValues) -> pd.DataFrame:
+def _by_bucket(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
     whole = report.breakdown
@@ -41,7 +41,7 @@ def _by_bucket(report: ReportValues) -> pd.DataFrame:
     )
 
 
-def _by_cause(report: ReportValues) -> pd.DataFrame:
+def _by_cause(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
     whole = report.breakdown
@@ -57,7 +57,7 @@ def _by_cause(report: ReportValues) -> pd.DataFrame:
     )
 
 
-def _by_line(report: ReportValues) -> pd.DataFrame:
+def _by_line(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
     rows = line_times(report)
@@ -74,7 +74,7 @@ def _by_line(report: ReportValues) -> pd.DataFrame:
     )
 
 
-def _skew(report: ReportValues) -> pd.DataFrame:
+def _skew(report: EfficiencyReport) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(
@@ -83,7 +83,7 @@ def _skew(report: ReportValues) -> pd.DataFrame:
     )
 
 
-def _by_group(report: ReportValues, by: str) -> pd.DataFrame:
+def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     import pandas as pd
 
     groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}

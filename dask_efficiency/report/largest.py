@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.report.lost_time import worth_a_row
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 
 #: A bucket of which more than this part is of no known cause is named as a whole.
 MOSTLY = 0.5
@@ -26,7 +26,7 @@ class Largest:
     ns: int
 
 
-def largest_losses(report: ReportValues) -> list[Largest]:
+def largest_losses(report: EfficiencyReport) -> list[Largest]:
     """The largest cause of any bucket, and the next one where it is nearly as large; empty where nothing is lost.
 
     A bucket that has no causes, or of which most is of no known cause, counts as one.
@@ -36,7 +36,7 @@ def largest_losses(report: ReportValues) -> list[Largest]:
     return [part for part in parts[:2] if part.ns >= CLOSE * parts[0].ns]
 
 
-def _parts(report: ReportValues, bucket: Bucket) -> list[Largest]:
+def _parts(report: EfficiencyReport, bucket: Bucket) -> list[Largest]:
     whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
     shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}
     if not shown or known.get(UNKNOWN, 0) > MOSTLY * whole:

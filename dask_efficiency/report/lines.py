@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dask_efficiency.accounts.lines import blamed
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import exact_stacks
 
 
@@ -24,7 +24,7 @@ class LineTime:
     ns: int
 
 
-def line_times(report: ReportValues) -> tuple[LineTime, ...]:
+def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
     """All time of a report by line of code, the most costly first."""
     found: Counter[tuple[str, str, str, Frame]] = Counter()
     for row in exact_stacks(report):

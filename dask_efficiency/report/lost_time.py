@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 from dask_efficiency.show.parts import Part, finalized_parts, in_order
 
@@ -68,7 +68,7 @@ class LostTime:
         return next(row for row in rows if row.label == (cause or bucket))
 
 
-def lost_time(report: ReportValues) -> LostTime:
+def lost_time(report: EfficiencyReport) -> LostTime:
     """The report's thread time by cause, rounded together.
 
     Returns
@@ -105,7 +105,7 @@ def lost_time(report: ReportValues) -> LostTime:
     )
 
 
-def worth_a_row(report: ReportValues, bucket: Bucket) -> dict[str, int]:
+def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:
     """Nanoseconds of a bucket by cause, the largest first; those below :data:`WORTH_A_ROW` are one, if several.
 
     Empty where no cause is known, or none is large enough.
@@ -155,7 +155,7 @@ def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _
     return _Column(scale, dict(zip(parts, steps, strict=True)))
 
 
-def _cause_rows(report: ReportValues, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[Row, ...]:
+def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[Row, ...]:
     causes = worth_a_row(report, bucket)
     figures = zip(*(column.shared(bucket, list(causes.values())) for column in columns), strict=True)
     return tuple(

@@ -1,10 +1,12 @@
-"""ReportValues: the thread time of one window of a cluster's life, and what it means."""
+"""EfficiencyReport: the thread time of one window of a cluster's life, and what it means."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, NAMES, fit, name_of, of_bucket
@@ -18,6 +20,13 @@ from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.shown import Printed, late
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dask_efficiency.report.sections.predictions import Predicted
+    from dask_efficiency.runs.path.path import CriticalPath
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).
@@ -71,7 +80,33 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportValues:
+class Culprit:
+    """Time that tasks of one prefix lost on one line of code, for one reason.
+
+    Names are as they were recorded: whoever shows them makes them harmless.
+    """
+
+    bucket: str
+    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
+    cause: str
+    #: Empty where it is not known; for ``idle/parallelism``, whose tasks everything waited for.
+    prefix: str
+    #: ``"etl.py:88"``: the innermost line of the user's own code; empty where no sample was taken.
+    line: str
+    #: What that line was calling, or its own function where it called none.
+    function: str
+    #: Thread-seconds.
+    seconds: float
+    #: For ``gil``, who had it most: ```f` in etl.py:12 (prefix clean)``. Empty where it is not known.
+    held_by: str
+    #: What to do about the cause, in one line; empty where nothing is known to help.
+    advice: str
+    #: Where the line is a library's: the user's line that sent the graph, if it was one line.
+    computed_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EfficiencyReport(Printed):
     """Where the threads of a cluster spent a window of time.
 
     All breakdowns are exact: the sum over the workers is their nthreads x elapsed time, in
@@ -173,6 +208,8 @@ class ReportValues:
         is saved: it has a file of its own.
     """
 
+    _said_by: ClassVar[str] = "dask_efficiency.report.sections.report"
+
     name: str
     started: float
     window_seconds: float
@@ -213,7 +250,7 @@ class ReportValues:
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     without_largest_seconds: float | None = None
-    trace: RunTrace | None = field(default=None, compare=False, repr=False)
+    trace: RunTrace | None = field(default=None, compare=False)
 
     @property
     def breakdown(self) -> Breakdown:
@@ -391,3 +428,124 @@ class ReportValues:
         if self.price_per_worker_hour is None or not threads:
             return None
         return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
+
+    def critical_path(self, **scope: Any) -> CriticalPath:
+        """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
+
+        Parameters
+        ----------
+        **scope
+            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
+
+        Raises
+        ------
+        ValueError
+            If the report has no trace.
+        """
+        if self.trace is None:
+            raise ValueError(
+                f"the report {self.name!r:.80} has no trace; expected one of efficiency_report(trace=True)"
+            )
+        from dask_efficiency.runs.path.path import critical_path
+
+        return critical_path(self.trace, **scope)
+
+    @property
+    def verdict(self) -> str:
+        """The report in one sentence."""
+        return str(late("dask_efficiency.report.verdict:verdict")(self))
+
+    @property
+    def culprits(self) -> tuple[Culprit, ...]:
+        """The lines of code on which most time was lost, and why; the most costly first."""
+        found: tuple[Culprit, ...] = late("dask_efficiency.report.culprits:find_culprits")(self)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, exact: what :meth:`save` writes."""
+        found: dict[str, Any] = late("dask_efficiency.report.files:to_dict")(self)
+        return found
+
+    def to_frame(self, by: str = "worker") -> pd.DataFrame:
+        """Thread-seconds as a table: a row for each worker, prefix, span, bucket, cause or line of code.
+
+        Parameters
+        ----------
+        by
+            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
+            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
+            ``"cause"``: columns ``bucket``, ``cause`` (empty where a bucket has none), ``thread_seconds``, ``share``
+            and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line
+            called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
+            no sample was taken. ``"skew"``: a row for each prefix, the fields of
+            :class:`~dask_efficiency.accounts.skew.Skew`.
+
+        Raises
+        ------
+        ValueError
+            If ``by`` is something else.
+        """
+        frame: pd.DataFrame = late("dask_efficiency.report.frames:to_frame")(self, by)
+        return frame
+
+    def to_speedscope(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the sampled stacks for speedscope.app, one profile for each bucket and cause.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Raises
+        ------
+        NoStacksError
+            If no stack was sampled.
+        """
+        late("dask_efficiency.report.speedscope:save")(self, path, **storage_options)
+
+    def to_collapsed(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the sampled stacks with their nanoseconds, a line each: collapsed stacks, as flamegraph.pl reads them.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Raises
+        ------
+        NoStacksError
+            If no stack was sampled.
+        """
+        late("dask_efficiency.report.collapsed:save")(self, path, **storage_options)
+
+    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the report as JSON, to a local path or any fsspec URL."""
+        late("dask_efficiency.report.files:save")(self, path, **storage_options)
+
+    def to_html(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        predictions: Sequence[Predicted] = (),
+        **storage_options: Any,
+    ) -> None:
+        """Write the report as one HTML file that works offline, to a local path or any fsspec URL.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL.
+        predictions
+            What :func:`~dask_efficiency.simulate` and :func:`~dask_efficiency.sweep` made of the report's trace, to be
+            shown behind the critical path.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+        """
+        from dask_efficiency.report.sections.predictions import with_predictions
+        from dask_efficiency.show.html.render import save_page
+
+        save_page(with_predictions(self._said("page"), predictions), path, **storage_options)

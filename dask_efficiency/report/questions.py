@@ -10,8 +10,8 @@ from distributed import Client
 
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import Caller, ask, sync
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.replies import report_of, unpacked
-from dask_efficiency.report.results import EfficiencyReport
 
 
 def snapshot(client: Client | None = None) -> Any:
@@ -38,7 +38,7 @@ def snapshot(client: Client | None = None) -> Any:
 async def ask_life(caller: Caller) -> EfficiencyReport:
     """The accounts since they began."""
     payload = await ask_report(caller, names.LIFE)
-    return EfficiencyReport.of(report_of(payload, name="snapshot", started=float(payload["since"])))
+    return report_of(payload, name="snapshot", started=float(payload["since"]))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
@@ -46,7 +46,7 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
     payload = await ask_report(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
-    return EfficiencyReport.of(report_of(payload, name=name, started=time.time() - seconds))
+    return report_of(payload, name=name, started=time.time() - seconds)
 
 
 async def ask_report(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:

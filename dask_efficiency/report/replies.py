@@ -17,7 +17,7 @@ from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import Repeat, ReportValues
+from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
@@ -31,7 +31,7 @@ def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
     return {**loads(reply["packed"]), **rest}
 
 
-def life_report(payload: Mapping[str, Any]) -> ReportValues:
+def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
     """The report of a cluster's whole life."""
     return report_of(payload, name="cluster life", started=float(payload["since"]))
 
@@ -47,7 +47,7 @@ def report_of(
     code: tuple[str, ...] = (),
     arrivals: tuple[Arrival, ...] = (),
     computed_by: Mapping[str, str] | None = None,
-) -> ReportValues:
+) -> EfficiencyReport:
     """The report that a scheduler's answer makes.
 
     ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
@@ -84,7 +84,7 @@ def report_of(
         found["stragglers"] = with_lines(
             found["stragglers"], causes_by_worker, ((row.place, row.ns) for row in found["profile"])
         )
-    return ReportValues(
+    return EfficiencyReport(
         name=name,
         started=started,
         window_seconds=payload["window"] / 1e9,

@@ -6,7 +6,7 @@ import math
 
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.worker.balance import OTHER
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
 
 #: Of fewer tasks, a median says little.
@@ -22,7 +22,7 @@ MIN_SHARE = 0.01
 MIN_BYTES = 2**20
 
 
-def uneven_times(report: ReportValues) -> dict[str, Skew]:
+def uneven_times(report: EfficiencyReport) -> dict[str, Skew]:
     """The prefixes whose longest task took so much longer than the median that it matters."""
     least = MIN_SHARE * report.cluster_seconds
     excess = {prefix: one.max_seconds - one.median_seconds for prefix, one in report.skew.items()}
@@ -34,7 +34,7 @@ def uneven_times(report: ReportValues) -> dict[str, Skew]:
     }
 
 
-def uneven_sizes(report: ReportValues) -> dict[str, Skew]:
+def uneven_sizes(report: EfficiencyReport) -> dict[str, Skew]:
     """The prefixes whose largest result is so much larger than the median that it matters."""
     ranked = sorted(_comparable(report), key=lambda prefix: -report.skew[prefix].max_bytes)
     return {
@@ -44,7 +44,7 @@ def uneven_sizes(report: ReportValues) -> dict[str, Skew]:
     }
 
 
-def long_tasks(report: ReportValues) -> dict[str, Skew]:
+def long_tasks(report: EfficiencyReport) -> dict[str, Skew]:
     """The prefixes whose longest task took far longer than the others, and a good part of the run.
 
     What the long tail of a recorded run says already is none of them.
@@ -59,13 +59,13 @@ def long_tasks(report: ReportValues) -> dict[str, Skew]:
     }
 
 
-def held_up(report: ReportValues) -> dict[str, Skew]:
+def held_up(report: EfficiencyReport) -> dict[str, Skew]:
     """Those of :func:`long_tasks` for which all else waited, for a good part of the run."""
     least = SHARE_OF_RUN * report.cluster_seconds
     return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
 
 
-def larger_input(report: ReportValues) -> float:
+def larger_input(report: EfficiencyReport) -> float:
     """How many times as large as usual the input of the task is that took far longer than the others of its prefix.
 
     NaN where no task took so long, or its input is not known.
@@ -77,7 +77,7 @@ def larger_input(report: ReportValues) -> float:
     return math.nan
 
 
-def input_of(report: ReportValues, skew: Skew) -> float:
+def input_of(report: EfficiencyReport, skew: Skew) -> float:
     """How many times as large as usual what the longest task of a prefix worked on is, without a trace.
 
     It is the largest result of its prefix, if both are of the same partition: so what follows the name in their keys
@@ -92,6 +92,6 @@ def input_of(report: ReportValues, skew: Skew) -> float:
     return max(found, default=math.nan)
 
 
-def _comparable(report: ReportValues) -> list[str]:
+def _comparable(report: EfficiencyReport) -> list[str]:
     """The prefixes of enough tasks; those that were put together are not alike."""
     return [prefix for prefix, one in report.skew.items() if one.count >= MIN_TASKS and prefix != OTHER]

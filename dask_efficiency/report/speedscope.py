@@ -8,14 +8,14 @@ from typing import Any
 
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.files.storage import writing
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason
 from dask_efficiency.show.figures import harmless
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def speedscope(report: ReportValues) -> dict[str, Any]:
+def speedscope(report: EfficiencyReport) -> dict[str, Any]:
     """The sampled stacks as plain data, ready for JSON.
 
     Returns
@@ -70,7 +70,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
     return {"name": harmless(frame.function), "file": harmless(frame.file), "line": frame.line}
 
 
-def save(report: ReportValues, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the data as JSON to a local path or any fsspec URL."""
     text = json.dumps(speedscope(report), allow_nan=False, separators=(",", ":")) + "\n"
     with writing(path, compression="infer", **storage_options) as file:

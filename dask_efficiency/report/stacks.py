@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.show.figures import apportion
 
@@ -31,7 +31,7 @@ def reason(bucket: str, cause: str) -> str:
     return f"{bucket}/{cause}" if cause else bucket
 
 
-def cause_rows(report: ReportValues) -> dict[tuple[str, str], int]:
+def cause_rows(report: EfficiencyReport) -> dict[tuple[str, str], int]:
     """Nanoseconds of the whole cluster by bucket and cause, which is empty for a bucket without causes."""
     whole = report.breakdown
     causes = _by_cause(report)
@@ -42,7 +42,7 @@ def cause_rows(report: ReportValues) -> dict[tuple[str, str], int]:
     }
 
 
-def exact_times(report: ReportValues) -> dict[Key, int]:
+def exact_times(report: EfficiencyReport) -> dict[Key, int]:
     """Nanoseconds by bucket, cause and prefix.
 
     Returns
@@ -70,7 +70,7 @@ def exact_times(report: ReportValues) -> dict[Key, int]:
     return dict(found)
 
 
-def _by_cause(report: ReportValues) -> Counter[str]:
+def _by_cause(report: EfficiencyReport) -> Counter[str]:
     causes: Counter[str] = Counter()
     for row in report.causes_by_worker.values():
         causes.update(row)
@@ -95,7 +95,7 @@ def _shared(ns: int, weights: Mapping[str, int]) -> dict[str, int]:
     return {prefix: part for prefix, part in zip(weights, apportion([*weights.values()], ns), strict=True) if part}
 
 
-def exact_stacks(report: ReportValues) -> tuple[ProfileRow, ...]:
+def exact_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
     """The report's exact times by stack, as far as it was sampled.
 
     Returns
@@ -115,14 +115,14 @@ def exact_stacks(report: ReportValues) -> tuple[ProfileRow, ...]:
     return tuple(found)
 
 
-def sampled_stacks(report: ReportValues) -> tuple[ProfileRow, ...]:
+def sampled_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
     """Those of :func:`exact_stacks` in buckets of which any stack is known."""
     rows = exact_stacks(report)
     known = {row.bucket for row in rows if row.stack}
     return tuple(row for row in rows if row.bucket in known)
 
 
-def known_stacks(report: ReportValues) -> tuple[ProfileRow, ...]:
+def known_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
     """As :func:`sampled_stacks`, where there are any.
 
     Raises

@@ -15,7 +15,7 @@ from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.largest import Largest, largest_losses
 from dask_efficiency.report.lines import line_times
 from dask_efficiency.report.lost_time import LostTime, lost_time
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, input_of
 from dask_efficiency.report.wall_clock import WORTH_SAYING, largest_is_elsewhere, took
 from dask_efficiency.runs.path.verdict import SEE_WHAT, without_length
@@ -40,7 +40,7 @@ MOSTLY_USEFUL = 0.5
 MIN_SAVING = 0.02
 
 
-def verdict(report: ReportValues) -> str:
+def verdict(report: EfficiencyReport) -> str:
     """The report in one sentence, without a full stop.
 
     Its thread times are those of the table of lost time: rounded together, so that they agree.
@@ -72,7 +72,7 @@ def verdict(report: ReportValues) -> str:
     return "; ".join([first, *clauses[1:]])
 
 
-def _path(report: ReportValues) -> list[str]:
+def _path(report: EfficiencyReport) -> list[str]:
     """The best witness first: what the run waited for, without the question that the report itself answers."""
     if report.path is None or not report.path.verdict:
         return []
@@ -80,7 +80,7 @@ def _path(report: ReportValues) -> list[str]:
     return [said if _mostly_unknown(report) else said.partition(SEE_WHAT)[0]]
 
 
-def _stragglers(report: ReportValues) -> list[str]:
+def _stragglers(report: EfficiencyReport) -> list[str]:
     """The one that is most certain, and how many more there are."""
     if not report.stragglers:
         return []
@@ -89,14 +89,14 @@ def _stragglers(report: ReportValues) -> list[str]:
     return [f"{slow_worker(first)}{others}"]
 
 
-def _long_task(report: ReportValues) -> list[str]:
+def _long_task(report: EfficiencyReport) -> list[str]:
     """The longest of a recorded run; else the one for which all else waited."""
     if report.long_tail:
         return [long_task(one, report.skew.get(one.prefix)) for one in report.long_tail[:1]]
     return [skewed(prefix, one, input_of(report, one)) for prefix, one in held_up(report).items()][:1]
 
 
-def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
+def _efficiency(report: EfficiencyReport, table: LostTime, unit: str) -> str:
     if not report.useful_seconds:
         useful = "none"
     elif not report.losses:
@@ -107,7 +107,7 @@ def _efficiency(report: ReportValues, table: LostTime, unit: str) -> str:
     return said + (_useful_line(report) if report.efficiency >= MOSTLY_USEFUL else "")
 
 
-def _useful_line(report: ReportValues) -> str:
+def _useful_line(report: EfficiencyReport) -> str:
     """The line on which most of the useful time went, where it is known: a faster run begins there."""
     useful = [each for each in line_times(report) if each.bucket in GOOD]
     of_lines: Counter[tuple[Frame, str]] = Counter()
@@ -121,7 +121,7 @@ def _useful_line(report: ReportValues) -> str:
     return f", most of them {at_line(place.function, place_of(place), prefix)}{computed}"
 
 
-def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]:
+def _largest_loss(report: EfficiencyReport, table: LostTime, unit: str) -> list[str]:
     losses = largest_losses(report)
     if not losses:
         return []
@@ -134,7 +134,7 @@ def _largest_loss(report: ReportValues, table: LostTime, unit: str) -> list[str]
     return clauses
 
 
-def _loss(report: ReportValues, table: LostTime, largest: Largest, unit: str, said: str) -> str:
+def _loss(report: EfficiencyReport, table: LostTime, largest: Largest, unit: str, said: str) -> str:
     row = table.row_of(largest.bucket, largest.cause)
     size = f"{row.thread_time} {unit}" + (f", worth {row.money}" if row.money else "")
     if largest.cause:
@@ -147,12 +147,12 @@ def _loss(report: ReportValues, table: LostTime, largest: Largest, unit: str, sa
     return f"{said} {row.label}, {size}"
 
 
-def _mostly_unknown(report: ReportValues) -> bool:
+def _mostly_unknown(report: EfficiencyReport) -> bool:
     waiting = report.waiting
     return not waiting or waiting.get(UNKNOWN, 0.0) > sum(waiting.values()) / 2
 
 
-def _to_do(report: ReportValues, facts: Facts, largest: Largest, scale: Scale) -> str:
+def _to_do(report: EfficiencyReport, facts: Facts, largest: Largest, scale: Scale) -> str:
     """The line to blame, and what to do about the largest loss."""
     same = (one for one in find_culprits(report) if (one.bucket, one.cause) == (largest.bucket, largest.cause))
     culprit = next(same, None)
@@ -164,7 +164,7 @@ def _to_do(report: ReportValues, facts: Facts, largest: Largest, scale: Scale) -
     return (f", {line}" if line else "") + (f": {todo}" if todo else "")
 
 
-def _cured(report: ReportValues, largest: Largest) -> list[str]:
+def _cured(report: EfficiencyReport, largest: Largest) -> list[str]:
     """How long the recorded run takes with the cure of its largest loss: one promise, where no straggler makes one."""
     found, took = report.without_largest_seconds, report.cluster_seconds
     cure = CURED.get((largest.bucket, largest.cause))
@@ -175,7 +175,7 @@ def _cured(report: ReportValues, largest: Largest) -> list[str]:
     return [f"{cure} it takes {format_seconds(found)} instead of {format_seconds(took)}"]
 
 
-def _repeats(report: ReportValues) -> list[str]:
+def _repeats(report: EfficiencyReport) -> list[str]:
     """How many tasks computed what had been computed before, where that is worth words."""
     again, tasks = sum(repeat.tasks for repeat in report.repeats.values()), sum(report.tasks.values())
     if not tasks or again < MANY_REPEATS * tasks:
@@ -184,7 +184,7 @@ def _repeats(report: ReportValues) -> list[str]:
     return [f"{again} of {tasks} tasks made what had been made before, up to {times} times: persist() it"]
 
 
-def _gpus(report: ReportValues) -> list[str]:
+def _gpus(report: EfficiencyReport) -> list[str]:
     found = summary(report.gpu)
     if found is None or not found.elapsed:
         return []
@@ -192,6 +192,6 @@ def _gpus(report: ReportValues) -> list[str]:
     return [f"the GPU{'s were' if len(found.own) > 1 else ' was'} idle {idle} of the time"]
 
 
-def _reason(report: ReportValues) -> str:
+def _reason(report: EfficiencyReport) -> str:
     reasons = set(report.not_measured.values())
     return f" ({shorten(harmless(reasons.pop()), 80)})" if len(reasons) == 1 else ""

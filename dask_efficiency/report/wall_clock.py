@@ -9,7 +9,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import format_seconds
 
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
@@ -34,12 +34,12 @@ _FOR_DASK = ("optimize", "upload", "gather")
 _BOUND_BY = {"cores": ", bound by {cores:.3g} cores", "chain": ", bound by its longest chain of tasks"}
 
 
-def wall_clock_known(report: ReportValues) -> bool:
+def wall_clock_known(report: EfficiencyReport) -> bool:
     """Whether the report knows how long anything took."""
     return 0 < report.cluster_seconds < math.inf and math.isfinite(report.window_seconds)
 
 
-def parts(report: ReportValues) -> dict[str, float]:
+def parts(report: EfficiencyReport) -> dict[str, float]:
     """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
     found = {
         ON_CLUSTER: report.cluster_seconds,
@@ -50,7 +50,7 @@ def parts(report: ReportValues) -> dict[str, float]:
     return dict(sorted(worth.items(), key=lambda item: -item[1]))
 
 
-def client(report: ReportValues) -> str:
+def client(report: EfficiencyReport) -> str:
     """What the time without outstanding work was, as far as is known."""
     if not report.phases:
         return "without work"
@@ -61,7 +61,7 @@ def client(report: ReportValues) -> str:
     return f"on the client, mostly its {most}"
 
 
-def ideally(report: ReportValues) -> str:
+def ideally(report: EfficiencyReport) -> str:
     """The ideal runtime and what binds it; empty where it is not known, or nothing could be saved."""
     whole = report.breakdown
     there = whole.total_ns - whole.ns(Bucket.NO_WORK)
@@ -76,13 +76,13 @@ def ideally(report: ReportValues) -> str:
     return f"ideally {format_seconds(report.ideal_seconds)}" + _BOUND_BY.get(binding, "").format(cores=report.cores)
 
 
-def not_avoidable_seconds(report: ReportValues) -> float:
+def not_avoidable_seconds(report: EfficiencyReport) -> float:
     """Thread-seconds in tasks off the CPU that another setup of the cluster need not save, as far as is known."""
     saved = sum(report.waiting.get(cause, 0.0) for cause in AVOIDABLE) + waiting_seconds(report.details)
     return max(0.0, report.breakdown[Bucket.THREAD_NONCPU] - saved)
 
 
-def took(report: ReportValues) -> str:
+def took(report: EfficiencyReport) -> str:
     """How long the window was and what it went to, in a clause; empty where that is not known."""
     if not wall_clock_known(report):
         return ""
@@ -99,12 +99,12 @@ def took(report: ReportValues) -> str:
     return f"it took {whole}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
 
 
-def largest_is_elsewhere(report: ReportValues) -> bool:
+def largest_is_elsewhere(report: EfficiencyReport) -> bool:
     """Whether most of the window was not work on the cluster: then that is said first."""
     return wall_clock_known(report) and next(iter(parts(report))) != ON_CLUSTER
 
 
-def lines(report: ReportValues) -> list[str]:
+def lines(report: EfficiencyReport) -> list[str]:
     """How the ideal runtime comes about, and what is not known of it."""
     bounds = report.ideal_bounds
     if not report.useful_seconds or not wall_clock_known(report):
@@ -121,7 +121,7 @@ def lines(report: ReportValues) -> list[str]:
     return [said + (f"; not known: {' and '.join(missing)}" if missing else "")]
 
 
-def kept_in_bounds(report: ReportValues) -> tuple[Finding, ...]:
+def kept_in_bounds(report: EfficiencyReport) -> tuple[Finding, ...]:
     """The stragglers: without one of them, too, the run takes its ideal runtime at least."""
     if not wall_clock_known(report):
         return report.stragglers

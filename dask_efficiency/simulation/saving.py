@@ -10,7 +10,7 @@ from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.advice import OTHERS
 from dask_efficiency.report.largest import Largest, largest_losses
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -38,7 +38,7 @@ MAX_LOCKED = 0.1
 SHARES_GIL = 0.05
 
 
-def saving(report: ReportValues, engine: Engine = simulate_seeds) -> float | None:
+def saving(report: EfficiencyReport, engine: Engine = simulate_seeds) -> float | None:
     """How long the cluster takes for the recorded run once its largest loss is cured.
 
     The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is
@@ -83,7 +83,7 @@ def saving(report: ReportValues, engine: Engine = simulate_seeds) -> float | Non
     return max(report.cluster_seconds - recorded * (1.0 - after / own), report.ideal_seconds)
 
 
-def _without_others(report: ReportValues) -> float | None:
+def _without_others(report: EfficiencyReport) -> float | None:
     share, in_threads = report.others_share or 0.0, report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
     if share < OTHERS or not in_threads:
         return None
@@ -91,7 +91,7 @@ def _without_others(report: ReportValues) -> float | None:
     return max(report.cluster_seconds * (1.0 - share * (1.0 - stays)), report.ideal_seconds)
 
 
-def _split(report: ReportValues) -> float | None:
+def _split(report: EfficiencyReport) -> float | None:
     """With the longest task in pieces: while nothing else ran, all threads that have a core could have."""
     for one in report.long_tail[:1]:
         skew = report.skew.get(one.prefix)
@@ -114,7 +114,7 @@ def _twice_the_threads(own: ClusterSpec) -> ClusterSpec:
 
 
 #: By cause of the largest loss: what the run takes with a cure that needs no simulation.
-COMPUTED: Mapping[str, Callable[[ReportValues], float | None]] = {"core": _without_others, "parallelism": _split}
+COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {"core": _without_others, "parallelism": _split}
 
 #: By loss: what its cure makes of the cluster. Others are cured by what no trace can tell of: by larger partitions, by
 #: locks that are held for less, or by less that goes on beside Dask.
@@ -126,7 +126,7 @@ CURES: Mapping[tuple[str, str], Callable[[ClusterSpec], ClusterSpec]] = {
 }
 
 
-def _cured(report: ReportValues, trace: RunTrace, largest: Largest) -> Job | None:
+def _cured(report: EfficiencyReport, trace: RunTrace, largest: Largest) -> Job | None:
     """The run with its cure; None where nobody can simulate that."""
     if (largest.bucket, largest.cause) not in CURES:
         return None
@@ -137,7 +137,7 @@ def _cured(report: ReportValues, trace: RunTrace, largest: Largest) -> Job | Non
     return Job(change(ClusterSpec.from_trace(trace)), without, gil=_without_gil(report, trace))
 
 
-def _without_gil(report: ReportValues, trace: RunTrace) -> dict[str, float]:
+def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:
     """The prefixes whose tasks were seen not to wait for the GIL, where several could have: they do not hold it."""
     if report.not_sampled or all(worker.nthreads == 1 for worker in trace.workers):
         return {}

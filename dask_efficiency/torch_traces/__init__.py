@@ -6,7 +6,8 @@ from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.results import TorchCriticalPath, critical_path, load_critical_path
+    from dask_efficiency.torch_traces.path.files import load_critical_path
+    from dask_efficiency.torch_traces.path.path import TorchCriticalPath, critical_path
 
 __all__ = [
     "TorchCriticalPath",
@@ -18,9 +19,9 @@ __all__ = [
 __getattr__, __dir__ = public(
     __name__,
     {
-        "TorchCriticalPath": "results",
-        "critical_path": "results",
-        "load_critical_path": "results",
+        "TorchCriticalPath": "path.path",
+        "critical_path": "path.path",
+        "load_critical_path": "path.files",
         "load_kineto": "kineto.load",
     },
 )

@@ -23,7 +23,7 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 
 if TYPE_CHECKING:
-    from dask_efficiency.torch_traces.results import TorchCriticalPath
+    from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 
 #: As :data:`dask_efficiency.torch_traces.path.speeds.WITHOUT` has them; a test compares the two.
 WITHOUT = ("kernel-launch", "kernel-gap", "gpu-communication", "gpu-sync", "data-loading")
@@ -111,8 +111,8 @@ def command(
 
 def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str, Any]) -> TorchCriticalPath:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.results import critical_path as torch_critical_path
-    from dask_efficiency.torch_traces.results import load_critical_path as load_path
+    from dask_efficiency.torch_traces.path.files import load_critical_path as load_path
+    from dask_efficiency.torch_traces.path.path import critical_path as torch_critical_path
 
     saved = _look(files)
     if saved is None:

@@ -7,9 +7,8 @@ import pytest
 
 from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.judge.links import Link
-from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.results import PreflightResult
 from dask_efficiency.preflights.sections import document, verdict
 from dask_efficiency.show.html.render import fragment
 from dask_efficiency.show.terminal.plain import plain
@@ -20,7 +19,7 @@ SLOW = subject("w3", cpu=3e10, disk=1e8)
 
 
 def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
-    values = PreflightValues((*HEALTHY, SLOW), seconds=12.0)
+    values = PreflightResult((*HEALTHY, SLOW), seconds=12.0)
     assert verdict(values) == "Of 4 workers, w3 takes 2.00 times as long as its peers: its disk is slow"
     text = plain(document(values))
     assert "4 workers, 12.0 s" in text
@@ -30,13 +29,13 @@ def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (PreflightValues(HEALTHY), "None of 3 workers is slow"),
-        (PreflightValues(reason="the cluster is busy"), "Nothing was tested: the cluster is busy"),
-        (PreflightValues((Subject("a", "a", "h", not_tested="it left meanwhile"),)), "Nothing was tested"),
-        (PreflightValues((*HEALTHY, Subject("a", "a", "h", broken="no answer"))), "Of 4 workers, a does not answer"),
+        (PreflightResult(HEALTHY), "None of 3 workers is slow"),
+        (PreflightResult(reason="the cluster is busy"), "Nothing was tested: the cluster is busy"),
+        (PreflightResult((Subject("a", "a", "h", not_tested="it left meanwhile"),)), "Nothing was tested"),
+        (PreflightResult((*HEALTHY, Subject("a", "a", "h", broken="no answer"))), "Of 4 workers, a does not answer"),
     ],
 )
-def test_the_verdict_says_what_was_not_found_and_not_tested(values: PreflightValues, said: str) -> None:
+def test_the_verdict_says_what_was_not_found_and_not_tested(values: PreflightResult, said: str) -> None:
     assert verdict(values) == said
 
 
@@ -44,7 +43,7 @@ def test_a_slow_path_is_named_by_its_hosts() -> None:
     hosts = {"a0": "east-0", "a1": "east-1", "b0": "west-0", "b1": "west-1"}
     links, _ = all_rounds(hosts, lambda pair: 4.0 if pair.first[0] != pair.second[0] else 1.0)
     subjects = tuple(subject(name, host=host, cpu=3e10) for name, host in hosts.items())
-    values = PreflightValues(subjects, links.links)
+    values = PreflightResult(subjects, links.links)
     assert verdict(values) == (
         "The path between east-0, east-1 and west-0, west-1 takes 4.00 times as long as those within each side"
     )
@@ -58,7 +57,7 @@ def test_a_slow_path_is_named_by_its_hosts() -> None:
 def test_what_was_not_measured_is_listed_and_what_nobody_has_is_said_once() -> None:
     no_gpu = [replace(one, missing={Component.GPU: "torch sees no GPU"}) for one in HEALTHY]
     full = replace(no_gpu[0], missing={**no_gpu[0].missing, Component.DISK: "cannot write to /x: No space left"})
-    text = plain(document(PreflightValues((full, *no_gpu[1:]))))
+    text = plain(document(PreflightResult((full, *no_gpu[1:]))))
     assert text.count("torch sees no GPU") == 1
     assert "cannot write to /x: No space left" in text
 
@@ -66,12 +65,12 @@ def test_what_was_not_measured_is_listed_and_what_nobody_has_is_said_once() -> N
 def test_names_of_users_are_harmless_in_a_page() -> None:
     name = "<script>alert(1)</script>"
     bad = replace(SLOW, name=name, missing={Component.GPU: name}, host=name)
-    assert "<script>" not in fragment(document(PreflightValues((*HEALTHY, bad))))
+    assert "<script>" not in fragment(document(PreflightResult((*HEALTHY, bad))))
 
 
 def test_the_result_shows_itself_and_is_plain_data() -> None:
     links = (Link("w0", "w1", {Component.SEND: 1e-9, Component.RECEIVE: 2e-9}),)
-    result = PreflightResult.of(PreflightValues((*HEALTHY, SLOW), links, started=0.0))
+    result = PreflightResult((*HEALTHY, SLOW), links, started=0.0)
     assert "its disk is slow" in " ".join(repr(result).split())
     assert "<table" in result._repr_html_()
     content = json.loads(json.dumps(result.to_dict(), allow_nan=False))

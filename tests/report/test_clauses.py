@@ -7,7 +7,7 @@ from hypothesis import given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
 from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, where, why_not_known
-from dask_efficiency.report.culprits import Culprit
+from dask_efficiency.report.model import Culprit
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.report.samples import causes, report_of, reports, seconds, skew
 

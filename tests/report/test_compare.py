@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.report.compare import Difference
-from dask_efficiency.report.results import Comparison
+from dask_efficiency.report.compare import Comparison, Difference
 from tests.report.comparison_samples import runs, sides
 from tests.report.samples import by_hand, report_of, seconds
 

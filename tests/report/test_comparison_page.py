@@ -7,7 +7,7 @@ import pytest
 from markupsafe import escape
 
 from dask_efficiency import compare
-from dask_efficiency.report.results import Comparison
+from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import page
 from dask_efficiency.show.html import render
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds

@@ -124,5 +124,5 @@ def test_who_held_it_is_known_by_the_prefix_that_waited() -> None:
 
 @given(profiled_reports())
 def test_the_culprits_of_a_saved_report_are_the_same(report: EfficiencyReport) -> None:
-    read = EfficiencyReport.of(from_dict(json.loads(json.dumps(report.to_dict()))))
+    read = from_dict(json.loads(json.dumps(report.to_dict())))
     assert read.culprits == report.culprits

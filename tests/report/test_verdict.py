@@ -8,8 +8,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report import verdict as verdicts
-from dask_efficiency.report.culprits import Culprit
-from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.model import Culprit, Repeat
 from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.verdict import verdict
 from dask_efficiency.runs.path.summary import PathSummary

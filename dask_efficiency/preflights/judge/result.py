@@ -1,11 +1,11 @@
-"""PreflightValues: what a preflight found, measured and could not test."""
+"""PreflightResult: what a preflight found, measured and could not test."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.preflights.judge.alone import compare_alone
@@ -13,11 +13,12 @@ from dask_efficiency.preflights.judge.components import MEANINGS, Component
 from dask_efficiency.preflights.judge.links import Link, Links, SlowPath
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.judge.verdict import judge
+from dask_efficiency.show.shown import Printed
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 
-@dataclass(frozen=True)
-class PreflightValues:
+@dataclass(frozen=True, repr=False)
+class PreflightResult(Printed):
     """Which workers are slow before a job starts, and what was measured.
 
     Parameters
@@ -37,6 +38,8 @@ class PreflightValues:
     retired, kept
         Names of the slow workers that were retired for it, and of those that were not, for too few would be left.
     """
+
+    _said_by: ClassVar[str] = "dask_efficiency.preflights.sections"
 
     subjects: tuple[Subject, ...] = ()
     links: tuple[Link, ...] = ()

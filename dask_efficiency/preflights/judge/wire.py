@@ -9,7 +9,7 @@ from typing import Any
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.judge.links import Link
-from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Reading, Subject
 
 
@@ -36,7 +36,7 @@ def encode(
     }
 
 
-def decode(content: Mapping[str, Any]) -> PreflightValues:
+def decode(content: Mapping[str, Any]) -> PreflightResult:
     """What was measured, and what follows from it.
 
     Raises
@@ -45,7 +45,7 @@ def decode(content: Mapping[str, Any]) -> PreflightValues:
         If it is not what :func:`encode` makes.
     """
     try:
-        return PreflightValues(
+        return PreflightResult(
             subjects=tuple(map(_subject, content["subjects"])),
             links=tuple(
                 Link(first, second, {Component(name): float(value) for name, value in seconds.items()}, float(extent))

@@ -17,7 +17,7 @@ from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.report.results import Comparison
+    from dask_efficiency.report.compare import Comparison
 
 
 def _percent(context: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
@@ -78,7 +78,7 @@ def command(
 
 
 def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
-    from dask_efficiency.report.results import compare
+    from dask_efficiency.report.compare import compare
 
     sides = [[file for side in sides for file in _files(side)] for sides in (before, after)]
     for source in map(look_at, (*sides[0], *sides[1])):

@@ -13,7 +13,7 @@ from dask_efficiency.cli.output import say
 from dask_efficiency.cli.source import Kind, Source, look_at
 
 if TYPE_CHECKING:
-    from dask_efficiency.report.results import EfficiencyReport
+    from dask_efficiency.report.model import EfficiencyReport
 
 
 @click.command("report")
@@ -55,6 +55,6 @@ def _found(source: Source, last: float | None, connection: Connection) -> Effici
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
     if source.kind not in (Kind.REPORT, Kind.OTHER):
         raise source.refusal("a saved report or a scheduler's address")
-    from dask_efficiency.report.results import load_report
+    from dask_efficiency.report.files import load_report
 
     return load_report(source.where)

@@ -88,7 +88,7 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
 
 
 def _of_report(source: Source) -> Judgement:
-    from dask_efficiency.report.results import load_report
+    from dask_efficiency.report.files import load_report
     from dask_efficiency.runs.stragglers.offline import Judgement
 
     report = load_report(source.where)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.report.compare import ComparisonValues, Difference, PrefixChange
+from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
 from dask_efficiency.report.comparison_data import to_dict
 from dask_efficiency.report.comparison_table import (
     ComparisonTable,
@@ -47,7 +47,7 @@ SIZES = ("workers", "threads")
 SIDES = ("before", "after")
 
 
-def title(comparison: ComparisonValues) -> str:
+def title(comparison: Comparison) -> str:
     """The names of the runs before and after."""
     return " -> ".join(_named(names) for names in (comparison.names_before, comparison.names_after))
 
@@ -58,7 +58,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(shown[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "") or "a run"
 
 
-def context(comparison: ComparisonValues) -> str:
+def context(comparison: Comparison) -> str:
     """How many runs there are, and what that allows to say."""
     counts = len(comparison.before), len(comparison.after)
     if counts == (1, 1):
@@ -66,12 +66,12 @@ def context(comparison: ComparisonValues) -> str:
     return f"medians of {counts[0]} {'run' if counts[0] == 1 else 'runs'} before and {counts[1]} after"
 
 
-def document(comparison: ComparisonValues) -> Document:
+def document(comparison: Comparison) -> Document:
     """What changed from one run to another."""
     return Document(title(comparison), context(comparison), verdict(comparison), sections(comparison))
 
 
-def page(comparison: ComparisonValues) -> Document:
+def page(comparison: Comparison) -> Document:
     """The same for a page, where what stands against comparing is not the last that one reads."""
     shown = document(comparison)
     first, rest = shown.sections[:1], shown.sections[1:]
@@ -84,7 +84,7 @@ def page(comparison: ComparisonValues) -> Document:
     )
 
 
-def _stats(comparison: ComparisonValues) -> Iterator[tuple[str, str]]:
+def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for name, seconds in (("wall clock", comparison.wall_clock_seconds), ("ideal time", comparison.ideal_seconds)):
         if math.isfinite(seconds.before) and math.isfinite(seconds.after):
             yield name, f"{format_seconds(seconds.before)} -> {format_seconds(seconds.after)}"
@@ -93,7 +93,7 @@ def _stats(comparison: ComparisonValues) -> Iterator[tuple[str, str]]:
         yield "efficiency", f"{format_share(efficiency.before)} -> {format_share(efficiency.after)}"
 
 
-def _sides(comparison: ComparisonValues) -> Sides | None:
+def _sides(comparison: Comparison) -> Sides | None:
     """A bar for each side, as long as its runs took, of the buckets' medians."""
     sides = [slices_of(finalized_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
@@ -114,7 +114,7 @@ def _legend(before: Sequence[Slice], after: Sequence[Slice]) -> Legend:
     return Legend(tuple((label, f"{was.get(label, '0')} -> {now.get(label, '0')} %") for label in labels))
 
 
-def sections(comparison: ComparisonValues) -> tuple[Section, ...]:
+def sections(comparison: Comparison) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     return with_content(
         causes(comparison),
@@ -126,7 +126,7 @@ def sections(comparison: ComparisonValues) -> tuple[Section, ...]:
     )
 
 
-def causes(comparison: ComparisonValues) -> Section:
+def causes(comparison: Comparison) -> Section:
     """The table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
     if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
@@ -155,7 +155,7 @@ def _label(row: Row) -> Label:
     return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
 
 
-def _changes(comparison: ComparisonValues, table: ComparisonTable) -> tuple[Change | None, ...]:
+def _changes(comparison: Comparison, table: ComparisonTable) -> tuple[Change | None, ...]:
     changes = {str(cause.bucket): cause.time.change for cause in comparison.causes}
     largest = max(map(abs, changes.values()), default=0)
     return tuple(
@@ -166,7 +166,7 @@ def _changes(comparison: ComparisonValues, table: ComparisonTable) -> tuple[Chan
     )
 
 
-def _columns(comparison: ComparisonValues, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
+def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callable[[int], str]]:
     rows = table.rows
     times = {("", str(cause.bucket)): cause.time for cause in comparison.causes}
     times |= {("", "lost"): comparison.lost, ("", "useful"): comparison.useful, ("", "running"): comparison.running}
@@ -197,12 +197,12 @@ def _columns(comparison: ComparisonValues, table: ComparisonTable) -> dict[str, 
     return columns
 
 
-def has_spread(comparison: ComparisonValues) -> bool:
+def has_spread(comparison: Comparison) -> bool:
     """Whether there are several runs on a side."""
     return comparison.lost.spread is not None
 
 
-def run(comparison: ComparisonValues) -> Section:
+def run(comparison: Comparison) -> Section:
     """Runtime, efficiency, size and tasks."""
     whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
     parts = {
@@ -228,7 +228,7 @@ def run(comparison: ComparisonValues) -> Section:
     return section("The run", Table(heads[:width], tuple(row[:width] for row in rows if any(row[1:3]))))
 
 
-def _tasks(comparison: ComparisonValues) -> list[tuple[str, Difference[int]]]:
+def _tasks(comparison: Comparison) -> list[tuple[str, Difference[int]]]:
     counted = [(name, count) for name, count in comparison.tasks.items() if count.before or count.after]
     return counted[:TOP_LABELS]
 
@@ -265,7 +265,7 @@ def _points(change: float) -> str:
     return f"{100 * change:+.1f} points"
 
 
-def factors(comparison: ComparisonValues) -> Section:
+def factors(comparison: Comparison) -> Section:
     """The factors whose product is the efficiency, where any has changed."""
     found = comparison.factors
     if not any(factor.change and math.isfinite(factor.change) for factor in found.values()):
@@ -280,7 +280,7 @@ def factors(comparison: ComparisonValues) -> Section:
     return section("Factors of the efficiency", Table(heads[:width], tuple(row[:width] for row in rows)))
 
 
-def prefixes(comparison: ComparisonValues) -> Section:
+def prefixes(comparison: Comparison) -> Section:
     """Useful and lost time of the prefixes that changed most; every column adds up."""
     changes = comparison.by_prefix
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
@@ -344,7 +344,7 @@ def _change(scale: Scale, before: int, after: int) -> tuple[str, str]:
     return f"{scale.text(before)} -> {scale.text(after)}", signed(scale, after - before)
 
 
-def environment(comparison: ComparisonValues) -> Section:
+def environment(comparison: Comparison) -> Section:
     """Versions and settings that differ."""
     differ = {name: values for name, values in comparison.environment.items() if name not in SIZES}
     lines = [
@@ -360,6 +360,6 @@ def _values(values: Sequence[str]) -> str:
     return " or ".join(name_of(value) or "unknown" for value in values[:NAMES_IN_A_LINE])
 
 
-def caveats(comparison: ComparisonValues) -> Section:
+def caveats(comparison: Comparison) -> Section:
     """Why the two sides may not be comparable."""
     return section("Mind when comparing", *caveats_of(comparison)[:TOP_LABELS], caveat=True)

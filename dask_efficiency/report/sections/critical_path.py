@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.sections.path import quick_improvements, sections
@@ -11,7 +11,7 @@ from dask_efficiency.show.document import Section, section
 from dask_efficiency.show.extent import SCREEN, Extent
 
 
-def critical_path(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The path of a report that has a trace, as one section of its page."""
     heading = "Critical path: why it took so long"
     if report.trace is None or not extent.drawn:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import DESCRIPTIONS
-from dask_efficiency.report.culprits import Culprit, at, find_culprits, who
+from dask_efficiency.report.culprits import at, find_culprits, who
 from dask_efficiency.report.flame import boxes
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import Culprit, EfficiencyReport
 from dask_efficiency.report.profile import Hold
 from dask_efficiency.report.stacks import reason, sampled_stacks
 from dask_efficiency.show.document import Aside, Flames, Label, Section, Table, bucket_label, section
@@ -31,7 +31,7 @@ MIN_HOLD_SECONDS = 0.1
 HELD_BY_LENGTH = 100
 
 
-def culprits(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What most time was lost on, by cause, prefix and line; nothing where nobody looked."""
     if not report.causes_by_worker and not report.profile:
         return section("Where the time goes")
@@ -88,7 +88,7 @@ def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
     )
 
 
-def flame_graph(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def flame_graph(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What the threads of tasks did and waited for, by cause and stack, as a figure."""
     heading = "By cause and line"
     found = boxes(sampled_stacks(report)) if extent.drawn else ()
@@ -101,7 +101,7 @@ def flame_graph(report: ReportValues, extent: Extent = SCREEN) -> Section:
     return section(heading, Aside(said), Flames(found))
 
 
-def holds(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The longest times for which one thread kept all others from the GIL, or blocked its worker's event loop.
 
     They are part of what was lost to waiting, so that they stand beside the culprits and not among them.

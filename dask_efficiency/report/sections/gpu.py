@@ -18,7 +18,7 @@ from dask_efficiency.report.gpu import (
     summary,
     waiting_seconds,
 )
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.colours import GPU_COLOURS
 from dask_efficiency.show.document import Aside, Block, Label, Legend, Section, Slice, Stack, Table, section
 from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
@@ -61,7 +61,7 @@ WHOLE_NAME = 1000
 NO_TASK = "(no task)"
 
 
-def gpus(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def gpus(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The GPUs, and in it their time by prefix and their kernels; nothing where no GPU was watched."""
     found = summary(report.gpu)
     if found is None or not (found.meters or found.devices):
@@ -75,7 +75,7 @@ def gpus(report: ReportValues, extent: Extent = SCREEN) -> Section:
     )
 
 
-def _devices(report: ReportValues, found: GpuSummary, extent: Extent) -> list[Block]:
+def _devices(report: EfficiencyReport, found: GpuSummary, extent: Extent) -> list[Block]:
     """What the GPUs did, the efficiencies, and each GPU's time."""
     shown = busiest_last(found)
     few, whole = "", section("")
@@ -134,7 +134,7 @@ def _device_row(device: DeviceTime) -> tuple[str, ...]:
     return name_of(device.label), worker, *map(format_percent, tenths), watched
 
 
-def sentences(report: ReportValues, found: GpuSummary) -> list[str]:
+def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     """What the GPUs did as a whole, and how long tasks waited for them."""
     said = []
     if found.elapsed:
@@ -161,7 +161,7 @@ def sentences(report: ReportValues, found: GpuSummary) -> list[str]:
     return said
 
 
-def efficiencies(report: ReportValues, found: GpuSummary) -> list[str]:
+def efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
     """TALP's efficiencies, and what to do about a poor one."""
     said = []
     offload = offload_efficiency(report.breakdown, report.details)
@@ -297,7 +297,7 @@ def short_time(ns: float) -> str:
     return f"{ns / 1e3:.1f} us" if ns < 999_500 else format_seconds(ns / 1e9)
 
 
-def gpu_notes(report: ReportValues) -> tuple[str, ...]:
+def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
     """What a reader must know to trust the figures of the GPUs, a sentence each."""
     found = summary(report.gpu)
     if found is None:

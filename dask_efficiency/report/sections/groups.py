@@ -12,7 +12,7 @@ from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
 from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.plugin.names import ALL_WORKERS, OTHER_WORK
 from dask_efficiency.report.arrivals import lines as arrival_lines
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
 from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
@@ -39,7 +39,7 @@ MAX_STRIPS = 8
 _Share = Callable[[Breakdown], float]
 
 
-def workers(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The spread over the workers, and all of them or those that did least useful work."""
     if report.by_worker.keys() == {ALL_WORKERS}:
         return Section("Workers", ("a report in retrospect does not tell them apart",))
@@ -66,7 +66,7 @@ def workers(report: ReportValues, extent: Extent = SCREEN) -> Section:
     return section("Workers", worker_strips(report), *lines, few, folded)
 
 
-def _worker_table(report: ReportValues, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
+def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
     there = {name: _there(row) for name, row in report.by_worker.items()}
     scale = time_scale(sum(there.values()) / 1e9)
     steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
@@ -80,7 +80,7 @@ def _worker_table(report: ReportValues, names: Sequence[str], drawings: tuple[St
     )
 
 
-def _worker_row(report: ReportValues, name: str, time: str) -> tuple[str, ...]:
+def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
     row = report.by_worker[name]
     there = _there(row)
     held = format_share(row.ns(*HELD) / there) if there else "-"
@@ -101,7 +101,7 @@ def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, final
     return f"{bucket} {format_share(row.ns(bucket) / finalized)}"
 
 
-def least_useful_first(report: ReportValues) -> list[str]:
+def least_useful_first(report: EfficiencyReport) -> list[str]:
     """The workers' names, those first whose time was useful least; those of which nothing is finalized come last."""
     return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
 
@@ -128,7 +128,7 @@ def _stacks(rows: Sequence[Breakdown]) -> tuple[Stack, ...]:
     return tuple(Stack(slices_of(row), whole) for row in parts)
 
 
-def worker_strips(report: ReportValues) -> Strips:
+def worker_strips(report: EfficiencyReport) -> Strips:
     """For each cause a strip with one cell a worker, and the workers' least, median and largest share.
 
     The workers stand in the same order in every strip, those first whose time was useful least.
@@ -166,7 +166,7 @@ def _share_of(buckets: Sequence[Bucket]) -> _Share:
     return lambda row: row.ns(*buckets) / _there(row)
 
 
-def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The prefixes that held most time; each row adds up to its last figure. The rest are one row."""
     groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
     if not groups:
@@ -189,7 +189,7 @@ def prefixes(report: ReportValues, extent: Extent = SCREEN) -> Section:
     return section(title, *lines, drawn, more)
 
 
-def _waits(report: ReportValues, at_most: int) -> dict[str, str]:
+def _waits(report: EfficiencyReport, at_most: int) -> dict[str, str]:
     """What most of ``thread-noncpu`` is, by what prefixes are called on a screen; empty where nobody knows."""
     found = {}
     for label, names in top_labels(report.by_prefix, "prefix", "prefixes", at_most).items():
@@ -201,7 +201,7 @@ def _waits(report: ReportValues, at_most: int) -> dict[str, str]:
     return found
 
 
-def _prefix_table(report: ReportValues, groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> Table:
+def _prefix_table(report: EfficiencyReport, groups: Mapping[str, Breakdown], waits: Mapping[str, str]) -> Table:
     columns: dict[str, tuple[Bucket, ...]] = {
         "cpu": (Bucket.THREAD_CPU,),
         "gpu": (Bucket.GPU,),
@@ -227,7 +227,7 @@ def _prefix_table(report: ReportValues, groups: Mapping[str, Breakdown], waits: 
     return Table(heads, tuple(rows), words=(0, len(heads) - 1))
 
 
-def spans(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The spans where there is more than one, and how much of the time was other work."""
     if len(report.by_span) < 2:
         return Section("Spans")
@@ -260,7 +260,7 @@ def top_labels(groups: Mapping[str, Breakdown], one: str, many: str, at_most: in
     return labelled(ranked, one, many, at_most)
 
 
-def repeats(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What was computed again because it was asked for again, the prefixes with most such tasks first."""
     heading = "Computed again"
     ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))

@@ -15,7 +15,7 @@ from dask_efficiency.report.advice import advised, read_on
 from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time
-from dask_efficiency.report.model import PHASES, ReportValues
+from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
@@ -66,14 +66,14 @@ VALUE_LENGTH = 100
 MAX_CODE = 12_000
 
 
-def document(report: ReportValues, extent: Extent = SCREEN) -> Document:
+def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
     """The report for a screen or a notebook."""
     parts = lost_time(report).parts
     figure = ByBucket(parts) if parts else None
     return Document(title(report), context(report), verdict(report), sections(report, extent), figure=figure)
 
 
-def page(report: ReportValues) -> Document:
+def page(report: EfficiencyReport) -> Document:
     """The report for a page of its own, which has room for more."""
     return replace(
         document(report, PAGE),
@@ -84,17 +84,17 @@ def page(report: ReportValues) -> Document:
     )
 
 
-def sections(report: ReportValues, extent: Extent = SCREEN) -> tuple[Section, ...]:
+def sections(report: EfficiencyReport, extent: Extent = SCREEN) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     return with_content(*(said(report, extent) for said in SECTIONS))
 
 
-def title(report: ReportValues) -> str:
+def title(report: EfficiencyReport) -> str:
     """The report's name; "efficiency" where it has none."""
     return name_of(report.name) or "efficiency"
 
 
-def context(report: ReportValues) -> str:
+def context(report: EfficiencyReport) -> str:
     """How much the report covers: workers, threads, window and tasks."""
     covered = _who_was_there(report)
     if report.window_seconds > 0:
@@ -103,7 +103,7 @@ def context(report: ReportValues) -> str:
     return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
 
 
-def _who_was_there(report: ReportValues) -> list[str]:
+def _who_was_there(report: EfficiencyReport) -> list[str]:
     there = report.attendance
     if not there:  # of a file of before they were counted
         threads = sum(report.nthreads.values())
@@ -114,7 +114,7 @@ def _who_was_there(report: ReportValues) -> list[str]:
     return [f"{workers} workers came and went", f"at most {most} at a time with {format_count(threads, 'thread')}"]
 
 
-def _stats(report: ReportValues, figures: LostTime) -> tuple[tuple[str, str], ...]:
+def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str], ...]:
     found = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.cluster_seconds < math.inf:
         found.append(("wall clock", format_seconds(report.wall_clock_seconds)))
@@ -130,7 +130,7 @@ def _stats(report: ReportValues, figures: LostTime) -> tuple[tuple[str, str], ..
     return tuple(found)
 
 
-def _footer(report: ReportValues) -> str:
+def _footer(report: EfficiencyReport) -> str:
     version = name_of(report.environment.get("dask-efficiency", ""))
     said = [f"Measured by dask-efficiency {version}".rstrip()]
     with suppress(ValueError, OverflowError, OSError):  # no date that a calendar has
@@ -139,7 +139,7 @@ def _footer(report: ReportValues) -> str:
     return ", ".join(said) + "."
 
 
-def _data(report: ReportValues) -> dict[str, Any]:
+def _data(report: EfficiencyReport) -> dict[str, Any]:
     # all of the report would take more room than what is shown of it
     whole = to_dict(report)
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
@@ -163,7 +163,7 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def losses(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Lost time by cause, and what to do about it; on a screen it comes first and needs no title."""
     heading = "Lost time, and what to do about it" if extent.drawn else ""
     found = lost_time(report)
@@ -192,7 +192,7 @@ def losses(report: ReportValues, extent: Extent = SCREEN) -> Section:
     )
 
 
-def not_counted(report: ReportValues) -> str:
+def not_counted(report: EfficiencyReport) -> str:
     """The time that is in no figure: nobody asked for anything, or there was no worker; empty where there is none."""
     ns = report.breakdown.ns(Bucket.NO_WORK)
     said = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
@@ -201,7 +201,7 @@ def not_counted(report: ReportValues) -> str:
     return f"Not counted: {' and '.join(said)}" if said else ""
 
 
-def factors(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The product that is the efficiency."""
     if math.isnan(report.efficiency):
         return Section("Factors")
@@ -224,7 +224,7 @@ def factors(report: ReportValues, extent: Extent = SCREEN) -> Section:
     return section("Factors", *lines)
 
 
-def through_the_run(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What the threads did through the run, as a figure."""
     heading = "Through the run"
     timeline = report.timeline
@@ -240,7 +240,7 @@ def through_the_run(report: ReportValues, extent: Extent = SCREEN) -> Section:
     return section(heading, Aside(said), Through(timeline, slices), legend_of(slices))
 
 
-def phases(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The client's phases: in a line, or with bars."""
     order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
     if extent.drawn:
@@ -263,12 +263,12 @@ def _phase_table(took: Mapping[str, float], window_seconds: float) -> Table:
     return Table(("phase", "time", "%"), rows, drawings=tuple(Share(seconds / whole) for _, seconds in shown))
 
 
-def outside(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def outside(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What was done outside the thread slots."""
     return _beside("Outside the thread slots (shown beside, not added)", report.outside)
 
 
-def details(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What is known more finely of some buckets."""
     return _beside("Known more finely (shown beside, not added)", report.details)
 
@@ -281,7 +281,7 @@ def _beside(heading: str, seconds: Mapping[str, float]) -> Section:
     return section(heading, more, Table(("activity", "time"), rows))
 
 
-def not_measured(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The reasons for unmeasured time, each with the workers that it concerns."""
     by_reason: dict[str, list[str]] = {}
     for worker, reason in report.not_measured.items():
@@ -294,12 +294,12 @@ def not_measured(report: ReportValues, extent: Extent = SCREEN) -> Section:
     return section("Not measured", *lines, caveat=True)
 
 
-def notes(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def notes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What a reader must know to trust the numbers."""
     return section("Notes", *map(sentence, report.notes), *gpu_notes(report), caveat=True)
 
 
-def environment(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Versions, and beside them Dask's configuration."""
     if not extent.drawn:
         return Section("Environment")
@@ -313,7 +313,7 @@ def environment(report: ReportValues, extent: Extent = SCREEN) -> Section:
     )
 
 
-def code(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The code that ran, as far as there is room."""
     pieces: list[Code | Aside] = []
     room = MAX_CODE
@@ -327,7 +327,7 @@ def code(report: ReportValues, extent: Extent = SCREEN) -> Section:
 
 
 #: A report from top to bottom; a section that has nothing to say has no blocks.
-SECTIONS: tuple[Callable[[ReportValues, Extent], Section], ...] = (
+SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     losses,
     culprits,
     flame_graph,

@@ -6,7 +6,7 @@ import math
 
 from dask_efficiency.accounts.finding import Evidence, Finding
 from dask_efficiency.report.clauses import long_task
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.offline import Judgement
 from dask_efficiency.show.document import Aside, Document, Peers, Section, Table, section, with_content
 from dask_efficiency.show.extent import SCREEN, Extent
@@ -33,7 +33,7 @@ SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for nam
 SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.SHARE)
 
 
-def stragglers(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Who was slow, why, and how much longer it took; what each cause means; and the signals, drawn."""
     findings = report.stragglers
     shown = findings[:MAX_STRAGGLERS]
@@ -93,7 +93,7 @@ def _beside_peers(evidence: Evidence) -> Peers | None:
     return Peers(evidence.value, evidence.peers, evidence.low, evidence.high, hint)
 
 
-def long_tail(report: ReportValues, extent: Extent = SCREEN) -> Section:
+def long_tail(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The tasks that took far longer than the others of their prefix."""
     shown = report.long_tail[:MAX_LONG_TASKS]
     return section("Long tail", *(long_task(one, report.skew.get(one.prefix)) for one in shown))

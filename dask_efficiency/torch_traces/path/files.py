@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,12 @@ from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, wr
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.torch_traces.path.path import TorchPathValues, TorchQuestion
+from dask_efficiency.torch_traces.path.path import TorchCriticalPath, TorchQuestion
 from dask_efficiency.torch_traces.path.ranks import job_ranks
 from dask_efficiency.torch_traces.path.stretches import Stretches
 
 FORMAT = "dask-efficiency-torch-path"
 VERSION = 1
-
-P = TypeVar("P", bound=TorchPathValues)
 
 
 class PathFileError(ValueError):
@@ -32,23 +30,32 @@ class PathFileError(ValueError):
 _FORM = Format(FORMAT, VERSION, "path.json", PathFileError)
 
 
-def save_path(path: TorchPathValues, target: str | os.PathLike[str], **storage_options: Any) -> None:
+def save_path(path: TorchCriticalPath, target: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write a path; what :meth:`TorchCriticalPath.save <dask_efficiency.torch_traces.TorchCriticalPath.save>` does."""
     write_archive(target, _FORM, _description(path), _columns(path), **storage_options)
 
 
-def read_path(kind: type[P], source: str | os.PathLike[str], **storage_options: Any) -> P:
-    """The saved path, as a value of this kind; see :func:`~dask_efficiency.torch_traces.load_critical_path`.
+def load_critical_path(path: str | os.PathLike[str], **storage_options: Any) -> TorchCriticalPath:
+    """The critical path of a torch trace that was saved to a local path or fsspec URL.
+
+    Parameters
+    ----------
+    path
+        As given to :meth:`TorchCriticalPath.save`.
+    **storage_options
+        For the file system, as in :func:`fsspec.open`.
 
     Raises
     ------
     PathFileError
         If the file is foreign, truncated, damaged, forged or of a newer version.
+    FileNotFoundError
+        If there is no such file.
     """
-    return read_archive(source, _FORM, lambda archive: _path(archive, kind), **storage_options)
+    return read_archive(path, _FORM, _path, **storage_options)
 
 
-def _columns(path: TorchPathValues) -> Iterator[tuple[str, Mapping[str, NDArray[Any]]]]:
+def _columns(path: TorchCriticalPath) -> Iterator[tuple[str, Mapping[str, NDArray[Any]]]]:
     for number, rank in enumerate(path.trace.ranks):
         yield f"ranks/{number}/events", rank.events.columns()
         names = Texts.of(rank.names)
@@ -65,7 +72,7 @@ def _columns(path: TorchPathValues) -> Iterator[tuple[str, Mapping[str, NDArray[
     yield "stretches", path.stretches.columns()
 
 
-def _description(path: TorchPathValues) -> dict[str, Any]:
+def _description(path: TorchCriticalPath) -> dict[str, Any]:
     question = path.question
     return {
         "question": {
@@ -104,7 +111,7 @@ def _description(path: TorchPathValues) -> dict[str, Any]:
     }
 
 
-def _path(archive: Archive, kind: type[P]) -> P:
+def _path(archive: Archive) -> TorchCriticalPath:
     described = enumerate(archive.listed("ranks", dict))
     trace = KinetoTrace(tuple(_rank(archive, number, each) for number, each in described))
     graphs = tuple(_graph(archive, number, each, trace) for number, each in enumerate(archive.listed("graphs", dict)))
@@ -120,7 +127,9 @@ def _path(archive: Archive, kind: type[P]) -> P:
         _check("stretches/event", stretches.event[stretches.rank == position], len(rank.events), missing=True)
     question = _question(archive, archive.field("question", dict))
     job = job_ranks(trace, data_loading=question.data_loading)
-    return kind(trace, question, graphs, chosen, longest, stretches, job, tuple(archive.listed("changes", str)))
+    return TorchCriticalPath(
+        trace, question, graphs, chosen, longest, stretches, job, tuple(archive.listed("changes", str))
+    )
 
 
 def _question(archive: Archive, described: Mapping[str, Any]) -> TorchQuestion:

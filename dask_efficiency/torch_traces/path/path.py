@@ -1,18 +1,20 @@
-"""TorchPathValues: what the time of a PyTorch program was spent on, and what would make it shorter."""
+"""TorchCriticalPath: what the time of a PyTorch program was spent on, and what would make it shorter."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import Int32
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.show.shown import Paged, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
 from dask_efficiency.torch_traces.path.build import build_graph
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+    from dask_efficiency.runs.trace.events import Written
+
 
 @dataclass(frozen=True, slots=True)
 class TorchQuestion:
@@ -54,8 +58,8 @@ class TorchQuestion:
 
 
 # It has no slots, because cached properties need a ``__dict__``.
-@dataclass(frozen=True)
-class TorchPathValues:
+@dataclass(frozen=True, repr=False)
+class TorchCriticalPath(Paged):
     """What the time of a PyTorch program was spent on: a walk that covers its window, and the longest path.
 
     Parameters
@@ -77,6 +81,8 @@ class TorchPathValues:
     changes
         What was changed since the trace was recorded, a sentence each; empty for a path as it was.
     """
+
+    _said_by: ClassVar[str] = "dask_efficiency.torch_traces.sections.path"
 
     trace: KinetoTrace
     question: TorchQuestion
@@ -424,6 +430,34 @@ class TorchPathValues:
         trace = replace(self.trace, ranks=tuple(ranks))
         return self._of_graphs(trace, self.question, graphs, (*self.changes, said))
 
+    def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
+        """Write the path, its trace and its graphs to a local path or any fsspec URL; :func:`load_path` reads it."""
+        late("dask_efficiency.torch_traces.path.files:save_path")(self, path, **storage_options)
+
+    def to_chrome(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        only_critical: bool = True,
+        all_edges: bool = False,
+        **storage_options: Any,
+    ) -> Written:
+        """Write the trace, with this path marked in it, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path, only_critical, all_edges, **storage_options
+            As of :func:`~dask_efficiency.torch_traces.path.chrome.save_overlay`.
+        """
+        from dask_efficiency.torch_traces.path.chrome import save_overlay
+
+        return save_overlay(self.overlay(), path, only_critical=only_critical, all_edges=all_edges, **storage_options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The path's figures as plain data, ready for JSON."""
+        found: dict[str, Any] = self._said("to_dict")
+        return found
+
     def _as_job(self) -> Job:
         offset = [self.offset[position] for position in self._positions]
         return Job(self.graphs, self._positions, offset, self.job.collectives.arrivals)
@@ -452,6 +486,45 @@ class TorchPathValues:
             If networkx is not installed.
         """
         return to_networkx(self.graph, self.longest, self.path_edges)
+
+
+def critical_path(
+    trace: KinetoTrace,
+    *,
+    annotation: str = "",
+    instance: int | tuple[int, int] | None = None,
+    rank: int | None = None,
+    data_loading: str | Sequence[str] | None = None,
+) -> TorchCriticalPath:
+    """What the time of a PyTorch program was spent on, and what it had to wait for.
+
+    Two answers: a walk back from the end of the window, from each event to what let it happen last, which covers the
+    window to the nanosecond; and the longest path through what events had to wait for, as HTA has it.
+
+    Parameters
+    ----------
+    trace
+        One or more ranks, as :func:`load_kineto` reads them.
+    annotation
+        Only what is in an annotation with this in its name, such as ``"ProfilerStep"``; empty for all of the trace.
+    instance
+        Which one of those annotations, from 0 in the order of time, or the first and the last of several; by default
+        the first one.
+    rank
+        Only this rank. By default the walk runs over all of them, through the last one to arrive at each collective;
+        the longest path is then that of the rank that ended last.
+    data_loading
+        Regular expressions: events of the CPU with one of them in their names load data.
+
+    Raises
+    ------
+    UnknownRankError, UnknownAnnotationError
+        If there is no such rank, annotation or instance; it says which there are.
+    EmptyTraceError
+        If nothing that takes time is in what was asked for.
+    """
+    patterns = (data_loading,) if isinstance(data_loading, str) else tuple(data_loading or ())
+    return TorchCriticalPath.of(trace, TorchQuestion(annotation, instance, rank, patterns))
 
 
 def _check(question: TorchQuestion) -> None:

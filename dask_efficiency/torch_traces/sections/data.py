@@ -6,11 +6,11 @@ from typing import Any
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.torch_traces.path.lateness import Cause
-from dask_efficiency.torch_traces.path.path import TorchPathValues
+from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.spent import GROUPS
 
 
-def to_dict(path: TorchPathValues) -> dict[str, Any]:
+def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     """The path's figures, ready for JSON: seconds, and shares in [0, 1]."""
     question = path.question
     return {
@@ -33,14 +33,14 @@ def to_dict(path: TorchPathValues) -> dict[str, Any]:
     }
 
 
-def _waits(path: TorchPathValues) -> list[dict[str, Any]]:
+def _waits(path: TorchCriticalPath) -> list[dict[str, Any]]:
     waits = path.job.waits
     columns = (waits.rank, waits.collectives, waits.last, waits.suffered_seconds, waits.caused_seconds)
     names = ("rank", "collectives", "last", "suffered_seconds", "caused_seconds")
     return [dict(zip(names, row, strict=True)) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
-def _stragglers(path: TorchPathValues) -> list[dict[str, Any]]:
+def _stragglers(path: TorchCriticalPath) -> list[dict[str, Any]]:
     found = path.job.stragglers
     rows = zip(found.step.tolist(), found.rank.tolist(), found.cause.tolist(), found.caused.tolist(), strict=True)
     return [

@@ -17,7 +17,7 @@ from dask_efficiency.show.document import Cell, Document, Section, Share, Table,
 from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
 from dask_efficiency.show.kernel_name import kernel_name
 from dask_efficiency.torch_traces.path.lateness import Cause
-from dask_efficiency.torch_traces.path.path import TorchPathValues
+from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
 from dask_efficiency.torch_traces.path.verdict import NOBODY, in_figures
 from dask_efficiency.torch_traces.sections.data import to_dict
@@ -41,7 +41,7 @@ MAX_NODES = 200_000
 TRIED_NAMES, TRIED_FACTOR = 4, 2.0
 
 
-def title(path: TorchPathValues) -> str:
+def title(path: TorchCriticalPath) -> str:
     """What it is the path of."""
     files = [posixpath.basename(rank.path) or rank.path for rank in path.trace.ranks]
     of_which = name_of(files[0]) if len(files) == 1 else format_count(len(path.graphs), "rank")
@@ -52,7 +52,7 @@ def title(path: TorchPathValues) -> str:
     )
 
 
-def context(path: TorchPathValues) -> str:
+def context(path: TorchCriticalPath) -> str:
     """How much it covers."""
     parts = [format_count(sum(len(graph.region.rows) for graph in path.graphs), "event")]
     if len(path.graphs) > 1:
@@ -66,12 +66,12 @@ def context(path: TorchPathValues) -> str:
     return f"{', '.join(parts)}; window: {in_figures(path.window_seconds)}"
 
 
-def document(path: TorchPathValues) -> Document:
+def document(path: TorchCriticalPath) -> Document:
     """What the window was spent on."""
     return Document(title(path), context(path), path.verdict, sections(path))
 
 
-def page(path: TorchPathValues) -> Document:
+def page(path: TorchCriticalPath) -> Document:
     """The same for a page of its own, with its figures; where the graph is small, also what would help."""
     stats = [("window", in_figures(path.window_seconds))]
     stats.append(("longest path", in_figures(path.longest_path_seconds)))
@@ -83,24 +83,24 @@ def page(path: TorchPathValues) -> Document:
     return replace(shown, sections=said, stats=tuple(stats), data=to_dict(path))
 
 
-def what_if_document(before: TorchPathValues, after: TorchPathValues) -> Document:
+def what_if_document(before: TorchCriticalPath, after: TorchCriticalPath) -> Document:
     """What changes would do."""
     then = (f"Then: {after.verdict}.",)
     return Document(title(before), context(before), before.verdict, what_if(before, after), then)
 
 
-def sections(path: TorchPathValues) -> tuple[Section, ...]:
+def sections(path: TorchCriticalPath) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
     return with_content(*found, waits(path), steps(path), notes(path))
 
 
-def changed(path: TorchPathValues) -> Section:
+def changed(path: TorchCriticalPath) -> Section:
     """That it is no recording."""
     return section("Not as it was recorded", *(f"{sentence(said)}." for said in path.changes), caveat=True)
 
 
-def kinds(path: TorchPathValues) -> Section:
+def kinds(path: TorchCriticalPath) -> Section:
     """The window along time, and by kind, the largest first."""
     seconds, stretches = path.seconds("kind"), path.stretches
     meanings = TORCH_MEANINGS if path.has_gpu else TORCH_CPU_MEANINGS
@@ -115,7 +115,7 @@ def kinds(path: TorchPathValues) -> Section:
     return section("What the window was spent on", *drawn, table)
 
 
-def by_name(path: TorchPathValues) -> Section:
+def by_name(path: TorchCriticalPath) -> Section:
     """The window by name of the kernel, operator or call."""
     seconds = path.seconds("name")
     if set(seconds) <= {NOBODY}:
@@ -141,7 +141,7 @@ def shown_name(name: str) -> str:
     return name_of(kernel_name(name) if _KERNEL.search(name) else name)
 
 
-def by_rank(path: TorchPathValues) -> Section:
+def by_rank(path: TorchCriticalPath) -> Section:
     """The window by the rank that the path was on."""
     if len(path.graphs) < 2:
         return Section("")
@@ -154,7 +154,7 @@ def by_rank(path: TorchPathValues) -> Section:
     return section("By rank that the path went through", seconds_table("rank", top(seconds, MAX_RANKS), {}))
 
 
-def longest(path: TorchPathValues) -> Section:
+def longest(path: TorchCriticalPath) -> Section:
     """The longest path, and what bounds it."""
     length, window = path.longest_path_seconds, _window_of_chosen(path)
     of_rank, its = (
@@ -169,7 +169,7 @@ def longest(path: TorchPathValues) -> Section:
     return section("Longest path", said, table)
 
 
-def by_data(path: TorchPathValues) -> Section:
+def by_data(path: TorchCriticalPath) -> Section:
     """The floor that data alone set, and the operators that could run earliest; where an execution trace was read."""
     if path.graph.trace.execution is None:
         return Section("")
@@ -192,7 +192,7 @@ def by_data(path: TorchPathValues) -> Section:
     return section("What data alone need", said, table)
 
 
-def stalled(path: TorchPathValues) -> Section:
+def stalled(path: TorchCriticalPath) -> Section:
     """Time in calls that manage memory, and in events that load data."""
     found = path.stalls()
     worth = {name: row for name, row in found.items() if row.total_seconds >= HARDLY * path.window_seconds}
@@ -212,11 +212,11 @@ def stalled(path: TorchPathValues) -> Section:
     return section("Stalls for memory and data", Table(heads, rows))
 
 
-def _window_of_chosen(path: TorchPathValues) -> float:
+def _window_of_chosen(path: TorchCriticalPath) -> float:
     return (path.graph.region.stop - path.graph.region.start) / 1e9
 
 
-def waits(path: TorchPathValues) -> Section:
+def waits(path: TorchCriticalPath) -> Section:
     """Who waited for whom."""
     found = path.job.waits
     if not found.suffered.any():
@@ -243,7 +243,7 @@ def waits(path: TorchPathValues) -> Section:
     return section("Who waited for whom", said, Table(heads, rows, drawings=bars), more)
 
 
-def steps(path: TorchPathValues) -> Section:
+def steps(path: TorchCriticalPath) -> Section:
     """The straggler of each step, and its cause."""
     found = path.job.stragglers
     rows = np.flatnonzero(found.caused > 0)
@@ -265,12 +265,12 @@ def steps(path: TorchPathValues) -> Section:
     return section("The straggler of each step", Table(heads, shown, words=(0, 1, 2)), more)
 
 
-def notes(path: TorchPathValues) -> Section:
+def notes(path: TorchCriticalPath) -> Section:
     """What was inferred and not measured, and what is missing."""
     return section("Notes", *_notes(path), caveat=True)
 
 
-def _notes(path: TorchPathValues) -> Iterator[str]:
+def _notes(path: TorchCriticalPath) -> Iterator[str]:
     if path.inferred_edges:
         share = path.inferred_seconds / path.window_seconds if path.window_seconds else 0.0
         yield (
@@ -300,7 +300,7 @@ def _notes(path: TorchPathValues) -> Iterator[str]:
         yield f"Events that could not be read: {', '.join(f'{count} {name_of(why)}' for why, count in lost.items())}."
 
 
-def what_if(before: TorchPathValues, after: TorchPathValues) -> tuple[Section, ...]:
+def what_if(before: TorchCriticalPath, after: TorchCriticalPath) -> tuple[Section, ...]:
     """What changes would do."""
     was, now = before.window_seconds, after.window_seconds
     said = f"{sentence(after.changes[-1])}: {in_figures(now)} instead of {in_figures(was)}"
@@ -310,7 +310,7 @@ def what_if(before: TorchPathValues, after: TorchPathValues) -> tuple[Section, .
     return section("What if", said), _differences(before, after)
 
 
-def _differences(before: TorchPathValues, after: TorchPathValues) -> Section:
+def _differences(before: TorchCriticalPath, after: TorchCriticalPath) -> Section:
     was, now = before.seconds("kind"), after.seconds("kind")
     scale = time_scale(max([*was.values(), *now.values()], default=0.0))
     rows: list[tuple[Cell, ...]] = [
@@ -323,12 +323,12 @@ def _differences(before: TorchPathValues, after: TorchPathValues) -> Section:
     return section("By kind", Table(heads, tuple(rows), sums=(len(rows) - 1,)))
 
 
-def quick_improvements(path: TorchPathValues) -> Section:
+def quick_improvements(path: TorchCriticalPath) -> Section:
     """What changes would help, of graphs that are worked out anew within seconds."""
     return improvements(path) if sum(len(graph.nodes) for graph in path.graphs) <= MAX_NODES else Section("")
 
 
-def improvements(path: TorchPathValues) -> Section:
+def improvements(path: TorchCriticalPath) -> Section:
     """What leaving something out would save, and what the names that take longest would if they were faster."""
     found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.finding import Cause
 from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from tests.preflights.judge.clusters import all_rounds, on_hosts_of_their_own, subject
@@ -77,7 +77,7 @@ def test_workers_are_compared_with_those_that_were_made_alike() -> None:
 
 
 def test_two_workers_have_a_ratio_and_no_blame() -> None:
-    values = PreflightValues((subject("a", cpu=3e10), subject("b", cpu=1e10)))
+    values = PreflightResult((subject("a", cpu=3e10), subject("b", cpu=1e10)))
     assert not values.findings
     assert values.ratios["b"][Component.CPU] == pytest.approx(3.0)
     assert values.too_few == (("a", "b"),)
@@ -101,7 +101,7 @@ def test_a_host_is_named_in_place_of_all_its_workers() -> None:
     subjects = [subject(f"w{i}", host=f"h{i // 2}", **{**RATES, "disk": 2e6 if i < 2 else 2e8}) for i in range(8)]
     (finding,) = judge(subjects, [], at=0.0)
     assert (finding.worker, finding.host, finding.cause) == ("", "h0", Cause.DISK)
-    assert PreflightValues(tuple(subjects)).slow == ("w0", "w1")
+    assert PreflightResult(tuple(subjects)).slow == ("w0", "w1")
 
 
 def test_a_slow_link_is_named_with_the_direction_that_is_slow() -> None:

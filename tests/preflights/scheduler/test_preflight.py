@@ -14,7 +14,7 @@ from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.finding import Cause
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.judge.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
-from dask_efficiency.preflights.judge.result import PreflightValues
+from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.judge.wire import decode, encode
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
@@ -58,7 +58,7 @@ class Asked(Workers):
                     self.now.remove(machine)
 
 
-def found_in(workers: Asked, **plan: Any) -> PreflightValues:
+def found_in(workers: Asked, **plan: Any) -> PreflightResult:
     subjects = [Subject(worker, worker, host) for worker, host in workers.hosts.items()]
     test = Preflight(
         Plan("t", **plan),

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.report.results import Comparison
+from dask_efficiency.report.compare import Comparison
 from dask_efficiency.report.sections.comparison import document
 from dask_efficiency.show.terminal.coloured import show
 from dask_efficiency.show.terminal.plain import plain

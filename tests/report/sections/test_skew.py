@@ -1,4 +1,4 @@
-from dask_efficiency.report.model import ReportValues
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.report.sections.skew import MAX_SENTENCES
 from dask_efficiency.report.sections.skew import skew as said
@@ -21,7 +21,7 @@ def tables(found: Section) -> list[Table]:
     return [block for block in found.blocks if isinstance(block, Table)]
 
 
-def skewed_report(**fields: object) -> ReportValues:
+def skewed_report(**fields: object) -> EfficiencyReport:
     given = {"skew": {"join": skew(), "even": skew(max_seconds=0.6, max_bytes=2.0**20)}, "cluster_seconds": 40.0}
     return report_of(seconds(thread_cpu=70, idle=90), **(given | fields))
 

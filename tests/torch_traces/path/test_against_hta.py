@@ -16,7 +16,7 @@ from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.torch_traces.path.breakdown import summary
 from dask_efficiency.torch_traces.path.chrome import CRITICAL, save_overlay
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind
-from dask_efficiency.torch_traces.path.path import TorchPathValues, TorchQuestion
+from dask_efficiency.torch_traces.path.path import TorchCriticalPath, TorchQuestion
 from tests.torch_traces.path.compared import Compared, Ours, load
 from tests.torch_traces.path.hta import Answer, Question, ask
 from tests.torch_traces.path.random_traces import random_trace
@@ -199,7 +199,7 @@ def test_an_overlay_has_as_many_critical_events_and_arrows(
     trace = load(question.path)
     ours = Ours.of(trace, question)
     # Without what is inferred, of which HTA knows nothing.
-    drawn = TorchPathValues.of(KinetoTrace((trace,)), about).overlay()
+    drawn = TorchCriticalPath.of(KinetoTrace((trace,)), about).overlay()
     overlay = replace(drawn, graph=ours.graph, edges=ours.edges)
 
     def written(*, all_edges: bool) -> list[dict[str, Any]]:

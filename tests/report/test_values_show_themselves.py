@@ -1,4 +1,4 @@
-"""Results: the public classes are what every factory returns, and stay so through copies, files and replays."""
+"""Values that show themselves: they are what every factory returns, and stay so through copies, files and replays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.simulated_traces import transfer_bound
 from dask_efficiency import CriticalPath, EfficiencyReport, RunTrace, compare, critical_path, load_report, load_trace
-from dask_efficiency.report.files import ReportFileError, from_dict
-from dask_efficiency.report.results import Comparison
+from dask_efficiency.report.compare import Comparison
+from dask_efficiency.report.files import ReportFileError
 from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.path.compare import PathComparison
 from dask_efficiency.runs.replay.changes import Changes
@@ -49,11 +49,8 @@ def test_what_files_give_back_can_show_itself(tmp_path: Path) -> None:
     assert type(load_trace(tmp_path / "run.trace")) is RunTrace
 
 
-def test_a_result_of_values_has_the_same_values(tmp_path: Path) -> None:
-    report = by_hand()
-    assert EfficiencyReport.of(from_dict(report.to_dict())) == report
-    with_trace = EfficiencyReport.of(replace(from_dict(report.to_dict()), trace=transfer_bound()))
-    assert type(with_trace.critical_path()) is CriticalPath
+def test_a_report_leads_into_the_path_of_its_trace() -> None:
+    assert type(by_hand(trace=transfer_bound()).critical_path()) is CriticalPath
 
 
 def test_a_replay_and_a_what_if_can_show_themselves() -> None:
