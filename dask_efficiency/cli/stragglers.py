@@ -12,7 +12,7 @@ from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import scheduler_options
 from dask_efficiency.cli.source import Kind, Source, look_at
-from dask_efficiency.storage import reading
+from dask_efficiency.cli.tables import read_csv, read_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,10 +103,4 @@ def _run(source: Source) -> RunTrace | pd.DataFrame:
         from dask_efficiency.results import load_trace
 
         return load_trace(source.where)
-    import pandas as pd
-
-    if not is_table:
-        return pd.read_parquet(source.where)
-    with reading(source.where) as file:
-        frame: pd.DataFrame = pd.read_csv(file)
-    return frame
+    return read_csv(source.where) if is_table else read_parquet(source.where)

@@ -9,8 +9,9 @@ import click
 
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import timedelta
+from dask_efficiency.cli.tables import read_csv, read_parquet
 from dask_efficiency.cli.watch_options import PrometheusOptions, instant, prometheus_options
-from dask_efficiency.storage import check_target, reading
+from dask_efficiency.storage import check_target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,14 +101,10 @@ def _pulled(
 
 
 def _run(path: str) -> TraceTables | pd.DataFrame:
-    if path.lower().endswith((".csv", ".csv.gz", ".parquet")):
-        import pandas as pd
-
-        if path.lower().endswith(".parquet"):
-            return pd.read_parquet(path)
-        with reading(path) as file:
-            frame: pd.DataFrame = pd.read_csv(file)
-        return frame
+    if path.lower().endswith(".parquet"):
+        return read_parquet(path)
+    if path.lower().endswith((".csv", ".csv.gz")):
+        return read_csv(path)
     from dask_efficiency.results import load_trace
 
     return load_trace(path)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.storage import DamagedFileError, Members, reading, writing
+from dask_efficiency.storage import DamagedFileError, Members, stored, writing
 from dask_efficiency.trace.packing import ROW_BEFORE, Packing, pack, unpack
 from dask_efficiency.trace.tables import Int64, Texts
 
@@ -101,8 +101,7 @@ def read_archive(
         The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of another version.
     """
     target = os.fspath(path)
-    with reading(target, **storage_options) as file:
-        content = file.read()
+    content = stored(target, **storage_options)
     try:
         return build(Archive.of(Members(content, target), form))
     except form.error as error:
