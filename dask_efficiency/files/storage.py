@@ -24,8 +24,8 @@ _IN_MEMORY = 1 << 26
 
 
 #: What a file may hold once it is decompressed: so many bytes, or so many times its own size. Real ones hold 2 to 40
-#: times their size; what deflate makes of zeros, 1,000 times.
-MAX_BYTES, MAX_RATIO = 64_000_000, 100
+#: times their size; what deflate makes of zeros, 1,000 times. Objects of JSON take up to 28 times their text.
+MAX_BYTES, MAX_RATIO = 20_000_000, 100
 
 #: How files begin that are decompressed as they are read.
 _COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
@@ -35,6 +35,9 @@ _COMPRESSED: dict[bytes, Callable[[Any], Any]] = {
 }
 
 ZIP = b"PK\x03\x04"
+
+#: Flags of a zip archive's member: encrypted, patched, strongly encrypted.
+_ENCRYPTED_OR_PATCHED = 0x61
 
 _any_size: ContextVar[bool] = ContextVar("any_size", default=False)
 
@@ -55,6 +58,22 @@ def any_size() -> Iterator[None]:
         yield
     finally:
         _any_size.reset(token)
+
+
+def check_held(name: str, size: int, held: int) -> None:
+    """Refuse a file of so many bytes that holds so many.
+
+    Raises
+    ------
+    FileTooLargeError
+        If these are far more.
+    """
+    if held > max(MAX_BYTES, MAX_RATIO * size) and not _any_size.get():
+        raise FileTooLargeError(
+            f"{name}: its first {size} bytes hold more than {held} once decompressed; expected at most {MAX_RATIO} "
+            f"times as many, or {MAX_BYTES}. If you trust it: `dask-efficiency --any-size`, or `with "
+            "dask_efficiency.files.storage.any_size():`"
+        )
 
 
 class _Counted(io.RawIOBase):
@@ -85,13 +104,8 @@ class _Counted(io.RawIOBase):
         data = self._data(len(buffer))
         buffer[: len(data)] = data
         self.held += len(data)
-        size = self._size() if self._size is not None else self.held
-        if self.held > max(MAX_BYTES, MAX_RATIO * size) and not _any_size.get():
-            raise FileTooLargeError(
-                f"{self._name}: its first {size} bytes hold more than {self.held} once decompressed; expected at most "
-                f"{MAX_RATIO} times as many, or {MAX_BYTES}. If you trust it: `dask-efficiency --any-size`, or `with "
-                "dask_efficiency.files.storage.any_size():`"
-            )
+        if self._size is not None:
+            check_held(self._name, self._size(), self.held)
         return len(data)
 
     def _data(self, nbytes: int) -> bytes:
@@ -130,22 +144,46 @@ def reading(path: str | os.PathLike[str], **storage_options: Any) -> Iterator[IO
         yield decompressed(file, os.fspath(path))
 
 
+def stored(path: str | os.PathLike[str], **storage_options: Any) -> bytes:
+    """The bytes of a local file or any fsspec URL as they are, never decompressed: those of an archive.
+
+    An archive inside a compressed file could hold 100 times what 100 times that file's size is.
+    """
+    import fsspec
+
+    with fsspec.open(os.fspath(path), "rb", compression=None, **storage_options) as file:
+        content: bytes = file.read()
+    return content
+
+
 class Members:
     """The members of a zip archive, which together hold no more than a file may.
+
+    Parameters
+    ----------
+    content
+        The archive, as :func:`stored` reads it.
+    name
+        Of the file, for messages.
 
     Raises
     ------
     zipfile.BadZipFile
-        If it is no archive, or has members that are neither stored nor deflated.
+        If it is no archive, or has members that are encrypted, or neither stored nor deflated.
     FileTooLargeError
         As soon as more was read of all members than is expected of a file of its size.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
-        self._archive = zipfile.ZipFile(io.BytesIO(content))
+        try:
+            self._archive = zipfile.ZipFile(io.BytesIO(content))
+        except (NotImplementedError, UnicodeDecodeError) as error:
+            raise zipfile.BadZipFile(str(error)) from error
         self._name, self._size = name, len(content)
         self._held = 0
         for member in self._archive.infolist():
+            if member.flag_bits & _ENCRYPTED_OR_PATCHED:
+                raise zipfile.BadZipFile(f"{member.filename!r:.80} is encrypted or patched")
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise zipfile.BadZipFile(f"{member.filename!r:.80} is neither stored nor deflated")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -21,7 +22,15 @@ from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.profile import Frame, Stack
-from dask_efficiency.files.storage import ZIP, DamagedFileError, FileTooLargeError, Members, reading, writing
+from dask_efficiency.files.storage import (
+    ZIP,
+    DamagedFileError,
+    FileTooLargeError,
+    Members,
+    decompressed,
+    stored,
+    writing,
+)
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.verdict import verdict
@@ -156,11 +165,12 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
     """
     target = os.fspath(path)
     try:
-        with reading(target, **storage_options) as file:
-            content = file.read()
+        content = stored(target, **storage_options)
         if content.startswith(ZIP):
             members = Members(content, target)
-            content = members.read(members.names[0])
+            content = b"".join(map(members.read, members.names[:1]))
+        else:
+            content = decompressed(io.BytesIO(content), target).read()
         data = json.loads(content.decode("utf-8"), parse_constant=_no_constant)
     except (DamagedFileError, zipfile.BadZipFile) as error:
         raise ReportFileError(

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.cluster.gpus import own_gpus
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.wire.heartbeats import Received, encode, read
 from dask_efficiency.accounts.wire.wire import Snapshot
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.live.gpus import GpuCounters, GpuTimes, own_gpus
+from dask_efficiency.live.gpus import GpuCounters, GpuTimes
 from tests.report.samples import HOSTILE_NAMES
 from tests.strategies import any_gpu_totals
 

@@ -20,7 +20,7 @@ from distributed import Client
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_efficiency import EfficiencyReport, efficiency_report, snapshot
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 from dask_efficiency.accounts.buckets import FINALIZED, Breakdown
 from dask_efficiency.accounts.wire.heartbeats import decode
 from dask_efficiency.accounts.wire.wire import NotMeasured
@@ -145,10 +145,25 @@ def ahead_of_the_clock(report: EfficiencyReport, name: str) -> float:
 
 
 def silence(client: Client, address: str) -> None:
-    """Have a worker send no heartbeats any more, and wait until some time has passed that none can have told of."""
-    ahead = ahead_of_the_clock(snapshot(client), name_of(client, address))
-    client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].stop(), workers=[address])
-    time.sleep(ahead + 0.1)
+    """Have a worker send no heartbeats any more, and wait until the scheduler lacks a part of its time.
+
+    That may be later: what it was told of may be ahead of its clock, by as long as the first snapshot was on its way.
+    """
+    client.run(_send_the_last_heartbeat, workers=[address])
+    eventually(lambda: client.run_on_scheduler(_not_told_of, address=address) > 0.1)
+
+
+async def _send_the_last_heartbeat(dask_worker: Any) -> None:
+    """One that is still on its way is older than this one, and so no news."""
+    dask_worker.periodic_callbacks["heartbeat"].stop()
+    await dask_worker.heartbeat()
+
+
+def _not_told_of(dask_scheduler: Any, address: str) -> float:
+    """The thread-seconds of a worker that no snapshot has told of yet."""
+    worker = dask_scheduler.plugins[EfficiencyPlugin.name]._meter.accounts.cluster.present[address]
+    lived = worker.nthreads * (time.monotonic_ns() - worker.joined)
+    return float(lived - worker.recorded_ns - worker.running) / 1e9
 
 
 def after_the_scheduler(client: Client) -> float:

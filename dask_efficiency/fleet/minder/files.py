@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.files.storage import FileTooLargeError, Members, reading, writing
+from dask_efficiency.files.storage import FileTooLargeError, Members, stored, writing
 from dask_efficiency.fleet.minder.network import Autoencoder
 
 FORMAT = "dask-efficiency-minder"
@@ -60,8 +60,7 @@ def read(path: str | os.PathLike[str], build: Callable[..., Detector], **storage
     """
     target = os.fspath(path)
     try:
-        with reading(target, **storage_options) as file:
-            members = Members(file.read(), target)
+        members = Members(stored(target, **storage_options), target)
         models, settings = _parts({name.removesuffix(".npy"): _array(members.read(name)) for name in members.names})
         return build(models, **settings)
     except FileTooLargeError:
@@ -75,7 +74,10 @@ def read(path: str | os.PathLike[str], build: Callable[..., Detector], **storage
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+    # np.load would also open an archive in the archive.
+    array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    if array.size > len(content):
+        raise MinderFileError(f"found {array.size} values in {len(content)} bytes")
     return array
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.source import Kind, Source, look_at
-from dask_efficiency.files.storage import reading
+from dask_efficiency.files.tables import read_csv, read_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,10 +51,4 @@ def run_or_table(source: Source) -> RunTrace | pd.DataFrame:
         from dask_efficiency.runs.trace.files import load_trace
 
         return load_trace(source.where)
-    import pandas as pd
-
-    if not is_csv:
-        return pd.read_parquet(source.where)
-    with reading(source.where) as file:
-        frame: pd.DataFrame = pd.read_csv(file)
-    return frame
+    return read_csv(source.where) if is_csv else read_parquet(source.where)

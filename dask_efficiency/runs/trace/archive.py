@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import Int64, Texts
-from dask_efficiency.files.storage import DamagedFileError, Members, reading, writing
+from dask_efficiency.files.storage import DamagedFileError, Members, stored, writing
 from dask_efficiency.runs.trace.packing import ROW_BEFORE, Packing, pack, unpack
 
 T = TypeVar("T")
@@ -101,8 +101,7 @@ def read_archive(
         The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of another version.
     """
     target = os.fspath(path)
-    with reading(target, **storage_options) as file:
-        content = file.read()
+    content = stored(target, **storage_options)
     try:
         return build(Archive.of(Members(content, target), form))
     except form.error as error:

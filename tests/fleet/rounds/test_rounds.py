@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.finding import Cause, Finding
-from dask_efficiency.fleet.rounds.rounds import Change, Rounds, subject
+from dask_efficiency.fleet.rounds.rounds import Change, Rounds
 
 ALL = {"a", "b", "c"}
 
@@ -18,7 +18,7 @@ def finding(name: str, *, since: float = 0.0, cause: Cause = Cause.GPU) -> Findi
 
 
 def changes(rounds: Rounds, *names: str, present: set[str] = ALL, at: float = 0.0) -> list[tuple[str, str]]:
-    return [(str(event.change), subject(event.finding)) for event in rounds.judged(map(finding, names), present, at=at)]
+    return [(str(event.change), event.finding.subject) for event in rounds.judged(map(finding, names), present, at=at)]
 
 
 def test_a_finding_that_goes_on_is_told_once() -> None:
@@ -59,8 +59,8 @@ def test_what_began_and_did_not_end_goes_on(found: list[set[str]]) -> None:
     open_ones: set[str] = set()
     for at, names in enumerate(found):
         for event in rounds.judged(map(finding, sorted(names)), ALL, at=at):
-            name = subject(event.finding)
+            name = event.finding.subject
             assert (event.change is Change.BEGINS) == (name not in open_ones)
             open_ones ^= {name}
-        assert {subject(one) for one in rounds.ongoing} == open_ones
+        assert {one.subject for one in rounds.ongoing} == open_ones
         assert names <= open_ones
