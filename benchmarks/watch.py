@@ -33,7 +33,7 @@ from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
 from dask_efficiency.fleet.rounds.judging import Outliers
 from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
-from dask_efficiency.fleet.rounds.rounds import Change, Event, subject
+from dask_efficiency.fleet.rounds.rounds import Change, Event
 from dask_efficiency.fleet.watch import FleetWatch, instants
 
 #: When generated time begins.
