@@ -157,8 +157,8 @@ def faults(count: int, step: int = 10) -> None:
             events = replayed(PrometheusSource(PrometheusClient(url), file))
             begun = [event for event in events if event.change is Change.BEGINS]
             faulty = set(map(str, window.faulty))
-            right = [event.at for event in begun if subject(event.finding) in faulty and event.at >= onset]
-            wrong = [event.at for event in begun if subject(event.finding) not in faulty or event.at < onset]
+            right = [event.at for event in begun if event.finding.subject in faulty and event.at >= onset]
+            wrong = [event.at for event in begun if event.finding.subject not in faulty or event.at < onset]
             rounds = [at for at in instants(START + WINDOW, START + QUIET + LIVE, every_seconds=EVERY) if at >= onset]
             first = next(number for number, at in enumerate(rounds) if at >= onset + SEEN)
             number = rounds.index(right[0]) - first + 1 if right else None

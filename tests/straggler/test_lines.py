@@ -24,7 +24,7 @@ def test_the_line_is_that_of_most_waiting_for_the_cause() -> None:
     assert line_of(Cause.LOCK, []) == ""
 
 
-@pytest.mark.parametrize("cause", set(Cause) - {Cause.SLEEP, Cause.LOCK})
+@pytest.mark.parametrize("cause", [cause for cause in Cause if cause not in (Cause.SLEEP, Cause.LOCK)])
 def test_what_is_in_a_workers_machine_has_no_line(cause: Cause) -> None:
     assert line_of(cause, PLACES.items()) == ""
 
