@@ -72,7 +72,7 @@ BOMBS: dict[str, tuple[Callable[[str], object], Callable[[], bytes]]] = {
 #: Reads each file with a reader, and says what became of it and what the process took at most.
 READ = """
 import resource, sys
-from tests.files.test_bombs import BOMBS
+from tests.test_bombs import BOMBS
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[1:]:
     try:
@@ -149,7 +149,7 @@ def test_an_array_of_more_values_than_bytes_is_refused(shape: tuple[int], kind: 
             load_minder(path)
 
 
-@pytest.mark.parametrize("command", [["stragglers"], ["train-minder", "--output", "minder.npz"]])
+@pytest.mark.parametrize("command", [["stragglers"], ["fleet", "train", "--save", "minder.npz"]])
 def test_a_table_whose_rows_take_no_room_in_its_file_is_refused(
     command: list[str], small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

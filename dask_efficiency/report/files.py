@@ -301,7 +301,8 @@ def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "")
 
 @cache
 def _readers(kind: type) -> dict[str, Reader]:
-    return {name: _reader(hint) for name, hint in get_type_hints(kind).items() if name != _ELSEWHERE}
+    hints = get_type_hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind) if field.name != _ELSEWHERE}
 
 
 def _reader(hint: Any) -> Reader:

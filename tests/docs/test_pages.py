@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import dask_efficiency
 from dask_efficiency import Bucket
 from dask_efficiency.plugin.options import OPTIONS
 from tests.docs.markdown import PAGES, ROOT, anchors, links
+from tests.test_public_names import FOLDERS
 
 DOCS = ROOT / "docs"
 
@@ -28,8 +30,12 @@ def test_every_bucket_has_a_section_of_its_own():
 
 
 def test_the_api_reference_has_every_public_name():
-    names = re.findall(r"^\.\. auto\w+:: dask_efficiency\.(\w+)$", text("api.md"), flags=re.MULTILINE)
-    assert sorted([*names, "__version__"]) == sorted(dask_efficiency.__all__)
+    names = re.findall(r"^\.\. auto\w+:: dask_efficiency\.([\w.]+)$", text("api.md"), flags=re.MULTILINE)
+    public = {*dask_efficiency.__all__} - {"__version__"}
+    for folder in FOLDERS:
+        public |= {f"{folder}.{name}" for name in importlib.import_module(f"dask_efficiency.{folder}").__all__}
+    assert public <= set(names)
+    assert len(names) == len(set(names))
 
 
 def test_every_page_is_in_the_table_of_contents():

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import dask_efficiency
 from benchmarks.simulate_mpi_programs import stencil, transposition, written
 from dask_efficiency.cli import main
 from dask_efficiency.mpi.results import MpiPrediction
@@ -44,12 +43,6 @@ def simulated(folder: Path, hostfile: str = "near") -> MpiPrediction:
 def asked(folder: Path, *arguments: str) -> Result:
     given = ["mpi", "simulate", str(folder / "program.txt"), "--cluster", str(folder / "lab.yaml"), *arguments]
     return CliRunner().invoke(main, given)
-
-
-def test_the_public_names_are_there() -> None:
-    for name in ("from_mpi_trace", "simulate_mpi", "place_mpi", "MpiPrediction", "MpiPlacements"):
-        assert name in dask_efficiency.__all__
-        assert getattr(dask_efficiency, name) is not None
 
 
 def test_a_prediction_shows_itself(folder: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_meter_that_is_taken_away_asks_the_watch_that_saw_its_tasks(monkeypatc
     monkeypatch.setattr(worker_gpu, "new_watch", ClosingWatch)
 
     async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
-        meter._threads.windows()
+        meter.threads.windows()
         await Client.current().submit(time.sleep, 0.01)
         meter.detach()
         balance = meter._ledger.balance(at=time.monotonic_ns())

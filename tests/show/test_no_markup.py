@@ -1,4 +1,4 @@
-"""Markup is in templates, where everything is escaped: no string of Python under ``report`` holds any."""
+"""Markup is in templates, where everything is escaped: no string of Python that makes pages holds any."""
 
 import ast
 import re
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency import report
+from dask_efficiency import show
 
-FOLDER = Path(report.__file__).parent
+FOLDER = Path(show.__file__).parent
 MARKUP = re.compile(r"<[a-zA-Z/!]|&(?:#\d+|[a-z]+);")
 
 
@@ -32,7 +32,11 @@ def markup(source: str) -> list[tuple[int, str]]:
     return [(line, text) for line, text in strings(source) if MARKUP.search(text)]
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: str(path.relative_to(FOLDER)))
+@pytest.mark.parametrize(
+    "path",
+    sorted([*FOLDER.rglob("*.py"), *FOLDER.parent.rglob("sections/*.py")]),
+    ids=lambda path: str(path.relative_to(FOLDER.parent)),
+)
 def test_no_string_holds_a_tag(path: Path) -> None:
     found = markup(path.read_text(encoding="utf-8"))
     # not markup: names of C++ and sentences about how little there is
