@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from dask_efficiency.fleet.minder.detector import load_minder
     from dask_efficiency.fleet.minder.train import train_minder
     from dask_efficiency.fleet.outliers.outliers import find_outliers
-    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction, place_mpi, simulate_mpi
+    from dask_efficiency.mpi.calls import place_mpi, simulate_mpi
+    from dask_efficiency.mpi.compare import MpiPlacements
+    from dask_efficiency.mpi.result import MpiPrediction
     from dask_efficiency.mpi.trace_files import from_mpi_trace
     from dask_efficiency.plugin.client.calls import get_trace, snapshot, stragglers, unregister, worker_series
     from dask_efficiency.plugin.client.questions import NotRegisteredError
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.stragglers.offline import find_stragglers
     from dask_efficiency.runs.trace.files import load_trace
     from dask_efficiency.runs.trace.run_trace import RunTrace
+    from dask_efficiency.simulation.calls import ideal_ladder, place, simulate, sweep
     from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
     from dask_efficiency.simulation.model.cluster import ClusterSpec
-    from dask_efficiency.simulation.results import Prediction, ideal_ladder, place, simulate, sweep
+    from dask_efficiency.simulation.model.result import Prediction
     from dask_efficiency.torch_traces.kineto.load import load_kineto
     from dask_efficiency.torch_traces.path.files import load_path
     from dask_efficiency.torch_traces.path.path import TorchCriticalPath, torch_critical_path
@@ -48,11 +51,11 @@ _HOMES = {
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.report.model",
     "Finding": "dask_efficiency.accounts.finding",
-    "MpiPlacements": "dask_efficiency.mpi.results",
-    "MpiPrediction": "dask_efficiency.mpi.results",
+    "MpiPlacements": "dask_efficiency.mpi.compare",
+    "MpiPrediction": "dask_efficiency.mpi.result",
     "NotRegisteredError": "dask_efficiency.plugin.client.questions",
     "PreflightResult": "dask_efficiency.preflights.judge.result",
-    "Prediction": "dask_efficiency.simulation.results",
+    "Prediction": "dask_efficiency.simulation.model.result",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "SimulationRefusedError": "dask_efficiency.simulation.model.accuracy",
     "SimulationWarning": "dask_efficiency.simulation.model.accuracy",
@@ -66,20 +69,20 @@ _HOMES = {
     "find_stragglers": "dask_efficiency.runs.stragglers.offline",
     "from_mpi_trace": "dask_efficiency.mpi.trace_files",
     "get_trace": "dask_efficiency.plugin.client.calls",
-    "ideal_ladder": "dask_efficiency.simulation.results",
+    "ideal_ladder": "dask_efficiency.simulation.calls",
     "load_kineto": "dask_efficiency.torch_traces.kineto.load",
     "load_minder": "dask_efficiency.fleet.minder.detector",
     "load_path": "dask_efficiency.torch_traces.path.files",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.runs.trace.files",
-    "place": "dask_efficiency.simulation.results",
-    "place_mpi": "dask_efficiency.mpi.results",
+    "place": "dask_efficiency.simulation.calls",
+    "place_mpi": "dask_efficiency.mpi.calls",
     "preflight": "dask_efficiency.preflights.client",
-    "simulate": "dask_efficiency.simulation.results",
-    "simulate_mpi": "dask_efficiency.mpi.results",
+    "simulate": "dask_efficiency.simulation.calls",
+    "simulate_mpi": "dask_efficiency.mpi.calls",
     "snapshot": "dask_efficiency.plugin.client.calls",
     "stragglers": "dask_efficiency.plugin.client.calls",
-    "sweep": "dask_efficiency.simulation.results",
+    "sweep": "dask_efficiency.simulation.calls",
     "torch_critical_path": "dask_efficiency.torch_traces.path.path",
     "train_minder": "dask_efficiency.fleet.minder.train",
     "unregister": "dask_efficiency.plugin.client.calls",

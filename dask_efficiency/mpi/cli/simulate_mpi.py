@@ -11,7 +11,8 @@ from dask_efficiency.cli.output import say
 from dask_efficiency.files.storage import check_target
 
 if TYPE_CHECKING:
-    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction
+    from dask_efficiency.mpi.compare import MpiPlacements
+    from dask_efficiency.mpi.result import MpiPrediction
 
 
 def algorithms(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -91,7 +92,7 @@ def _found(
     trace: str, ranks: int | None, hostfile: str | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
     """What was asked for."""
-    from dask_efficiency.mpi.results import place_mpi, simulate_mpi
+    from dask_efficiency.mpi.calls import place_mpi, simulate_mpi
     from dask_efficiency.mpi.trace_files import from_mpi_trace
     from dask_efficiency.simulation.model.units import seconds_of
 

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 import dask_efficiency
 from benchmarks.simulate_mpi_programs import stencil, transposition, written
 from dask_efficiency.cli import main
-from dask_efficiency.mpi.results import MpiPrediction, place_mpi, simulate_mpi
+from dask_efficiency.mpi.calls import place_mpi, simulate_mpi
+from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import Spent
 from dask_efficiency.mpi.trace_files import from_mpi_trace
 
