@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.questions import get_trace, stragglers
     from dask_efficiency.runs.trace.files import load_trace
     from dask_efficiency.runs.trace.run_trace import RunTrace
+    from dask_efficiency.simulation.calls import ideal_ladder, place, simulate, sweep
     from dask_efficiency.simulation.model.cluster import ClusterSpec
-    from dask_efficiency.simulation.results import ideal_ladder, place, simulate, sweep
 
 _HOMES = {
     "Bucket": "dask_efficiency.accounts.buckets",
@@ -44,15 +44,15 @@ _HOMES = {
     "dask_setup": "dask_efficiency.plugin.preload",
     "efficiency_report": "dask_efficiency.report.efficiency_report",
     "get_trace": "dask_efficiency.runs.questions",
-    "ideal_ladder": "dask_efficiency.simulation.results",
+    "ideal_ladder": "dask_efficiency.simulation.calls",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.runs.trace.files",
-    "place": "dask_efficiency.simulation.results",
+    "place": "dask_efficiency.simulation.calls",
     "preflight": "dask_efficiency.preflights.client",
-    "simulate": "dask_efficiency.simulation.results",
+    "simulate": "dask_efficiency.simulation.calls",
     "snapshot": "dask_efficiency.report.questions",
     "stragglers": "dask_efficiency.runs.questions",
-    "sweep": "dask_efficiency.simulation.results",
+    "sweep": "dask_efficiency.simulation.calls",
     "unregister": "dask_efficiency.plugin.client.questions",
 }
 

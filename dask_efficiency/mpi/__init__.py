@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
-    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction, place, simulate
+    from dask_efficiency.mpi.calls import place, simulate
+    from dask_efficiency.mpi.compare import MpiPlacements
+    from dask_efficiency.mpi.result import MpiPrediction
     from dask_efficiency.mpi.trace_files import load_trace
 
 __all__ = [
@@ -19,10 +21,10 @@ __all__ = [
 __getattr__, __dir__ = public(
     __name__,
     {
-        "MpiPlacements": "results",
-        "MpiPrediction": "results",
+        "MpiPlacements": "compare",
+        "MpiPrediction": "result",
         "load_trace": "trace_files",
-        "place": "results",
-        "simulate": "results",
+        "place": "calls",
+        "simulate": "calls",
     },
 )

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from dask_efficiency.files.storage import writing
-from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import Spent
 from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
 
@@ -19,7 +19,7 @@ _COLOURS = {
 }
 
 
-def save_chrome(run: MpiRun, path: str | os.PathLike[str], **storage_options: Any) -> Written:
+def save_chrome(run: MpiPrediction, path: str | os.PathLike[str], **storage_options: Any) -> Written:
     """Write what each rank does, in processes by host, for ui.perfetto.dev or chrome://tracing.
 
     Parameters
@@ -49,7 +49,7 @@ def save_chrome(run: MpiRun, path: str | os.PathLike[str], **storage_options: An
         return events.written
 
 
-def _write_rank(events: TraceEvents, run: MpiRun, rank: int, process: int, track: int) -> None:
+def _write_rank(events: TraceEvents, run: MpiPrediction, rank: int, process: int, track: int) -> None:
     timeline = run.timelines[rank]
     for i, kind in enumerate(timeline.kinds):
         call = run.call_of(rank, timeline.actions[i])
@@ -62,7 +62,7 @@ def _write_rank(events: TraceEvents, run: MpiRun, rank: int, process: int, track
         events.slice(process, track, begin, end, name, spent.name.lower(), colour=_COLOURS[spent], args=args)
 
 
-def _write_path(events: TraceEvents, run: MpiRun) -> None:
+def _write_path(events: TraceEvents, run: MpiPrediction) -> None:
     """The critical path on a track of its own, an arrow from each stretch to the next."""
     process = events.process("critical path")
     track = events.track(process, "critical path")

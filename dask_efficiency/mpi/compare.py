@@ -1,15 +1,17 @@
-"""MpiRunsCompared: one program under several placements, ranked."""
+"""MpiPlacements: one program under several placements, ranked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
-from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.result import MpiPrediction
+from dask_efficiency.show.shown import Shown
 
 
-@dataclass(frozen=True, slots=True)
-class MpiRunsCompared:
+@dataclass(frozen=True, slots=True, repr=False)
+class MpiPlacements(Shown):
     """A program on several choices of hosts, the fastest first.
 
     Parameters
@@ -18,10 +20,12 @@ class MpiRunsCompared:
         By makespan; at least one.
     """
 
-    ranked: tuple[MpiRun, ...]
+    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.places"
+
+    ranked: tuple[MpiPrediction, ...]
 
     @property
-    def best(self) -> MpiRun:
+    def best(self) -> MpiPrediction:
         """The fastest."""
         return self.ranked[0]
 
@@ -31,6 +35,6 @@ class MpiRunsCompared:
         return self.ranked[1].makespan_seconds - self.best.makespan_seconds if len(self.ranked) > 1 else 0.0
 
 
-def compared(runs: Iterable[MpiRun]) -> MpiRunsCompared:
+def compared(runs: Iterable[MpiPrediction]) -> MpiPlacements:
     """The runs, the fastest first."""
-    return MpiRunsCompared(tuple(sorted(runs, key=lambda run: run.makespan_seconds)))
+    return MpiPlacements(tuple(sorted(runs, key=lambda run: run.makespan_seconds)))

@@ -1,9 +1,11 @@
-"""MpiRun: what a recorded MPI program would take on some hosts, and what its time goes to."""
+"""MpiPrediction: what a recorded MPI program would take on some hosts, and what its time goes to."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,12 +15,16 @@ from dask_efficiency.mpi.program import Op, Program
 from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
 from dask_efficiency.mpi.stuck import check_finished
 from dask_efficiency.mpi.timeline import Spent, Timeline
+from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.simulation.model.placements import LinkLoad, link_loads
 from dask_efficiency.simulation.model.topology import Topology
 
+if TYPE_CHECKING:
+    from dask_efficiency.runs.trace.events import Written
 
-@dataclass(frozen=True, slots=True)
-class MpiRun:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MpiPrediction(Shown):
     """A recorded MPI program on the hosts of a network.
 
     Parameters
@@ -45,6 +51,8 @@ class MpiRun:
         What a reader must know to trust it.
     """
 
+    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.mpi"
+
     program: Program
     topology: Topology
     hosts: tuple[str, ...]
@@ -55,7 +63,7 @@ class MpiRun:
     algorithms: Mapping[str, Mapping[str, int]]
     name: str = ""
     notes: tuple[str, ...] = ()
-    path: tuple[Stretch, ...] = field(default=(), repr=False)
+    path: tuple[Stretch, ...] = ()
 
     @property
     def makespan_seconds(self) -> float:
@@ -114,10 +122,28 @@ class MpiRun:
             return self.program.calls[actions.peers[action]].call.name
         return op.name.lower()
 
+    def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
+        """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path
+            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
+        **storage_options
+            For the file system, as in :func:`fsspec.open`.
+
+        Returns
+        -------
+        Written
+            How many slices and arrows are in the file.
+        """
+        written: Written = late("dask_efficiency.mpi.chrome:save_chrome")(self, path, **storage_options)
+        return written
+
 
 def run(
     program: Program, topology: Topology, hosts: Sequence[str], settings: MpiSettings | None = None, name: str = ""
-) -> MpiRun:
+) -> MpiPrediction:
     """Run a recorded MPI program in virtual time.
 
     Parameters
@@ -147,7 +173,7 @@ def run(
     machine.run()
     check_finished(program, machine)
     timelines = [rank.timeline for rank in machine.ranks]
-    return MpiRun(
+    return MpiPrediction(
         program,
         topology,
         tuple(hosts),

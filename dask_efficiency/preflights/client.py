@@ -148,7 +148,7 @@ async def _preflight(client: Client, plan: Plan, retire_share: float | None) -> 
         except BaseException:
             await _step(client, names.STOP_TEST, test=plan.test)
             raise
-        found = await asyncio.to_thread(lambda: decode(reply["done"]))
+        found = await asyncio.to_thread(decode, reply["done"])
         return found if retire_share is None else await _retire(client, found, retire_share)
     finally:
         await ask(client, names.RELEASE, client=client.id)

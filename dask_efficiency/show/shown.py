@@ -7,9 +7,8 @@ it is loaded until somebody looks.
 from __future__ import annotations
 
 import os
-from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from dask_efficiency.show.document import Document
@@ -19,11 +18,6 @@ def late(name: str) -> Any:
     """What ``"module:name"`` stands for, imported when it is asked for."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
-
-
-def fields_of(value: Any) -> dict[str, Any]:
-    """A dataclass's fields as the arguments that make it anew; :func:`dataclasses.asdict` would go into them."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 class Printed:
@@ -76,11 +70,6 @@ class Shown(Paged):
     """A value that also has a verdict and figures."""
 
     __slots__ = ()
-
-    @classmethod
-    def of(cls, values: Any) -> Self:
-        """The same values as a result."""
-        return cls(**fields_of(values))
 
     @property
     def verdict(self) -> str:

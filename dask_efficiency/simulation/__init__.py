@@ -6,7 +6,10 @@ from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
     from dask_efficiency.simulation.model.accuracy import SimulationRefusedError, SimulationWarning
-    from dask_efficiency.simulation.results import IdealLadder, Placements, Prediction, Sweep
+    from dask_efficiency.simulation.model.ladder import IdealLadder
+    from dask_efficiency.simulation.model.placements import Placements
+    from dask_efficiency.simulation.model.result import Prediction
+    from dask_efficiency.simulation.model.sweeps import Sweep
 
 __all__ = [
     "IdealLadder",
@@ -20,11 +23,11 @@ __all__ = [
 __getattr__, __dir__ = public(
     __name__,
     {
-        "IdealLadder": "results",
-        "Placements": "results",
-        "Prediction": "results",
+        "IdealLadder": "model.ladder",
+        "Placements": "model.placements",
+        "Prediction": "model.result",
         "SimulationRefusedError": "model.accuracy",
         "SimulationWarning": "model.accuracy",
-        "Sweep": "results",
+        "Sweep": "model.sweeps",
     },
 )

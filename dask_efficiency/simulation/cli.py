@@ -32,7 +32,10 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 if TYPE_CHECKING:
     from dask_efficiency.runs.trace.run_trace import RunTrace
     from dask_efficiency.simulation.model.cluster import ClusterSpec
-    from dask_efficiency.simulation.results import IdealLadder, Placements, Prediction, Sweep
+    from dask_efficiency.simulation.model.ladder import IdealLadder
+    from dask_efficiency.simulation.model.placements import Placements
+    from dask_efficiency.simulation.model.result import Prediction
+    from dask_efficiency.simulation.model.sweeps import Sweep
 
     Found: TypeAlias = Prediction | Sweep | Placements | IdealLadder
 
@@ -203,7 +206,7 @@ def _several(asked: dict[str, Any]) -> dict[str, bool]:
 
 def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
     """What was asked for."""
-    from dask_efficiency.simulation import results as predictions
+    from dask_efficiency.simulation import calls as predictions
 
     common: dict[str, Any] = {"force": asked["force"]}
     if asked["seeds"] is not None:

@@ -22,7 +22,7 @@ import dask_efficiency
 from benchmarks.simulate_mpi_programs import transposition
 from dask_efficiency.cli import main
 from dask_efficiency.plugin.options import OPTIONS
-from dask_efficiency.simulation import results as predictions
+from dask_efficiency.simulation import calls as predictions
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
 from tests.simulation.fake_engine import FakeEngine, recorded
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulate_mpi_programs import written
-from dask_efficiency.mpi.result import MpiRun, run
+from dask_efficiency.mpi.result import MpiPrediction, run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.timeline import Spent
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
@@ -21,7 +21,7 @@ def star(count: int, speed: float = 1.0) -> Topology:
     return Topology(hosts, ("switch",), links, payload=1.0)
 
 
-def simulated(folder: Path, text: str, hosts: str = "h0 h1 h2 h3", **settings: object) -> MpiRun:
+def simulated(folder: Path, text: str, hosts: str = "h0 h1 h2 h3", **settings: object) -> MpiPrediction:
     program = from_mpi_trace(written(folder, text))
     chosen = MpiSettings(instructions_per_second=1e9, **settings)  # type: ignore[arg-type]
     return run(program, star(4), hosts.split()[: program.size], chosen)

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 from dask_efficiency import ClusterSpec, RunTrace, simulate, sweep
 from dask_efficiency.simulation import Prediction
-from dask_efficiency.simulation import results as predictions
-from dask_efficiency.simulation.model.placements import Placement, ranked
-from dask_efficiency.simulation.results import Placements, Sweep
+from dask_efficiency.simulation import calls as predictions
+from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
+from dask_efficiency.simulation.model.sweeps import Sweep
 from tests.report.samples import HOSTILE_NAMES
 from tests.simulation.fake_engine import FakeEngine, recorded
 

@@ -11,7 +11,8 @@ from dask_efficiency.cli.options import chrome_option, cluster_option, hostfile_
 from dask_efficiency.cli.output import say
 
 if TYPE_CHECKING:
-    from dask_efficiency.mpi.results import MpiPlacements, MpiPrediction
+    from dask_efficiency.mpi.compare import MpiPlacements
+    from dask_efficiency.mpi.result import MpiPrediction
 
 
 def algorithms(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -78,8 +79,8 @@ def _found(
     trace: str, ranks: int | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
     """What was asked for."""
-    from dask_efficiency.mpi.results import place as place_mpi
-    from dask_efficiency.mpi.results import simulate as simulate_mpi
+    from dask_efficiency.mpi.calls import place as place_mpi
+    from dask_efficiency.mpi.calls import simulate as simulate_mpi
     from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
     from dask_efficiency.simulation.model.units import seconds_of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dask_efficiency.mpi.compare import MpiRunsCompared
-from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.compare import MpiPlacements
+from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import Spent
 
 
-def mpi_run(run: MpiRun) -> dict[str, Any]:
+def mpi_run(run: MpiPrediction) -> dict[str, Any]:
     """A run's figures, ready for JSON: seconds, bytes, and shares in [0, 1]."""
     return _figures(run) | {
         "name": run.program.name,
@@ -33,7 +33,7 @@ def mpi_run(run: MpiRun) -> dict[str, Any]:
     }
 
 
-def comparison(compared: MpiRunsCompared) -> dict[str, Any]:
+def comparison(compared: MpiPlacements) -> dict[str, Any]:
     """Placements, the fastest first, ready for JSON."""
     return {
         "name": compared.best.program.name,
@@ -43,7 +43,7 @@ def comparison(compared: MpiRunsCompared) -> dict[str, Any]:
     }
 
 
-def _figures(run: MpiRun) -> dict[str, Any]:
+def _figures(run: MpiPrediction) -> dict[str, Any]:
     return {
         "placement": run.name,
         "hosts": len(set(run.hosts)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.mpi.result import MpiRun
+from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.sections.data import mpi_run as to_dict
 from dask_efficiency.mpi.timeline import Spent
 from dask_efficiency.runs.sections.spent import seconds_table, top
@@ -39,18 +39,18 @@ SPENT: dict[Spent, Label] = {
 _STEPS = 200
 
 
-def title(run: MpiRun) -> str:
+def title(run: MpiPrediction) -> str:
     """The program's name."""
     return f"Simulation of {name_of(run.program.name) or 'an MPI program'}"
 
 
-def context(run: MpiRun) -> str:
+def context(run: MpiPrediction) -> str:
     """What it ran on."""
     placed = f"; {name_of(run.name)}" if run.name else ""
     return f"{format_count(run.messages, 'message')}, MPICH {run.settings.version}{placed}"
 
 
-def verdict(run: MpiRun) -> str:
+def verdict(run: MpiPrediction) -> str:
     """The prediction in one sentence, without a full stop."""
     hosts = format_count(len(set(run.hosts)), "host")
     said = f"{format_count(run.program.size, 'rank')} on {hosts}: {format_seconds(run.makespan_seconds)}"
@@ -61,13 +61,13 @@ def verdict(run: MpiRun) -> str:
     return f"{said}; ranks compute in {format_share(run.efficiency)} of their time, {part}"
 
 
-def document(run: MpiRun) -> Document:
+def document(run: MpiPrediction) -> Document:
     """What a program would take, and what its time would go to."""
     sections = with_content(path(run), ranks(run), links(run), algorithms(run), notes(run.notes))
     return Document(title(run), context(run), verdict(run), sections)
 
 
-def page(run: MpiRun) -> Document:
+def page(run: MpiPrediction) -> Document:
     """The same for a page of its own."""
     stats = (
         ("predicted time", format_seconds(run.makespan_seconds)),
@@ -78,7 +78,7 @@ def page(run: MpiRun) -> Document:
     return replace(document(run), stats=stats, data=to_dict(run))
 
 
-def path(run: MpiRun) -> Section:
+def path(run: MpiPrediction) -> Section:
     """What the makespan hangs on: along the run, by kind and by call."""
     if not run.path:
         return Section("")
@@ -105,7 +105,7 @@ def _largest(seconds: dict[str, float]) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
-def _along(run: MpiRun) -> Along:
+def _along(run: MpiPrediction) -> Along:
     """The kind that fills most of each step of the run."""
     end = run.path[-1].end
     shares: list[dict[Spent, int]] = [{} for _ in range(_STEPS)]
@@ -124,7 +124,7 @@ def _along(run: MpiRun) -> Along:
     return Along(tuple(stretches), _STEPS, format_seconds(end / 1e9))
 
 
-def ranks(run: MpiRun) -> Section:
+def ranks(run: MpiPrediction) -> Section:
     """What each rank's time goes to; where there are many, those that compute most and least."""
     spent = {rank: run.seconds(rank) for rank in range(run.program.size)}
     order = sorted(spent, key=lambda rank: (-spent[rank][Spent.COMPUTE], rank))
@@ -152,7 +152,7 @@ def ranks(run: MpiRun) -> Section:
     return section("What each rank does", Table(heads, rows, words=(0, 1), drawings=bars, drawn_behind=1), *said)
 
 
-def links(run: MpiRun) -> Section:
+def links(run: MpiPrediction) -> Section:
     """The links that are busiest."""
     busiest = [one for one in run.links if one.seconds][:MAX_ROWS]
     if not busiest:
@@ -167,7 +167,7 @@ def links(run: MpiRun) -> Section:
     return section("Links, the busiest first", drawn, Aside(means))
 
 
-def algorithms(run: MpiRun) -> Section:
+def algorithms(run: MpiPrediction) -> Section:
     """How the collectives were made."""
     rows = tuple(
         (call, algorithm, str(count))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.mpi.compare import MpiRunsCompared
+from dask_efficiency.mpi.compare import MpiPlacements
 from dask_efficiency.mpi.sections.data import comparison as to_dict
 from dask_efficiency.mpi.sections.mpi import links, title
 from dask_efficiency.mpi.timeline import Spent
@@ -21,7 +21,7 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.simulation.sections.prediction import SAME, notes
 
 
-def verdict(compared: MpiRunsCompared) -> str:
+def verdict(compared: MpiPlacements) -> str:
     """Which hosts are the best and by how much, without a full stop."""
     best = compared.best
     said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
@@ -33,7 +33,7 @@ def verdict(compared: MpiRunsCompared) -> str:
     return f"{said}; {name_of(other.name)}, the next, takes {long}"
 
 
-def document(compared: MpiRunsCompared) -> Document:
+def document(compared: MpiPlacements) -> Document:
     """Placements, the fastest first."""
     best = compared.best
     said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}"
@@ -41,12 +41,12 @@ def document(compared: MpiRunsCompared) -> Document:
     return Document(title(best), said, verdict(compared), sections)
 
 
-def page(compared: MpiRunsCompared) -> Document:
+def page(compared: MpiPlacements) -> Document:
     """The same for a page of its own."""
     return replace(document(compared), data=to_dict(compared))
 
 
-def ranking(compared: MpiRunsCompared) -> Section:
+def ranking(compared: MpiPlacements) -> Section:
     """A row for each placement, and why the others are slower."""
     slowest = compared.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
@@ -67,7 +67,7 @@ def ranking(compared: MpiRunsCompared) -> Section:
     return section("Placements, the fastest first", drawn, Aside(means), *_reasons(compared))
 
 
-def _reasons(compared: MpiRunsCompared) -> list[str]:
+def _reasons(compared: MpiPlacements) -> list[str]:
     best = compared.best
     found = []
     for one in compared.ranked[1:]:

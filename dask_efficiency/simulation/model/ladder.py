@@ -1,16 +1,21 @@
-"""LadderValues: from the recorded run to the fastest that there could be, and what each step is worth."""
+"""IdealLadder: from the recorded run to the fastest that there could be, and what each step is worth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
 from dask_efficiency.simulation.model.makespan import RunFigures
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: What is left out, one after the other, and what each step is called.
 STEPS = (("spill", "no spill"), ("transfer", "no transfers"), ("scheduler", "no scheduling"))
@@ -42,8 +47,8 @@ class Rung:
     simulated_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LadderValues:
+@dataclass(frozen=True, slots=True, repr=False)
+class IdealLadder(Shown):
     """A recorded run, and what it would take with one part after another gone.
 
     Parameters
@@ -55,6 +60,8 @@ class LadderValues:
     notes
         What a reader must know to trust the ladder.
     """
+
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.ladder"
 
     self_replay: SelfReplay
     rungs: tuple[Rung, ...]
@@ -75,10 +82,25 @@ class LadderValues:
         steps = zip(self.rungs, self.rungs[1:], strict=False)
         return {lower.name: upper.seconds - lower.seconds for upper, lower in steps}
 
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each step. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``step``, ``seconds``, ``saved_seconds`` (by this step; NaN for the first) and
+            ``simulated_seconds`` (the median before it was bounded; NaN where nothing was simulated).
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict()["steps"]).astype(
+            {"seconds": float, "saved_seconds": float, "simulated_seconds": float}
+        )
+
 
 def ladder(
     engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
-) -> LadderValues:
+) -> IdealLadder:
     """Take one part after another away from a run.
 
     Raises
@@ -97,7 +119,7 @@ def ladder(
         gone |= {part}
         simulated[name] = ensemble(engine, trace, replace(own, without=gone), seeds, traced=False)
     rungs = Rung(MEASURED, judged.recorded.makespan_seconds), *_descending(simulated, path)
-    return LadderValues(judged, rungs, notes)
+    return IdealLadder(judged, rungs, notes)
 
 
 def _descending(simulated: dict[str, Ensemble], path: CriticalPath) -> Iterator[Rung]:

@@ -1,16 +1,17 @@
-"""PlacementsValues: one run under several placements on the same machines, ranked."""
+"""Placements: one run under several placements on the same machines, ranked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.show.shown import Shown
+from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.topology import Topology
 
 
@@ -27,7 +28,7 @@ class Placement:
     """
 
     name: str
-    prediction: PredictionValues
+    prediction: Prediction
 
     @property
     def makespan_seconds(self) -> float:
@@ -105,8 +106,8 @@ def fullest_link(topology: Topology, trace: RunTrace, seconds: float) -> tuple[s
     return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementsValues:
+@dataclass(frozen=True, slots=True, repr=False)
+class Placements(Shown):
     """A recorded run under several placements of its workers, the fastest first.
 
     Parameters
@@ -114,6 +115,8 @@ class PlacementsValues:
     ranked
         By makespan; at least one.
     """
+
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.places"
 
     ranked: tuple[Placement, ...]
 
@@ -145,6 +148,6 @@ class PlacementsValues:
         return self.best.prediction.notes
 
 
-def ranked(placements: list[Placement]) -> PlacementsValues:
+def ranked(placements: list[Placement]) -> Placements:
     """The placements, the fastest first."""
-    return PlacementsValues(tuple(sorted(placements, key=lambda one: one.makespan_seconds)))
+    return Placements(tuple(sorted(placements, key=lambda one: one.makespan_seconds)))

@@ -1,4 +1,4 @@
-"""PredictionValues: what a run would take on a cluster, how sure that is, and what the time would go to."""
+"""Prediction: what a run would take on a cluster, how sure that is, and what the time would go to."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dask_efficiency.runs.path.path import CriticalPath
+from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
@@ -17,6 +19,9 @@ from dask_efficiency.simulation.model.job import Job
 from dask_efficiency.simulation.model.makespan import RunFigures, busy, efficiency
 from dask_efficiency.simulation.model.requirements import SIMULATED
 from dask_efficiency.simulation.model.run_noise import computing_share, run_noise
+
+if TYPE_CHECKING:
+    from dask_efficiency.show.document import Section
 
 #: Share of a prediction that it may be off by however well the run's own simulation fits, as that of one run can fit by
 #: chance. Of 44 real changes of cluster and settings (``benchmarks/simulation.py``) the median error was 0.7 %; with
@@ -29,8 +34,8 @@ COMPUTING_ERROR = 0.05
 
 
 # It has no slots, because cached properties need a ``__dict__``.
-@dataclass(frozen=True)
-class PredictionValues:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """What a recorded run would take on another cluster, by simulation under several seeds.
 
     Parameters
@@ -47,6 +52,8 @@ class PredictionValues:
     notes
         What a reader must know to trust the prediction, a sentence each.
     """
+
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
 
     job: Job
     self_replay: SelfReplay
@@ -144,6 +151,22 @@ class PredictionValues:
         return self.path.seconds("kind")
 
     @property
+    def section(self) -> Section:
+        """What a report's page says of it."""
+        found: Section = self._said("in_report")
+        return found
+
+    def critical_path(self, **scope: Any) -> CriticalPath:
+        """What every second of the simulated run in the middle is spent on.
+
+        Parameters
+        ----------
+        **scope
+            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
+        """
+        return critical_path(self.trace, **scope)
+
+    @property
     def is_self_replay(self) -> bool:
         """Whether nothing was changed."""
         return not self.job.without and not self.job.prefixes and self.runs.makespans == self.self_replay.runs.makespans
@@ -156,14 +179,14 @@ def predict(
     seeds: Sequence[int],
     self_replay: SelfReplay,
     notes: tuple[str, ...] = (),
-) -> PredictionValues:
+) -> Prediction:
     """Simulate a job that has been checked."""
     return _of(job, self_replay, ensemble(engine, trace, job, seeds), notes)
 
 
 def predict_own(
     engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, job: Job | None = None
-) -> PredictionValues:
+) -> Prediction:
     """Simulate a run on its own cluster, with nothing changed: the self replay is the prediction.
 
     Parameters
@@ -177,7 +200,7 @@ def predict_own(
     return _of(job, SelfReplay(recorded, runs), runs, notes)
 
 
-def _of(job: Job, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> PredictionValues:
+def _of(job: Job, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
     """A prediction whose trace says that it is a simulation, and which has the notes of the engine, too."""
     trace = runs.trace
     if trace is None:
@@ -185,4 +208,4 @@ def _of(job: Job, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...
     if SIMULATED not in trace.notes:
         trace = replace(trace, notes=(*trace.notes, SIMULATED))
     said = dict.fromkeys((*notes, *(note for note in trace.notes if note != SIMULATED)))
-    return PredictionValues(job, self_replay, runs, trace, tuple(said))
+    return Prediction(job, self_replay, runs, trace, tuple(said))

@@ -1,4 +1,4 @@
-"""SweepValues: one run on clusters of several sizes, and which of them are worth it."""
+"""Sweep: one run on clusters of several sizes, and which of them are worth it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.makespan import RunFigures
-from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.result import Prediction
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dask_efficiency.show.document import Section
 
 #: A cluster is called the best if none within this share of the fastest makespan takes fewer worker-seconds.
 NEARLY = 0.10
@@ -24,8 +27,8 @@ MIN_SAVED = 0.20
 
 
 # It has no slots, because cached properties need a ``__dict__``.
-@dataclass(frozen=True)
-class SweepValues:
+@dataclass(frozen=True, repr=False)
+class Sweep(Shown):
     """A recorded run, predicted on clusters of several sizes.
 
     Parameters
@@ -36,7 +39,9 @@ class SweepValues:
         Any currency; None leaves money out.
     """
 
-    predictions: tuple[PredictionValues, ...]
+    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
+
+    predictions: tuple[Prediction, ...]
     price_per_worker_hour: float | None = None
 
     @property
@@ -55,7 +60,7 @@ class SweepValues:
         return self.predictions[0].notes
 
     @cached_property
-    def best(self) -> PredictionValues:
+    def best(self) -> Prediction:
         """The cheapest, in worker-seconds, of those within 10 % of the fastest; of two that cost equally, the smaller.
 
         Starting workers, and workers that stand there before and after, cost nothing in it.
@@ -64,12 +69,12 @@ class SweepValues:
         return min(near, key=worker_seconds)
 
     @property
-    def fastest(self) -> PredictionValues:
+    def fastest(self) -> Prediction:
         """The one with the smallest makespan."""
         return min(self.predictions, key=lambda one: one.makespan_seconds)
 
     @cached_property
-    def knee(self) -> PredictionValues:
+    def knee(self) -> Prediction:
         """The last one, from the smallest up, to which each step saved at least a fifth of the time for a doubling.
 
         A step from ``n`` to ``m`` workers counts as ``log2(m / n)`` doublings.
@@ -82,11 +87,17 @@ class SweepValues:
             reached = other
         return reached
 
-    def money(self, prediction: PredictionValues) -> float | None:
+    def money(self, prediction: Prediction) -> float | None:
         """Price of a run: all workers, from its first graph to its last result. None where no price is known."""
         if self.price_per_worker_hour is None:
             return None
         return worker_seconds(prediction) / 3600 * self.price_per_worker_hour
+
+    @property
+    def section(self) -> Section:
+        """What a report's page says of it."""
+        found: Section = self._said("in_report")
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each cluster. Needs pandas.
@@ -107,7 +118,7 @@ class SweepValues:
         return frame
 
 
-def _row(one: PredictionValues) -> dict[str, float]:
+def _row(one: Prediction) -> dict[str, float]:
     low, high = one.interval
     return {
         "workers": len(one.cluster.workers),
@@ -122,7 +133,7 @@ def _row(one: PredictionValues) -> dict[str, float]:
     }
 
 
-def worker_seconds(prediction: PredictionValues) -> float:
+def worker_seconds(prediction: Prediction) -> float:
     """Workers times makespan: what is paid for."""
     return len(prediction.cluster.workers) * prediction.makespan_seconds
 

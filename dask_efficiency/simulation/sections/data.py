@@ -6,18 +6,18 @@ import math
 from typing import Any
 
 from dask_efficiency.simulation.model.accuracy import SelfReplay
-from dask_efficiency.simulation.model.ladder import LadderValues
-from dask_efficiency.simulation.model.placements import PlacementsValues
-from dask_efficiency.simulation.model.result import PredictionValues
-from dask_efficiency.simulation.model.sweeps import SweepValues, worker_seconds
+from dask_efficiency.simulation.model.ladder import IdealLadder
+from dask_efficiency.simulation.model.placements import Placements
+from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.sweeps import Sweep, worker_seconds
 
 
-def prediction(one: PredictionValues) -> dict[str, Any]:
+def prediction(one: Prediction) -> dict[str, Any]:
     """A prediction's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is not known."""
     return _about(one.self_replay, one.notes) | _figures(one) | {"seconds_by_kind": one.breakdown}
 
 
-def sweep(found: SweepValues) -> dict[str, Any]:
+def sweep(found: Sweep) -> dict[str, Any]:
     """A sweep's figures, ready for JSON: a row for each cluster, and the numbers of workers that stand out."""
     rows = [_figures(one) | {"money": found.money(one)} for one in found.predictions]
     return _about(found.self_replay, found.notes) | {
@@ -29,7 +29,7 @@ def sweep(found: SweepValues) -> dict[str, Any]:
     }
 
 
-def placements(found: PlacementsValues) -> dict[str, Any]:
+def placements(found: Placements) -> dict[str, Any]:
     """Placements, the fastest first, ready for JSON."""
     rows = [
         {
@@ -53,7 +53,7 @@ def _link(fullest: tuple[str, float] | None) -> dict[str, Any] | None:
     return None if fullest is None else {"name": fullest[0], "share": fullest[1]}
 
 
-def ladder(found: LadderValues) -> dict[str, Any]:
+def ladder(found: IdealLadder) -> dict[str, Any]:
     """The steps of a ladder, ready for JSON; what the first one saves is not known."""
     rows = [
         {
@@ -84,7 +84,7 @@ def _about(judged: SelfReplay, notes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _figures(one: PredictionValues) -> dict[str, Any]:
+def _figures(one: Prediction) -> dict[str, Any]:
     low, high = one.interval
     return {
         "workers": len(one.cluster.workers),

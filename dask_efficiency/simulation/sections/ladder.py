@@ -12,7 +12,7 @@ from dask_efficiency.simulation.model.ladder import (
     MEASURED,
     NO_WAITING,
     SIMULATED,
-    LadderValues,
+    IdealLadder,
 )
 from dask_efficiency.simulation.sections.data import ladder as to_dict
 from dask_efficiency.simulation.sections.prediction import notes, title, was
@@ -33,7 +33,7 @@ MEANINGS = {
 HARDLY = 0.01
 
 
-def verdict(ladder: LadderValues) -> str:
+def verdict(ladder: IdealLadder) -> str:
     """Which step of those that Dask takes is worth most, without a full stop."""
     measured = ladder.recorded.makespan_seconds
     steps = {name: saved for name, saved in ladder.worth.items() if name.startswith("no ") and name != NO_WAITING}
@@ -52,18 +52,18 @@ def verdict(ladder: LadderValues) -> str:
     )
 
 
-def document(ladder: LadderValues) -> Document:
+def document(ladder: IdealLadder) -> Document:
     """What each step is worth."""
     sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
     return Document(title(ladder.recorded), was(ladder.recorded), verdict(ladder), sections)
 
 
-def page(ladder: LadderValues) -> Document:
+def page(ladder: IdealLadder) -> Document:
     """The same for a page of its own."""
     return replace(document(ladder), data=to_dict(ladder))
 
 
-def steps(ladder: LadderValues) -> Section:
+def steps(ladder: IdealLadder) -> Section:
     """From the recorded run down to the fastest that there could be."""
     longest = max(rung.seconds for rung in ladder.rungs)
     measured = ladder.recorded.makespan_seconds
@@ -84,7 +84,7 @@ def steps(ladder: LadderValues) -> Section:
     )
 
 
-def sure(ladder: LadderValues) -> Section:
+def sure(ladder: IdealLadder) -> Section:
     """How far the ladder can be trusted, and what was done so that it never rises."""
     seeds = len(ladder.self_replay.runs.makespans)
     lines = [

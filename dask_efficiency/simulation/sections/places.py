@@ -15,12 +15,12 @@ from dask_efficiency.show.figures import (
     name_of,
     time_scale,
 )
-from dask_efficiency.simulation.model.placements import Placement, PlacementsValues
+from dask_efficiency.simulation.model.placements import Placement, Placements
 from dask_efficiency.simulation.sections.data import placements as to_dict
 from dask_efficiency.simulation.sections.prediction import notes, of_cluster, title, was
 
 
-def verdict(placements: PlacementsValues) -> str:
+def verdict(placements: Placements) -> str:
     """Which is the fastest and by how much, without a full stop."""
     best = placements.best
     said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
@@ -33,7 +33,7 @@ def verdict(placements: PlacementsValues) -> str:
     return f"{said}, {format_share(share)} less than {name_of(other.name)}, the next; that is more than runs differ"
 
 
-def document(placements: PlacementsValues) -> Document:
+def document(placements: Placements) -> Document:
     """Placements, the fastest first."""
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
@@ -41,17 +41,17 @@ def document(placements: PlacementsValues) -> Document:
     return Document(title(prediction.recorded), context, verdict(placements), sections(placements))
 
 
-def page(placements: PlacementsValues) -> Document:
+def page(placements: Placements) -> Document:
     """The same for a page of its own."""
     return replace(document(placements), data=to_dict(placements))
 
 
-def sections(placements: PlacementsValues) -> tuple[Section, ...]:
+def sections(placements: Placements) -> tuple[Section, ...]:
     """Every section that has something to say, in reading order."""
     return with_content(ranking(placements), sure(placements), notes(placements.notes))
 
 
-def ranking(placements: PlacementsValues) -> Section:
+def ranking(placements: Placements) -> Section:
     """A row for each placement, the fastest first, and why the others are slower."""
     slowest = placements.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
@@ -86,7 +86,7 @@ def _fullest(link: tuple[str, float] | None) -> str:
     return "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}"
 
 
-def why(placements: PlacementsValues, placement: Placement) -> str:
+def why(placements: Placements, placement: Placement) -> str:
     """Why a placement is slower than the best; empty where it is not clearly so."""
     if not placements.is_clearly_slower(placement):
         return ""
@@ -111,7 +111,7 @@ def _full(link: str, share: float) -> str:
     return f"The fullest link, {name_of(link)}, moves bytes for {format_share(share)} of the time"
 
 
-def sure(placements: PlacementsValues) -> Section:
+def sure(placements: Placements) -> Section:
     """How far the ranking can be trusted."""
     judged = placements.best.prediction.self_replay
     return section(

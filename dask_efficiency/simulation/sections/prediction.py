@@ -21,7 +21,7 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.makespan import RunFigures
-from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.sections.data import prediction as to_dict
 
 #: Rows of the table by kind.
@@ -39,7 +39,7 @@ def title(recorded: RunFigures) -> str:
     return f"Simulation of {name_of(recorded.name) or 'a run'}"
 
 
-def context(prediction: PredictionValues) -> str:
+def context(prediction: Prediction) -> str:
     """What it was made from."""
     runs = format_count(len(prediction.makespans), "simulated run")
     if prediction.is_self_replay:
@@ -66,7 +66,7 @@ def of_cluster(cluster: ClusterSpec) -> str:
     return size(len(cluster.workers), cluster.nthreads)
 
 
-def plus_minus(prediction: PredictionValues) -> str:
+def plus_minus(prediction: Prediction) -> str:
     """The makespan with the larger half of its interval: ``3.10 s +- 0.21``."""
     low, high = prediction.interval
     seconds = prediction.makespan_seconds
@@ -77,7 +77,7 @@ def plus_minus(prediction: PredictionValues) -> str:
     return f"{scale.figure(seconds)} {scale.unit} +- {scale.figure(half)}"
 
 
-def verdict(prediction: PredictionValues) -> str:
+def verdict(prediction: Prediction) -> str:
     """The prediction in one sentence, without a full stop."""
     said = f"{where(prediction)}: {plus_minus(prediction)}, {format_share(prediction.efficiency)} efficient"
     if prediction.efficiency < prediction.busy / 2:
@@ -90,12 +90,12 @@ def verdict(prediction: PredictionValues) -> str:
     return f"{said}; {times} as the recorded {seconds} on {size(recorded.workers, recorded.nthreads)}"
 
 
-def where(prediction: PredictionValues) -> str:
+def where(prediction: Prediction) -> str:
     """On which cluster and with what changes, as the beginning of a sentence."""
     return " ".join([f"On {of_cluster(prediction.cluster)}", *_changes(prediction)])
 
 
-def _changes(prediction: PredictionValues) -> list[str]:
+def _changes(prediction: Prediction) -> list[str]:
     job, parts = prediction.job, []
     if job.without:
         parts.append("without " + " and ".join(sorted(job.without)))
@@ -110,7 +110,7 @@ def _changes(prediction: PredictionValues) -> list[str]:
     return parts
 
 
-def document(prediction: PredictionValues) -> Document:
+def document(prediction: Prediction) -> Document:
     """What a run would take, and what its time would go to."""
     path = prediction.path
     sections = with_content(
@@ -124,18 +124,18 @@ def document(prediction: PredictionValues) -> Document:
     return Document(title(prediction.recorded), context(prediction), verdict(prediction), sections)
 
 
-def page(prediction: PredictionValues) -> Document:
+def page(prediction: Prediction) -> Document:
     """The same for a page of its own."""
     return replace(document(prediction), stats=_stats(prediction), data=to_dict(prediction))
 
 
-def in_report(prediction: PredictionValues) -> Section:
+def in_report(prediction: Prediction) -> Section:
     """What a report's page says of it."""
     parts = (sure(prediction), spent(prediction), notes(prediction.notes))
     return section(where(prediction), f"{verdict(prediction)}.", *(block for part in parts for block in part.blocks))
 
 
-def _stats(prediction: PredictionValues) -> tuple[tuple[str, str], ...]:
+def _stats(prediction: Prediction) -> tuple[tuple[str, str], ...]:
     low, high = prediction.interval
     found = [("predicted makespan", format_seconds(prediction.makespan_seconds))]
     if not math.isnan(low):
@@ -155,7 +155,7 @@ def between(low: float, high: float) -> str:
     return f"{scale.figure(low)} to {scale.figure(high)} {scale.unit}"
 
 
-def sure(prediction: PredictionValues) -> Section:
+def sure(prediction: Prediction) -> Section:
     """How far the prediction can be trusted."""
     lines = []
     makespans = list(prediction.makespans.values())
@@ -171,7 +171,7 @@ def sure(prediction: PredictionValues) -> Section:
     return section("How sure this is", *lines, caveat=bool(prediction.self_replay.doubt))
 
 
-def spent(prediction: PredictionValues) -> Section:
+def spent(prediction: Prediction) -> Section:
     """The makespan by kind, of the recorded run and of the simulated one, with the simulated one along its time."""
     path = prediction.path
     drawn = [along_the_run(path)] if len(path.segments) else []

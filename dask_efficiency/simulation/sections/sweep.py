@@ -14,13 +14,13 @@ from dask_efficiency.show.figures import (
     money_scale,
     time_scale,
 )
-from dask_efficiency.simulation.model.result import PredictionValues
-from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, SweepValues, worker_seconds
+from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
 from dask_efficiency.simulation.sections.data import sweep as to_dict
 from dask_efficiency.simulation.sections.prediction import notes, title, was
 
 
-def verdict(sweep: SweepValues) -> str:
+def verdict(sweep: Sweep) -> str:
     """How many workers are enough, without a full stop."""
     best, fastest = sweep.best, sweep.fastest
     said = f"{_workers(best)} would take {format_seconds(best.makespan_seconds)}"
@@ -31,33 +31,33 @@ def verdict(sweep: SweepValues) -> str:
     return f"{said}, within {100 * NEARLY:.0f} % of the fastest ({least}), at {format_share(cost)} of its cost"
 
 
-def _workers(prediction: PredictionValues) -> str:
+def _workers(prediction: Prediction) -> str:
     return format_count(len(prediction.cluster.workers), "worker")
 
 
-def document(sweep: SweepValues) -> Document:
+def document(sweep: Sweep) -> Document:
     """What a run would take with other numbers of workers."""
     sections = with_content(clusters(sweep), sure(sweep), notes(sweep.notes))
     return Document(title(sweep.recorded), _context(sweep), verdict(sweep), sections)
 
 
-def page(sweep: SweepValues) -> Document:
+def page(sweep: Sweep) -> Document:
     """The same for a page of its own."""
     return replace(document(sweep), stats=_stats(sweep), data=to_dict(sweep))
 
 
-def in_report(sweep: SweepValues) -> Section:
+def in_report(sweep: Sweep) -> Section:
     """What a report's page says of it."""
     parts = (clusters(sweep), sure(sweep), notes(sweep.notes))
     return section("By number of workers", f"{verdict(sweep)}.", *(block for part in parts for block in part.blocks))
 
 
-def _context(sweep: SweepValues) -> str:
+def _context(sweep: Sweep) -> str:
     seeds = len(sweep.predictions[0].makespans)
     return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster"
 
 
-def _stats(sweep: SweepValues) -> tuple[tuple[str, str], ...]:
+def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:
     found = [("recorded", format_seconds(sweep.recorded.makespan_seconds))]
     found.append((f"on {_workers(sweep.best)}", format_seconds(sweep.best.makespan_seconds)))
     money = sweep.money(sweep.best)
@@ -68,12 +68,12 @@ def _stats(sweep: SweepValues) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def clusters(sweep: SweepValues) -> Section:
+def clusters(sweep: Sweep) -> Section:
     """A row for each cluster, and a plot."""
     return section("By number of workers", curve(sweep), table(sweep), knee(sweep))
 
 
-def curve(sweep: SweepValues) -> Curve:
+def curve(sweep: Sweep) -> Curve:
     """The makespan by number of workers, with its interval; and as it would be if twice as many were twice as fast."""
     first = sweep.predictions[0]
     points = []
@@ -86,7 +86,7 @@ def curve(sweep: SweepValues) -> Curve:
     return Curve(tuple(points), "workers", "Simulated makespan by number of workers")
 
 
-def table(sweep: SweepValues) -> Table:
+def table(sweep: Sweep) -> Table:
     """A row for each cluster; the best one stands out."""
     longest = max(one.makespan_seconds for one in sweep.predictions)
     scale = time_scale(longest)
@@ -115,7 +115,7 @@ def table(sweep: SweepValues) -> Table:
     return Table(tuple(heads), tuple(rows), words=(), strong=(best,), drawings=bars, drawn_behind=1)
 
 
-def knee(sweep: SweepValues) -> str:
+def knee(sweep: Sweep) -> str:
     """Up to which number of workers more of them are worth it."""
     if len(sweep.predictions) < 2:
         return ""
@@ -127,7 +127,7 @@ def knee(sweep: SweepValues) -> str:
     return f"Up to {_workers(sweep.knee)}, twice as many save at least {share} of the time; beyond, less."
 
 
-def sure(sweep: SweepValues) -> Section:
+def sure(sweep: Sweep) -> Section:
     """How far the predictions can be trusted."""
     return section(
         "How sure this is",

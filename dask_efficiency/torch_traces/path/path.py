@@ -19,7 +19,7 @@ from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
-from dask_efficiency.torch_traces.path.chrome import Overlay
+from dask_efficiency.torch_traces.path.chrome import Overlay, save_overlay
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.torch_traces.path.graph import TorchGraph
@@ -449,8 +449,6 @@ class TorchCriticalPath(Paged):
         path, only_critical, all_edges, **storage_options
             As of :func:`~dask_efficiency.torch_traces.path.chrome.save_overlay`.
         """
-        from dask_efficiency.torch_traces.path.chrome import save_overlay
-
         return save_overlay(self.overlay(), path, only_critical=only_critical, all_edges=all_edges, **storage_options)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import pytest
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.ladder import MEASURED, LadderValues, ladder
+from dask_efficiency.simulation.model.ladder import MEASURED, IdealLadder, ladder
 from dask_efficiency.simulation.model.makespan import makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
-def with_medians(trace: RunTrace, *seconds: float) -> LadderValues:
+def with_medians(trace: RunTrace, *seconds: float) -> IdealLadder:
     """The ladder of a run whose simulations take these seconds, with one part after the other gone."""
 
     def engine(

@@ -14,12 +14,12 @@ from dask_efficiency.simulation.model.job import Job
 from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.placements import (
     Placement,
-    PlacementsValues,
+    Placements,
     fullest_link,
     moved_between_hosts,
     ranked,
 )
-from dask_efficiency.simulation.model.result import PredictionValues
+from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.topology import Host, Link, Topology
 
 TRACE = transfer_bound()
@@ -36,7 +36,7 @@ TRUNK = Topology(
 def placement(name: str, *seconds: float, network: Any = None) -> Placement:
     runs = Ensemble(dict(enumerate(seconds)))
     cluster = ClusterSpec(TRACE.workers, network)
-    return Placement(name, PredictionValues(Job(cluster), SelfReplay(RunFigures.of(TRACE), runs), runs, TRACE))
+    return Placement(name, Prediction(Job(cluster), SelfReplay(RunFigures.of(TRACE), runs), runs, TRACE))
 
 
 def test_the_fastest_comes_first() -> None:
@@ -47,10 +47,10 @@ def test_the_fastest_comes_first() -> None:
 
 def test_the_best_is_clear_where_it_is_ahead_by_more_than_runs_differ() -> None:
     fast = placement("fast", *np.linspace(2.9, 3.1, 8))
-    assert PlacementsValues((fast, placement("slow", *np.linspace(3.9, 4.1, 8)))).is_clear
-    assert not PlacementsValues((fast, placement("close", *np.linspace(2.95, 3.15, 8)))).is_clear
-    assert not PlacementsValues((fast,)).is_clear
-    assert not PlacementsValues((placement("once", 3.0), placement("once", 9.0))).is_clear
+    assert Placements((fast, placement("slow", *np.linspace(3.9, 4.1, 8)))).is_clear
+    assert not Placements((fast, placement("close", *np.linspace(2.95, 3.15, 8)))).is_clear
+    assert not Placements((fast,)).is_clear
+    assert not Placements((placement("once", 3.0), placement("once", 9.0))).is_clear
 
 
 def test_bytes_are_counted_where_they_leave_their_host() -> None:

@@ -14,14 +14,14 @@ from dask_efficiency.simulation.model.requirements import SIMULATED
 from dask_efficiency.simulation.model.result import (
     COMPUTING_ERROR,
     MIN_MODEL_ERROR,
-    PredictionValues,
+    Prediction,
     predict,
     predict_own,
 )
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
-def predicted(workers: int, *, factor: float = 1.0, seeds: int = 4, **settings: Any) -> PredictionValues:
+def predicted(workers: int, *, factor: float = 1.0, seeds: int = 4, **settings: Any) -> Prediction:
     engine, trace = FakeEngine(factor, **settings), recorded(**settings)
     job = Job(ClusterSpec.from_trace(trace).with_workers(workers))
     return predict(engine, trace, job, range(seeds), self_replay(engine, trace))

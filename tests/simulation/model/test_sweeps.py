@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.model.sweeps import SweepValues, sizes_of
+from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
 
 
-def sweep(seconds: dict[int, float], price: float | None = None) -> SweepValues:
+def sweep(seconds: dict[int, float], price: float | None = None) -> Sweep:
     """One whose predictions have a size and a makespan only."""
     found: Any = tuple(
         SimpleNamespace(
@@ -21,7 +21,7 @@ def sweep(seconds: dict[int, float], price: float | None = None) -> SweepValues:
         )
         for workers, makespan in seconds.items()
     )
-    return SweepValues(found, price)
+    return Sweep(found, price)
 
 
 def size(prediction: Any) -> int:

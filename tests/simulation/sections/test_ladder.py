@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from dask_efficiency.simulation.model.ladder import LadderValues
+from dask_efficiency.simulation.model.ladder import IdealLadder
 from dask_efficiency.simulation.model.makespan import makespan_seconds
 from dask_efficiency.simulation.sections.ladder import MEANINGS, steps, sure, verdict
 from tests.simulation.fake_engine import recorded
 from tests.simulation.model.test_ladder import with_medians
 
 
-def of(*shares: float) -> LadderValues:
+def of(*shares: float) -> IdealLadder:
     """The ladder of a run whose simulations take these shares of it."""
     trace = recorded()
     whole = makespan_seconds(trace)

@@ -1,55 +1,18 @@
-"""Simulated MPI programs that show themselves: one on some hosts, and on several choices of hosts."""
+"""Simulated MPI programs: one on some hosts, and on several choices of hosts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
 
-from dask_efficiency.mpi.chrome import save_chrome
-from dask_efficiency.mpi.compare import MpiRunsCompared, compared
+from dask_efficiency.mpi.compare import MpiPlacements, compared
 from dask_efficiency.mpi.placement import hosts_of_ranks, read_hosts_of_ranks
 from dask_efficiency.mpi.program import Program
-from dask_efficiency.mpi.result import MpiRun, run
+from dask_efficiency.mpi.result import MpiPrediction, run
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
-from dask_efficiency.runs.trace.events import Written
-from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
 from dask_efficiency.simulation.model.units import nbytes_of
-
-
-class MpiPrediction(Shown, MpiRun):  # noqa: D101  # the values say it
-    __doc__ = MpiRun.__doc__
-
-    __slots__ = ()
-
-    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.mpi"
-
-    def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
-        """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
-
-        Parameters
-        ----------
-        path
-            A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
-        **storage_options
-            For the file system, as in :func:`fsspec.open`.
-
-        Returns
-        -------
-        Written
-            How many slices and arrows are in the file.
-        """
-        return save_chrome(self, path, **storage_options)
-
-
-class MpiPlacements(Shown, MpiRunsCompared):  # noqa: D101  # the values say it
-    __doc__ = MpiRunsCompared.__doc__
-
-    __slots__ = ()
-
-    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.places"
 
 
 def simulate(
@@ -148,7 +111,7 @@ def place(
     # All are read before the first is simulated.
     placed = {os.fspath(path): read_hosts_of_ranks(found.topology, path, program.size) for path in hostfiles}
     runs = [run(program, found.topology, hosts, settings, Path(name).name) for name, hosts in placed.items()]
-    return MpiPlacements.of(compared(MpiPrediction.of(one) for one in runs))
+    return compared(runs)
 
 
 def _simulated(
@@ -159,7 +122,7 @@ def _simulated(
         hosts, name = hosts_of_ranks(cluster.topology, slots, program.size), ""
     else:
         hosts, name = read_hosts_of_ranks(cluster.topology, hostfile, program.size), Path(hostfile).name
-    return MpiPrediction.of(run(program, cluster.topology, hosts, settings, name))
+    return run(program, cluster.topology, hosts, settings, name)
 
 
 def _settings(

@@ -1,7 +1,4 @@
-"""Predictions that show themselves: a recorded run on another cluster, on several, under other placements.
-
-They stand above the engine that simulates and above the results, so that a simulated run is a result as well.
-"""
+"""Predictions: a recorded run on another cluster, on several, under other placements, and without what costs time."""
 
 from __future__ import annotations
 
@@ -11,13 +8,10 @@ import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
-from dask_efficiency.runs.path.path import CriticalPath, critical_path
 from dask_efficiency.runs.replay.changes import changes
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.show.document import Section
-from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
@@ -25,46 +19,20 @@ from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Engine, seeds_of
 from dask_efficiency.simulation.model.gil import check_shares
 from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.ladder import LadderValues, ladder
-from dask_efficiency.simulation.model.placements import Placement, PlacementsValues, ranked
+from dask_efficiency.simulation.model.ladder import IdealLadder, ladder
+from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
-from dask_efficiency.simulation.model.result import PredictionValues, predict, predict_own
-from dask_efficiency.simulation.model.sweeps import SweepValues, sizes_of
-from dask_efficiency.simulation.sections import data as simulation_data
-from dask_efficiency.simulation.sections import prediction as sections
-from dask_efficiency.simulation.sections import sweep as simulation_sweep
+from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
+from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 #: What simulates; tests put another one in its place.
 engine: Engine = simulate_seeds
 
 #: Seeds of each cluster where several are compared.
 SEEDS = 8
-
-
-class Prediction(Shown, PredictionValues):  # noqa: D101  # the values say it
-    __doc__ = PredictionValues.__doc__
-
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
-
-    trace: RunTrace
-
-    @property
-    def section(self) -> Section:
-        """What a report's page says of it."""
-        return sections.in_report(self)
-
-    def critical_path(self, **scope: Any) -> CriticalPath:
-        """What every second of the simulated run in the middle is spent on.
-
-        Parameters
-        ----------
-        **scope
-            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
-        """
-        return critical_path(self.trace, **scope)
 
 
 def simulate(
@@ -142,22 +110,9 @@ def simulate(
     if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
         found = predict_own(engine, trace, chosen, notes, job=job)
         _judge(found.self_replay, force=force)
-        return Prediction.of(found)
+        return found
     judged = _judge(self_replay(engine, trace, job), force=force)
-    return Prediction.of(predict(engine, trace, job, chosen, judged, notes))
-
-
-class Sweep(Shown, SweepValues):  # noqa: D101  # the values say it
-    __doc__ = SweepValues.__doc__
-
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
-
-    predictions: tuple[Prediction, ...]
-
-    @property
-    def section(self) -> Section:
-        """What a report's page says of it."""
-        return simulation_sweep.in_report(self)
+    return predict(engine, trace, job, chosen, judged, notes)
 
 
 def sweep(
@@ -206,16 +161,8 @@ def sweep(
     for one in clusters:
         _check_cluster(trace, one)
     judged = _judge(self_replay(engine, trace, Job(given)), force=force)
-    found = (Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)) for one in clusters)
+    found = (predict(engine, trace, Job(one), chosen, judged, notes) for one in clusters)
     return Sweep(tuple(found), price_per_worker_hour)
-
-
-class Placements(Shown, PlacementsValues):  # noqa: D101  # the values say it
-    __doc__ = PlacementsValues.__doc__
-
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.places"
-
-    __slots__ = ()
 
 
 def place(
@@ -264,39 +211,15 @@ def place(
     # All of them are on the same network.
     judged = _judge(self_replay(engine, trace, Job(next(iter(clusters.values())))), force=force)
     placed = [
-        Placement(name, Prediction.of(predict(engine, trace, Job(one), chosen, judged, notes)))
-        for name, one in clusters.items()
+        Placement(name, predict(engine, trace, Job(one), chosen, judged, notes)) for name, one in clusters.items()
     ]
-    return Placements.of(ranked(placed))
+    return ranked(placed)
 
 
 def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """What files are called: their names without folder and ending, but as they were given where two would agree."""
     stems = [PurePath(path).stem for path in paths]
     return [stem if stems.count(stem) == 1 else os.fspath(path) for stem, path in zip(stems, paths, strict=True)]
-
-
-class IdealLadder(Shown, LadderValues):  # noqa: D101  # the values say it
-    __doc__ = LadderValues.__doc__
-
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.ladder"
-
-    __slots__ = ()
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row for each step. Needs pandas.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``step``, ``seconds``, ``saved_seconds`` (by this step; NaN for the first) and
-            ``simulated_seconds`` (the median before it was bounded; NaN where nothing was simulated).
-        """
-        import pandas as pd
-
-        return pd.DataFrame(simulation_data.ladder(self)["steps"]).astype(
-            {"seconds": float, "saved_seconds": float, "simulated_seconds": float}
-        )
 
 
 def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: bool = False) -> IdealLadder:
@@ -329,7 +252,7 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
     _check_cluster(trace, own_job(trace).cluster)
     found = ladder(engine, trace, chosen, notes, force=force)
     _judge(found.self_replay, force=True)
-    return IdealLadder.of(found)
+    return found
 
 
 def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:

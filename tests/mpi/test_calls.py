@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from benchmarks.simulate_mpi_programs import stencil, transposition, written
 from dask_efficiency.cli import main
-from dask_efficiency.mpi.results import MpiPrediction
-from dask_efficiency.mpi.results import place as place_mpi
-from dask_efficiency.mpi.results import simulate as simulate_mpi
+from dask_efficiency.mpi.calls import place as place_mpi
+from dask_efficiency.mpi.calls import simulate as simulate_mpi
+from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import Spent
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 
