@@ -20,7 +20,7 @@ from dask_efficiency.simulation.model.requirements import SIMULATED
 from tests.plugin.watch import eventually
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import simulated_by
-from tests.simulation.test_results import LAB
+from tests.simulation.test_calls import LAB
 
 
 @pytest.fixture(autouse=True)
