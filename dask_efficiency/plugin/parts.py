@@ -153,6 +153,10 @@ class Parts(Generic[Kind]):
     def __iter__(self) -> Iterator[Kind]:
         return iter([part for part, guard in self._parts.values() if guard.off is None])
 
+    def failures(self) -> list[str]:
+        """Why each part is off that failed."""
+        return [guard.off for _, guard in self._parts.values() if guard.off is not None]
+
     def each(self, method: str, *args: Any) -> None:
         """Call a method of every part; one that fails is called no more."""
         for call, guard in self._calls(method):

@@ -88,6 +88,7 @@ def test_one_that_fails_is_said_once_stopped_and_called_no_more(made: Any, caplo
     assert (second.heard, second.stopped) == (["a", "b", "c", "configured"], 0)
     assert caplog.text.count("goes on without its part 'first'") == 1
     assert made.get("first") is None
+    assert made.failures() == ["the part 'first' failed: ZeroDivisionError: "]
     assert first not in list(made)
 
 

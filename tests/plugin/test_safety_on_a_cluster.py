@@ -129,8 +129,8 @@ def break_window(dask_worker: Any) -> Any:
 
 
 def break_threads(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._threads.elsewhere = boom
-    meter_of(dask_worker)._threads.meter.detach()
+    meter_of(dask_worker).threads.elsewhere = boom
+    meter_of(dask_worker).threads.meter.detach()
 
 
 def is_replaced(dask_worker: Any) -> bool:
@@ -180,11 +180,11 @@ def test_a_failure_on_a_worker_is_logged_once_and_switches_its_meter_off(client,
 
 
 def break_before_tasks(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._threads.meter.wake = boom
+    meter_of(dask_worker).threads.meter.wake = boom
 
 
 def break_after_tasks(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._threads.meter.around = lambda task, key: boom
+    meter_of(dask_worker).threads.meter.around = lambda task, key: boom
 
 
 @pytest.mark.parametrize("break_it", [break_before_tasks, break_after_tasks], ids=lambda f: f.__name__)

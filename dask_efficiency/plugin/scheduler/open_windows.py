@@ -125,6 +125,7 @@ class OpenWindows:
         reply = replies.of_window(accounts, opened, closed, at)
         added: dict[str, Any] = {}
         await self._parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
+        reply.known["notes"] += self._parts.failures()
         self.forget(window_id)
         return {**await replies.packed(reply), **added}
 

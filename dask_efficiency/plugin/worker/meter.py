@@ -47,9 +47,12 @@ from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from distributed import Worker
 
     from dask_efficiency.plugin.worker.half import WorkerHalf
+    from dask_efficiency.straggler.task_rates import RatedTask
 
 check_distributed(__version__)
 
@@ -117,7 +120,7 @@ class WorkerMeter:
             spills=self._spills,
             library=self._causes.library,
             use=self._gpu.use,
-            rate=lambda tasks: self._paced(self._process_metrics.counter.add, tasks),
+            rate=lambda tasks: self._paced(self._rate, tasks),
         )
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
@@ -266,6 +269,9 @@ class WorkerMeter:
         self._heartbeats_ns += thread_time_ns() - began
         self._last_heartbeat, self._reported_at = payload, at
         return dict(payload)
+
+    def _rate(self, tasks: Sequence[RatedTask]) -> None:
+        self._process_metrics.counter.add(tasks)
 
     def _pace(self) -> dict[str, Any]:
         core_wait = None if self._waits.off is not None else self._process.core_wait.all

@@ -128,5 +128,5 @@ def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample()
         eventually(lambda: client.gather(client.map(abs, range(50), pure=False)) and called() is meter._hooks)
         own = snapshot(client).outside[OWN_WORK]
         assert 0 < own < 5
-        meter._fail(RuntimeError("injected"))
+        meter._guard.fail(RuntimeError("injected"))
         assert called() is None

@@ -460,7 +460,7 @@ def test_of_two_workers_of_a_process_the_one_that_stays_goes_on_being_metered(fi
 def test_what_else_runs_on_a_worker_s_executor_is_no_task_and_methods_of_actors_are_told_apart():
     async def run() -> None:
         async with client_of("offload") as (client, (worker,)):
-            meter = worker.plugins["dask-efficiency-worker"].meter._threads.meter
+            meter = worker.plugins["dask-efficiency-worker"].meter.threads.meter
             assert await offload(lambda: dict(meter.live)) == {}
             assert await asyncio.wrap_future(worker.executor.submit(lambda: dict(meter.live))) == {}
             assert meter.done == {}
