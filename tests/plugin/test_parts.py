@@ -11,8 +11,8 @@ import pytest
 
 from dask_efficiency.plugin import parts as module
 from dask_efficiency.plugin import wings
-from dask_efficiency.plugin.parts import Parts, SchedulerPart, WorkerPart
-from dask_efficiency.plugin.wings import ANSWERED_BY, OFFERED, offered
+from dask_efficiency.plugin.parts import Parts, SchedulerPart
+from dask_efficiency.plugin.wings import offered
 
 
 class Counting(SchedulerPart):
@@ -112,18 +112,6 @@ def test_an_action_is_answered_by_its_part_which_is_made_when_it_is_asked_for(ma
     part = made.answering("ask")
     assert asyncio.run(part.answer("ask", {})) == {"answered": "ask"}
     assert list(made) == [part]
-
-
-def test_every_name_of_the_table_is_there_and_a_part_of_its_kind() -> None:
-    kinds = {"worker": WorkerPart, "scheduler": SchedulerPart}
-    for name in OFFERED:
-        found = offered(name)
-        assert found is not None
-        kind = kinds.get(name.partition("/")[0])
-        assert kind is None or issubclass(found, kind)
-    for action, part in ANSWERED_BY.items():
-        assert part in OFFERED
-        assert action.partition("/")[0] == part.partition("/")[0]
 
 
 def test_a_library_that_is_missing_is_no_missing_wing(monkeypatch: pytest.MonkeyPatch) -> None:
