@@ -70,7 +70,7 @@ PROVES = {
     "preflights/test_gate_on_a_cluster.py": {
         "test_the_slow_one_is_named_and_retired_if_one_asks_for_that": "the gate of workers that join",
     },
-    "plugin/test_activity_on_a_cluster.py": {
+    "live/test_activity_on_a_cluster.py": {
         "test_every_scrape_of_a_worker_adds_up_to_its_threads_times_its_time": "a live view's sum",
         "test_a_long_sleeping_task_shows_as_thread_noncpu_at_every_scrape": "what runs is seen while it runs",
     },

@@ -73,7 +73,8 @@ def test_an_option_is_the_same_wherever_it_is(option: str) -> None:
     streams = ("top", "fleet watch")  # which print JSON line by line
     all_options = [options_of(name) for name in INSTALLED if option != "--json" or name not in streams]
     having = [options[option] for options in all_options if option in options]
-    assert len({(one.metavar, one.help, one.multiple, one.is_flag, str(one.default)) for one in having}) == 1
+    assert having or len(INSTALLED) < len(COMMANDS)  # only a wing that is not there may have it
+    assert len({(one.metavar, one.help, one.multiple, one.is_flag, str(one.default)) for one in having}) == bool(having)
 
 
 def test_commands_whose_folder_is_missing_are_not_listed_and_said_to_be_missing() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,12 @@ def test_a_name_is_quoted_where_it_is_to_be_typed() -> None:
     assert "`dask-efficiency critical-path 'my run'`" in error_of(run("report", "my run"))
 
 
-COMMANDS = (["report"], ["critical-path"], ["stragglers"], ["top", "--once"])
+COMMANDS = [
+    ["report"],
+    ["critical-path"],
+    ["stragglers"],
+    *([["top", "--once"]] if find_spec("dask_efficiency.live") else []),
+]
 
 
 @pytest.fixture
