@@ -33,7 +33,7 @@ def simulate(
     program
         What :func:`~dask_efficiency.mpi.load_trace` read.
     cluster
-        A file that describes hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
+        A file that describes hosts, switches and links, as :meth:`ClusterSpec.from_file <dask_efficiency.ClusterSpec.from_file>` reads it.
     hostfile
         Which hosts run how many ranks, as ``mpiexec -f`` takes it: hosts are filled in their order. By default all
         hosts, with their slots.
@@ -88,7 +88,7 @@ def place(
     Parameters
     ----------
     program, cluster, mpich, algorithms, eager, overhead_seconds, instructions_per_second
-        As of :func:`simulate_mpi`.
+        As of :func:`simulate`.
     hostfiles
         The choices.
 
@@ -100,7 +100,7 @@ def place(
     Raises
     ------
     ValueError
-        If there is no hostfile; and whatever :func:`simulate_mpi` refuses.
+        If there is no hostfile; and whatever :func:`simulate` refuses.
     """
     if isinstance(hostfiles, str | os.PathLike):
         hostfiles = (hostfiles,)

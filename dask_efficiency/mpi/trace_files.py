@@ -1,4 +1,4 @@
-"""from_mpi_trace: reads the time-independent trace of an MPI program."""
+"""load_trace: reads the time-independent trace of an MPI program."""
 
 from __future__ import annotations
 

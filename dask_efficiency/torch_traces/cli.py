@@ -111,16 +111,16 @@ def command(
 
 def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str, Any]) -> TorchCriticalPath:
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.path.files import load_critical_path as load_path
-    from dask_efficiency.torch_traces.path.path import critical_path as torch_critical_path
+    from dask_efficiency.torch_traces.path.files import load_critical_path
+    from dask_efficiency.torch_traces.path.path import critical_path
 
     saved = _look(files)
     if saved is None:
         trace = load_kineto(files[0] if len(files) == 1 else list(files), execution_trace=execution_trace)
-        return torch_critical_path(trace, **asked)
+        return critical_path(trace, **asked)
     if execution_trace or any(value not in (None, "", ()) for value in asked.values()):
         raise click.UsageError(f"{saved} is a saved path, which has its annotation, instance and rank already")
-    return load_path(saved)
+    return load_critical_path(saved)
 
 
 def _look(files: tuple[str, ...]) -> str | None:

@@ -79,12 +79,11 @@ def _found(
     trace: str, ranks: int | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
     """What was asked for."""
-    from dask_efficiency.mpi.calls import place as place_mpi
-    from dask_efficiency.mpi.calls import simulate as simulate_mpi
-    from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+    from dask_efficiency.mpi.calls import place, simulate
+    from dask_efficiency.mpi.trace_files import load_trace
     from dask_efficiency.simulation.model.units import seconds_of
 
-    program = from_mpi_trace(trace)
+    program = load_trace(trace)
     if ranks is not None and ranks != program.size:
         raise ValueError(f"-n is {ranks}, and {trace} has {program.size} ranks: a trace is of one number of ranks")
     common: dict[str, Any] = {
@@ -95,5 +94,5 @@ def _found(
         "instructions_per_second": asked["speed"] or 0.0,
     }
     if len(hostfiles) > 1:
-        return place_mpi(program, asked["cluster"], hostfiles, **common)
-    return simulate_mpi(program, asked["cluster"], next(iter(hostfiles), None), **common)
+        return place(program, asked["cluster"], hostfiles, **common)
+    return simulate(program, asked["cluster"], next(iter(hostfiles), None), **common)
