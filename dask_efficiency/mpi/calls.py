@@ -33,7 +33,8 @@ def simulate(
     program
         What :func:`~dask_efficiency.mpi.load_trace` read.
     cluster
-        A file that describes hosts, switches and links, as :meth:`ClusterSpec.from_file <dask_efficiency.ClusterSpec.from_file>` reads it.
+        A file that describes hosts, switches and links, as
+        :meth:`ClusterSpec.from_file <dask_efficiency.ClusterSpec.from_file>` reads it.
     hostfile
         Which hosts run how many ranks, as ``mpiexec -f`` takes it: hosts are filled in their order. By default all
         hosts, with their slots.

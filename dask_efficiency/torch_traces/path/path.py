@@ -431,7 +431,7 @@ class TorchCriticalPath(Paged):
         return self._of_graphs(trace, self.question, graphs, (*self.changes, said))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the path, its trace and its graphs to a local path or any fsspec URL; :func:`load_critical_path` reads it."""
+        """Write the path, its trace and its graphs to a path or fsspec URL; :func:`load_critical_path` reads it."""
         late("dask_efficiency.torch_traces.path.files:save_path")(self, path, **storage_options)
 
     def to_chrome(
