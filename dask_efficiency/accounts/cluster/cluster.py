@@ -116,11 +116,14 @@ class ClusterLedger:
 
     # -- what happens to workers -------------------------------------------------------------
 
-    def worker_joined(self, address: str, name: str, nthreads: int, *, at: int) -> Presence:
-        """A worker is there from now on; at an address still in use, the old one left."""
+    def worker_joined(self, address: str, name: str, nthreads: int, *, at: int, asked: int | None = None) -> Presence:
+        """A worker is there from now on; at an address still in use, the old one left.
+
+        One that was there first was asked to meter before all had answered: at ``asked``.
+        """
         if address in self.present:
             self.worker_left(address, at=at)
-        presence = Presence(address, name, nthreads, at, without_work=self.work.without_work(at=at))
+        presence = Presence(address, name, nthreads, at, asked=asked, without_work=self.work.without_work(at=at))
         self.present[address] = presence
         self.work.set_workers(True, at=at)
         self._closed.setdefault(name, _NOTHING)
@@ -436,6 +439,7 @@ class ClusterLedger:
                 # A worker that was there first is known to be metered when all others have answered, too.
                 presence.joined = max(presence.began, min(presence.joined, self.started))
                 presence.without_work = self.work.without_work(at=presence.joined)
+            presence.asked = None
             # From joining, or from what the former meter reported, to this ledger's first instant.
             self._cover(presence, Bucket.UNMEASURED, presence.began)
             presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))

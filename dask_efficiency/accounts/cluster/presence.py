@@ -45,6 +45,8 @@ class Presence:
     places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
     #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
     began: int = 0
+    #: When it was asked to meter, of a worker that was there first: its first snapshot may be as old as that.
+    asked: int | None = None
     #: ``without_work`` of the cluster when the last snapshot was taken.
     without_work: int = 0
     refusals: int = 0
@@ -103,7 +105,7 @@ def check_snapshot(received: Received, presence: Presence, at: int) -> None:
     nthreads, elapsed, _ = received.head
     if nthreads != presence.nthreads:
         raise RefusedPayload(f"nthreads is {nthreads}; expected {presence.nthreads}")
-    age = at - presence.joined
+    age = at - (presence.joined if presence.asked is None else min(presence.asked, presence.joined))
     if elapsed > age + SLACK_NS + age // 100:
         raise RefusedPayload(f"{elapsed / 1e9:.3f} s metered; expected at most the {age / 1e9:.3f} s since it joined")
     last = presence.received

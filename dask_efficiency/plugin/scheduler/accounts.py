@@ -184,17 +184,20 @@ class ClusterAccounts:
 
     # -- workers that come and go --------------------------------------------------------------
 
-    def reconcile(self) -> None:
-        """Compare with the scheduler's workers: one may join while a hook is not in place yet."""
+    def reconcile(self, asked: int | None = None) -> None:
+        """Compare with the scheduler's workers: one may join while a hook is not in place yet.
+
+        ``asked`` is when those that were there first were asked to meter.
+        """
         at = time.monotonic_ns()
         workers = self.scheduler.workers
         for address in [a for a, server in self._servers.items() if a not in workers or workers[a].server_id != server]:
             self.worker_left(address, at)
         if len(workers) != len(self._servers):
             for address in [address for address in workers if address not in self._servers]:
-                self.worker_joined(address, at)
+                self.worker_joined(address, at, asked)
 
-    def worker_joined(self, address: str, at: int) -> None:
+    def worker_joined(self, address: str, at: int, asked: int | None = None) -> None:
         """A worker is there, which may be known already."""
         ws = self.scheduler.workers.get(address)
         if ws is None or self._servers.get(address) == ws.server_id:
@@ -202,7 +205,7 @@ class ClusterAccounts:
         if address in self._servers:
             self.worker_left(address, at)
         self._servers[address] = ws.server_id
-        presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at)
+        presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at, asked=asked)
         self.work.worker_joined(presence)
         for window in self.windows.values():
             window.worker_joined(presence)

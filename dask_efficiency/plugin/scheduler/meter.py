@@ -88,8 +88,9 @@ class ClusterMeter:
         """Send the workers their half, and listen."""
         self.scheduler.handlers[names.OP] = self.handle
         # The accounts of workers that are there begin when they are metered, not when that is asked for.
+        asked = time.monotonic_ns()
         await self.workers.send()
-        self.accounts.reconcile()
+        self.accounts.reconcile(asked)
         self.guard(self._poll)
         self._poller.start()
         self.accounts.idle.start()

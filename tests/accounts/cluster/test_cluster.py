@@ -1038,6 +1038,24 @@ def test_a_worker_cannot_be_older_than_its_presence_and_some_slack():
     assert totals(cluster) == {"idle": 10 * SECOND + SLACK_NS}
 
 
+@pytest.mark.parametrize(("asked", "taken"), [(0, True), (None, False)])
+def test_a_worker_that_was_there_first_counts_from_when_it_was_asked_however_late_another_answered(asked, taken):
+    second, cluster = 10**9, ClusterLedger(at=0)
+    cluster.work.set(True, at=0)
+    presence = cluster.worker_joined("tcp://a", "alice", 2, at=40 * second, asked=asked)
+    quick = metered(Ledger(2, at=1 * second), at=41 * second)
+    if not taken:
+        with pytest.raises(RefusedPayload, match="expected at most the 1.000 s since it joined"):
+            cluster.receive("tcp://a", quick, at=41 * second)
+        return
+    cluster.receive("tcp://a", quick, at=41 * second)
+    assert presence.joined == 1 * second
+    assert totals(cluster) == {"idle": 80 * second}
+    # From then on it is as old as its ledger.
+    with pytest.raises(RefusedPayload, match="since it joined"):
+        cluster.receive("tcp://a", metered(Ledger(2, at=-20 * second), at=42 * second, seq=2), at=42 * second)
+
+
 def test_a_first_snapshot_that_was_long_on_its_way_is_made_up_for():
     # Taken at 10, arrived at 15; and the second one was there at once.
     cluster, _ = cluster_with_worker(2)

@@ -24,6 +24,7 @@ from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.plugin.names import METRIC
 from dask_efficiency.plugin.scheduler import accounts as module
 from dask_efficiency.plugin.scheduler import arrivals
+from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 
 def worker(number: int, scheduler: Scheduler, *, server: str = "") -> WorkerState:
@@ -354,6 +355,31 @@ def test_in_a_large_cluster_what_has_arrived_is_looked_for_less_often_than_it_is
         assert len(polls) == 4 * 7  # the comparison of workers goes on at each
 
     checked(check, 2)
+
+
+def test_workers_that_were_there_first_are_known_to_be_metered_since_they_were_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered: list[int] = []
+
+    async def send(halves: WorkerHalves) -> None:
+        await asyncio.sleep(0.05)  # another one takes its time
+        answered.append(time.monotonic_ns())
+
+    async def check() -> None:
+        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+            scheduler.workers["tcp://10.0.0.1:40000"] = worker(1, scheduler)
+            monkeypatch.setattr(WorkerHalves, "send", send)
+            plugin, before = EfficiencyPlugin(), time.monotonic_ns()
+            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+            accounts: Any = plugin._meter.accounts  # type: ignore[union-attr]
+            scheduler.workers["tcp://10.0.0.2:40000"] = worker(2, scheduler)
+            accounts.poll()
+            first, later = accounts.cluster.present.values()
+            assert before <= first.asked <= answered[0] - 40_000_000 <= first.joined
+            assert later.asked is None
+
+    asyncio.run(check())
 
 
 def test_sensors_of_heartbeats_that_are_left_out_are_remembered_where_outliers_are_looked_for() -> None:
