@@ -100,11 +100,12 @@ def test_a_worker_that_left_takes_no_memory_and_its_last_heartbeat_may_come_late
     assert cluster.read().workers == ("b",)
 
 
-def test_another_length_takes_effect():
+def test_another_length_takes_effect(monkeypatch):
     cluster = Cluster("a")
     short = cluster.series.nbytes
     cluster.series.limit(600.0)
-    now = time.monotonic_ns()
+    now = 3600 * SECOND  # this machine may have started a minute ago
+    monkeypatch.setattr(worker_series, "time", SimpleNamespace(monotonic_ns=lambda: now, time=time.time))
     for step in range(130, -1, -1):
         cluster.heartbeat("a", now - 5 * step * SECOND, memory=1.0)
     assert cluster.series.nbytes > 7 * short

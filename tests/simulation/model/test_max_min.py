@@ -250,6 +250,7 @@ def test_transfers_end_when_they_do_in_simgrid(seed: int) -> None:
     np.testing.assert_allclose(arrivals(topology, transfers), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.needs("simgrid")
 def test_latencies_are_waited_for_as_in_simgrid() -> None:
     # SimGrid gives a transfer of twice the latency half the share; all have the same here, which is what we model.
     plain = random_topology(3, latency=False)
