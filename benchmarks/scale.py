@@ -247,9 +247,10 @@ def main() -> int:
         text = json.dumps([{"runs": size.runs, "pairs": size.pairs} for size in sizes])
         args.json.write_text(text, encoding="utf-8")
     if args.plot:
-        from benchmarks.scale_plot import plot
+        from benchmarks import scale_plot
 
-        plot(sizes, sizes[0].task_us + args.worker_us, args.plot)
+        drawn = [scale_plot.Size(size.workers, size.gpu, size.percent) for size in sizes]
+        scale_plot.plot(drawn, sizes[0].task_us + args.worker_us, args.plot)
     holds = True
     print()
     for size in sizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from bokeh.embed import file_html
 from bokeh.layouts import row
@@ -12,13 +12,19 @@ from bokeh.models import ColumnDataSource, Whisker
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
 
-if TYPE_CHECKING:
-    from benchmarks.scale import Size
-
 #: Pixels of each figure.
 WIDTH, HEIGHT = 480, 360
 
 COLOURS = {False: "#2b7bba", True: "#d95f02"}
+
+
+class Size(NamedTuple):
+    """What is drawn of one number of workers, with GPUs or without."""
+
+    workers: int
+    gpu: bool
+    #: Per cent of a core: median, least and most of the runs.
+    percent: tuple[float, float, float]
 
 
 def plot(sizes: Sequence[Size], task_us: float, path: Path) -> None:
@@ -27,12 +33,14 @@ def plot(sizes: Sequence[Size], task_us: float, path: Path) -> None:
     if path.suffix != ".png":
         path.write_text(page, encoding="utf-8")
         return
+    import shutil
+
     from playwright.sync_api import sync_playwright
 
-    from tests.conftest import ARGUMENTS, CHROMIUM
+    from tests.conftest import ARGUMENTS
 
     with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
         shown = browser.new_page(viewport={"width": 2 * WIDTH + 16, "height": HEIGHT + 16}, device_scale_factor=1.5)
         shown.set_content(page)
         shown.wait_for_timeout(1_000)

@@ -11,7 +11,7 @@ import msgpack
 
 if TYPE_CHECKING:
     from benchmarks.scale_clock import Clock
-    from benchmarks.scale_run import Cluster, Collections
+    from benchmarks.scale_cluster import Cluster, Collections
 
 WINDOW = "scale"
 

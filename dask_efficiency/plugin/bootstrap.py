@@ -63,12 +63,10 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
     def setup(self, worker):  # type: ignore[no-untyped-def]
         """Meter this worker, or say why not."""
         try:
-            import dask_efficiency
+            from dask_efficiency.plugin.version import __version__
 
-            if dask_efficiency.__version__ != self.version:
-                raise ImportError(
-                    f"dask_efficiency {dask_efficiency.__version__} is installed; the scheduler has {self.version}"
-                )
+            if __version__ != self.version:
+                raise ImportError(f"dask_efficiency {__version__} is installed; the scheduler has {self.version}")
             from dask_efficiency.plugin.worker.meter import attach
 
             self.meter = attach(worker, self)

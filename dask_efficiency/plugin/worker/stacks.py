@@ -12,8 +12,8 @@ import dask
 import distributed
 import tornado
 
-from dask_efficiency import plugin as plugins
 from dask_efficiency.accounts.profile import MAX_DEPTH, Frame, Stack
+from dask_efficiency.plugin import names
 
 #: Lines that are remembered; of functions that come with each task's message, there are new ones each time.
 MAX_KNOWN = 20_000
@@ -27,7 +27,7 @@ def _folder(module: object) -> str:
 
 
 #: What makes tasks run, and what waits for somebody else on behalf of a task.
-_SERVANTS = (_folder(plugins), _folder(distributed), _folder(concurrent.futures), str(threading.__file__))
+_SERVANTS = (_folder(names), _folder(distributed), _folder(concurrent.futures), str(threading.__file__))
 
 #: What calls a task's function.
 _CALLERS = (*_SERVANTS, *(_folder(dask) + name for name in ("_task_spec.py", "core.py", "utils.py")))
