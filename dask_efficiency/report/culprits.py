@@ -33,18 +33,16 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
             each.ns / 1e9,
             held_by.get(each.prefix, "") if each.cause == "gil" else "",
             cause_advice(each.bucket, each.cause),
-            computed_by(report, each.place),
+            computed_by(report, each.place, each.prefix),
         )
         for each in lost[:MAX_CULPRITS]
     )
 
 
-def computed_by(report: EfficiencyReport, place: Frame) -> str:
-    """For a line of a library: the one line of the user's that sent graphs, and its source; empty where several did."""
-    if not place.file or is_the_users(place.file) or len(report.computed_by) != 1:
-        return ""
-    ((line, source),) = report.computed_by.items()
-    return f"`{source}` in {line}" if source else line
+def computed_by(report: EfficiencyReport, place: Frame, prefix: str) -> str:
+    """For a line of a library: the lines of the user's that sent the tasks of this prefix; empty where nobody knows."""
+    known = place.file and not is_the_users(place.file)
+    return report.computed_by.get(prefix, "") if known else ""
 
 
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:

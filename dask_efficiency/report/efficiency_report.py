@@ -18,6 +18,7 @@ from typing import Any
 from distributed import Client, get_client
 
 from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.senders import by_prefix
 from dask_efficiency.plugin import environment, names, options
 from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clock_offset, register
 from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
@@ -285,11 +286,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place)),
+                Decoration("computed_by", "list of lines", lambda: by_prefix(payload["sent"], self._phases.lines)),
             ]
         )
         self._trace = trace = found.pop("trace", None)
         notes = (*self._notes, *missing)
-        found["computed_by"] = dict(self._phases.lines)
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None:
             return report

@@ -101,7 +101,7 @@ class Culprit:
     held_by: str
     #: What to do about the cause, in one line; empty where nothing is known to help.
     advice: str
-    #: Where the line is a library's: the user's line that sent the graph, if it was one line.
+    #: Where the line is a library's: the user's line that sent the graph.
     computed_by: str = ""
 
 
@@ -156,8 +156,8 @@ class EfficiencyReport(Printed):
     code
         The code that ran, in pieces.
     computed_by
-        The lines of the user's own code that sent graphs, such as ``"etl.py:42"``, and their source; both are empty
-        where graphs were sent of which no line is known.
+        Task prefix to the line of the user's own code that sent its tasks, with its source:
+        ```df.x.mean().compute()` in etl.py:42``. Without the prefixes of which nobody knows.
     stragglers
         The workers that took longer than their peers for the same work, at some time in the window; the most certain
         first.

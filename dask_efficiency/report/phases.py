@@ -16,11 +16,12 @@ from distributed.utils import sync
 from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.lines import is_the_users, place_of
 from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.accounts.senders import MAX_GRAPHS, graph_name
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
 from dask_efficiency.report.model import PHASES
 
-#: Lines that are kept, and characters of each.
-MAX_LINES, MAX_SOURCE = 100, 200
+#: Lines of one graph that are kept, and characters of each.
+MAX_LINES, MAX_SOURCE = 10, 200
 
 #: At an instant in which several phases go on, the first of these counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
@@ -154,10 +155,10 @@ class ClientObserver:
         line, source = users_line(sys._getframe(1))
         if not line:  # what a library does in the event loop, the main thread may wait for
             line, source = users_line(waiting_frame())
+        graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
         for phases in self._reports:
             phases.sending(began)
-            if len(phases.lines) < MAX_LINES:
-                phases.lines[line] = source
+            phases.sent(graph, line, source)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans stay as they were named
             names = tuple(phases.name for phases in self._reports)
@@ -197,14 +198,21 @@ class ClientPhases:
         self.name = name
         self.span = span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
-        #: The lines of the user's that sent graphs, as people say them, and their source; both are empty for those of
-        #: which no line is known.
-        self.lines: dict[str, str] = {}
+        #: By graph's name, the lines of the user's that sent it, as people say them, and their source; both are empty
+        #: where no line is known.
+        self.lines: dict[str, dict[str, str]] = {}
         self._asked_at: int | None = None
 
     def asked(self) -> None:
         """A graph is wanted: what follows, until it is sent, is optimisation."""
         self._asked_at = time.monotonic_ns()
+
+    def sent(self, graph: str, line: str, source: str) -> None:
+        """A graph of this name is sent from a line."""
+        if graph and (graph in self.lines or len(self.lines) < MAX_GRAPHS):
+            lines = self.lines.setdefault(graph, {})
+            if len(lines) < MAX_LINES:
+                lines[line] = source
 
     def sending(self, at: int) -> None:
         """The graph is ready and goes out."""

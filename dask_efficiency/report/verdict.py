@@ -116,7 +116,7 @@ def _useful_line(report: EfficiencyReport) -> str:
     (place, prefix), most = next(iter(of_lines.most_common(1)), ((NOWHERE, ""), 0))
     if not place.file or most < sum(each.ns for each in useful) / 2:
         return ""
-    by = computed_by(report, place)
+    by = computed_by(report, place, prefix)
     computed = f", computed by {sentence(by)}" if by else ""
     return f", most of them {at_line(place.function, place_of(place), prefix)}{computed}"
 

@@ -8,6 +8,7 @@ from distributed.utils import LoopRunner, sync
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency.accounts.senders import MAX_GRAPHS
 from dask_efficiency.report import phases
 from dask_efficiency.report.model import PHASES
 from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
@@ -89,7 +90,7 @@ class FakeClient:
         self.sent: list[dict[str, object]] = []
 
     def get(self, dsk):
-        return self._graph_to_futures(dsk)
+        return self._graph_to_futures(dsk, keys=[dsk])
 
     def compute(self, x):
         return self.get(x)
@@ -98,12 +99,12 @@ class FakeClient:
         return self.get(x)
 
     def submit(self, x):
-        return self._graph_to_futures(x)
+        return self._graph_to_futures(x, [x])
 
     def map(self, x):
-        return self._graph_to_futures(x)
+        return self._graph_to_futures(x, ("z", x))
 
-    def _graph_to_futures(self, dsk):
+    def _graph_to_futures(self, dsk, keys):
         if dsk == "broken":
             raise RuntimeError(dsk)
         self.sent.append(dask.get_annotations())
@@ -157,16 +158,19 @@ def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, m
     client, typed = FakeClient(), tmp_path / "typed.py"
     monkeypatch.setattr(phases, "is_the_users", lambda file: file == str(typed))
     _, report = observed(client)
-    lines = ['client.compute("graph")', 'client.persist("graph")', "for _ in range(3):", '    client.compute("graph")']
+    lines = ['client.compute("mean")', 'client.submit("f")', "for _ in range(3):", '    client.map("mean")']
     typed.write_text("\n".join(lines))
     exec(compile(typed.read_text(), str(typed), "exec"), {"client": client})
-    sends = {f"typed.py:{i + 1}": lines[i].strip() for i in (0, 1, 3)}
-    assert report.lines == sends
-    exec(compile("\n" * 7 + "client.persist('graph')", str(typed), "exec"), {"client": client})
-    assert report.lines == sends | {"typed.py:8": ""}
-    for i in range(200):
-        exec(compile("\n" * i + "client.compute('graph')", str(typed), "exec"), {"client": client})
-    assert len(report.lines) == phases.MAX_LINES
+    first, second, _, third = ({f"typed.py:{i + 1}": lines[i].strip()} for i in range(4))
+    assert report.lines == {"mean": first | third, "f": second}
+    exec(compile("\n" * 7 + "client.persist('mean')", str(typed), "exec"), {"client": client})
+    assert report.lines["mean"] == first | third | {"typed.py:8": ""}
+    for i in range(20):
+        exec(compile("\n" * i + "client.compute('mean')", str(typed), "exec"), {"client": client})
+    assert len(report.lines["mean"]) == phases.MAX_LINES
+    for i in range(MAX_GRAPHS + 9):
+        client.compute(f"graph {i}")
+    assert len(report.lines) == MAX_GRAPHS
     assert phases.users_line(None) == ("", "")
 
 
@@ -175,7 +179,7 @@ def test_graphs_of_which_no_line_is_known_are_not_put_down_to_the_line_of_others
     _, report = observed(client)
     monkeypatch.setattr(phases, "is_the_users", lambda file: False)
     client.compute("graph")
-    assert report.lines == {"": ""}
+    assert report.lines == {"graph": {"": ""}}
 
 
 def test_what_a_library_sends_from_the_event_loop_is_sent_by_the_line_that_waits_for_it():

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import dask
+import dask.array
 import pytest
 from distributed import Client
 
@@ -60,6 +60,19 @@ def test_what_was_done_in_a_window_is_not_spread_over_the_time_since_a_heartbeat
     # It is spread over the time in which the workers answered at the two ends.
     least = found.breakdown["thread-cpu"] * window.least / window.most
     assert seconds(found.report)["thread-cpu"] >= 0.95 * least
+
+
+def test_tasks_of_collections_have_the_lines_that_computed_them_also_where_several_did(client: Client) -> None:
+    numbers = dask.array.ones((400, 400), chunks=200)
+    with efficiency_report(client) as report:
+        (numbers + 1).sum().compute()
+        numbers.mean().compute()
+        client.gather(client.map(tasks.spin, [0.01, 0.02]))
+    said = {prefix: re.sub(r"\.py:\d+", ".py", text) for prefix, text in report.computed_by.items()}
+    here = Path(__file__).name
+    assert said["spin"] == f"`client.gather(client.map(tasks.spin, [0.01, 0.02]))` in {here}"
+    assert {f"`(numbers + 1).sum().compute()` in {here}", f"`numbers.mean().compute()` in {here}"} < set(said.values())
+    assert set(report.by_prefix) <= set(said)
 
 
 def test_a_window_of_an_instant_has_a_timeline(client: Client) -> None:

@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.senders import SentGraphs
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.plugin.guard import Guard
@@ -84,6 +85,8 @@ class OpenWindow:
     alone: Mapping[Hashable, Alone]
     #: What was computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
+    #: The graphs of this client.
+    sent: SentGraphs = field(default_factory=SentGraphs)
 
 
 class ClusterAccounts:

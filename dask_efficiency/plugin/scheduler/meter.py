@@ -202,7 +202,7 @@ class ClusterMeter:
         """A client's graph was taken in."""
         self._work.asked(stimulus_id)
         self._parts.each("graph_taken_in", client, tasks, keys, stimulus_id)
-        self._windows.graph_taken_in(client, tasks)
+        self._windows.graph_taken_in(client, tasks, keys)
 
     def event(self, topic: str, message: Any) -> None:
         """A worker may have sent its final snapshot, or what it recorded."""

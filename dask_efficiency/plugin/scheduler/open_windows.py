@@ -162,12 +162,14 @@ class OpenWindows:
         for window_id in [window_id for window_id, opened in self._open.items() if opened.client == client]:
             self.forget(window_id)
 
-    def graph_taken_in(self, client: str, keys: Iterable[Any]) -> None:
-        """Note which spans are a client's, for the windows that it has open."""
+    def graph_taken_in(self, client: str, keys: Iterable[Any], wanted: Any) -> None:
+        """Note which spans are a client's, and what its graph is made of, for the windows that it has open."""
         mine = [opened for opened in self._open.values() if opened.client == client]
         if not mine:
             return
         tasks = self._accounts.scheduler.tasks
-        spans = {tasks[key].group.span_id for key in keys if key in tasks}
+        groups = {tasks[key].group for key in keys if key in tasks}
+        prefixes = {group.prefix.name for group in groups if group.prefix is not None}
         for opened in mine:
-            opened.spans.update(span for span in spans if span)
+            opened.spans.update(group.span_id for group in groups if group.span_id)
+            opened.sent.add(wanted, prefixes)

@@ -96,6 +96,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "worker_causes": closed.worker_causes,
         "prefix_causes": closed.prefix_causes,
         "repeats": opened.repeats.by_prefix(),
+        "sent": opened.sent.to_dict(),
         "notes": notes,
         "opened": window.opened,
     }
