@@ -196,6 +196,7 @@ DIAGNOSES = (
         {
             CHAINED: "there is one long task, no chain",
             r"as long for the same work": "it is not the same work: the input is 20 times as large",
+            r"a faster 'convert'": "one of them is longer, as its input is",
             r"fewer workers": "with fewer workers the run takes longer",
         },
         r"large|skew|uneven|unbalanced",

@@ -6,6 +6,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.scope import Scope
+from dask_efficiency.runs.stragglers.long_tail import MIN_TASKS, TIMES_LONGER
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import ClientLog
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -57,6 +58,14 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
     workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
     alike = bool(work[rows].min() >= work[rows].max() / 2)
     return alike and len(rows) == len(workers) == len(np.unique(runs.worker[there])) > 1
+
+
+def is_uneven(trace: RunTrace, work: Int64) -> bool:
+    """Whether the longest task took several times the median of its prefix, as one with a skewed key does."""
+    if not work.any():
+        return False
+    own = work[(trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0)]
+    return len(own) >= MIN_TASKS and bool(own.max() >= TIMES_LONGER * np.median(own))
 
 
 def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.blocked import loop_causes, relabel
-from dask_efficiency.runs.path.bounds import is_one_a_worker, longest_chain, slack_ns, useful_ns, work_ns
+from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.runs.path.presence import name_without_workers, slots
 from dask_efficiency.runs.path.scope import Question, Scope
@@ -288,6 +288,7 @@ class CriticalPath(Paged):
             loops=self.loop_causes,
             slot_bound=self.slot_bound_seconds,
             one_a_worker=is_one_a_worker(self.trace, self._work[0]),
+            uneven=is_uneven(self.trace, self._work[0]),
             own_threads=own_threads,
         )
 

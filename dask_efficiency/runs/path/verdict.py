@@ -53,8 +53,8 @@ CAUSES: dict[str, tuple[tuple[Kind, ...], str]] = {
 #: From this share of the makespan on, a bound is what limits the run.
 CLOSE = 0.8
 
-#: From this share of the makespan on, a single task is what limits the run.
-ONE_TASK = 0.5
+#: From this share of the makespan on, a single task is what limits the run; or one that is unlike those of its prefix.
+ONE_TASK, UNEVEN_TASK = 0.5, 0.25
 
 #: From this share of the tasks' time on, it is said that they wait.
 WORTH_SAYING = 0.1
@@ -81,6 +81,7 @@ def verdict(
     slot_bound: float,
     longest_task: float = 0.0,
     one_a_worker: bool = False,
+    uneven: bool = False,
     own_threads: Collection[str] = (),
     loops: Mapping[str, float] | None = None,
 ) -> str:
@@ -97,6 +98,8 @@ def verdict(
         Seconds of the makespan in which tasks ran, by prefix, largest first.
     one_a_worker
         Whether that task is one of those that each worker has one of.
+    uneven
+        Whether it took several times as long as the others of its prefix.
     own_threads
         Prefixes whose tasks compute in threads of their own, too.
     loops
@@ -128,7 +131,7 @@ def verdict(
     name = prefix if len(prefix) <= 60 else prefix[:57] + "..."
     longest = f"{name!r}, {_share(most, makespan)} of it"
     with_workers = makespan - kinds.get(Kind.NO_WORKERS, 0.0)
-    bound = _bound(with_workers, floor, slot_bound, longest_task)
+    bound = _bound(with_workers, floor, slot_bound, longest_task, uneven=uneven)
     if bound == "task" and (one_a_worker or prefix in own_threads):
         bound = "each" if one_a_worker else "own"
     order = _ORDERS[bound].format(longest=longest_task, share=_share(longest_task, with_workers))
@@ -140,6 +143,7 @@ def verdict(
 #: By what limits the run, as of :func:`_bound`, or a task that is one a worker or has its own threads: how it is said.
 _ORDERS = {
     "task": ", one of which takes {longest:.3g} s, {share}",
+    "uneven": ", one of which takes {longest:.3g} s, {share}",
     "each": ", one on each worker, of which the longest takes {longest:.3g} s, {share}",
     "own": ", one of which takes {longest:.3g} s, {share}, in threads of its own",
     "chain": ", one after the other",
@@ -150,6 +154,7 @@ _ORDERS = {
 #: By the same: what helps tasks that compute; the longest prefix on the path is filled in, alone or with its share.
 _HELPS = {
     "task": "to split that task of {name}; more workers do not help",
+    "uneven": "to split that task of {name}",
     "each": "a faster {longest}",
     "own": "a faster {longest}",
     "chain": "a faster {longest}; more workers do not help",
@@ -158,9 +163,11 @@ _HELPS = {
 }
 
 
-def _bound(makespan: float, floor: float, slot_bound: float, longest_task: float) -> str:
+def _bound(makespan: float, floor: float, slot_bound: float, longest_task: float, *, uneven: bool) -> str:
     if longest_task >= ONE_TASK * makespan:  # one task that is most of a chain is no chain
         return "task"
+    if uneven and longest_task >= UNEVEN_TASK * makespan:
+        return "uneven"
     if floor >= CLOSE * makespan:
         return "chain"
     return "slots" if slot_bound >= CLOSE * makespan else ""

@@ -41,6 +41,19 @@ def test_tasks_that_each_worker_has_one_of_are_no_single_long_task() -> None:
     assert path.to_summary({"a"}).divisible
 
 
+def test_one_task_that_is_much_longer_than_the_others_of_its_prefix_is_to_be_split() -> None:
+    def said(ms: list[int], prefixes: list[str] | None = None) -> bool:
+        names = prefixes or ["load"] * len(ms)
+        graph = Graph(names, [[] for _ in ms], [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
+        return "to split that task" in critical_path(simulate(graph, workers=2, nthreads=1)).verdict
+
+    assert said([10] * 40 + [80])  # a third of the run
+    assert not said([10] * 40 + [30])
+    assert not said([30] * 10 + [80])
+    # Others of another prefix are another matter.
+    assert not said([10] * 40 + [80], ["load"] * 40 + ["sum"])
+
+
 def test_the_floor_is_the_longest_path_of_pure_computing() -> None:
     for cluster in ({"workers": 1, "nthreads": 1}, {"workers": 2, "nthreads": 2}):
         assert critical_path(simulate(diamond(), **cluster)).floor_seconds == 0.060

@@ -85,6 +85,14 @@ def test_tasks_that_are_one_a_worker_are_not_told_to_be_split() -> None:
     assert "one after the other" in of({"compute-cpu": 9.0}, floor=9.0, longest_task=2.0, one_a_worker=True)
 
 
+def test_a_task_that_is_unlike_the_others_of_its_prefix_is_to_be_split_from_a_quarter_of_the_run_on() -> None:
+    sentence = of({"compute-cpu": 9.0}, floor=4.0, longest_task=3.0, uneven=True)
+    assert ", one of which takes 3 s, 30 %: what helps most is to split that task of 'load'" in sentence
+    assert "more workers" not in sentence
+    assert "a faster 'load'" in of({"compute-cpu": 9.0}, floor=4.0, longest_task=2.0, uneven=True)
+    assert "a faster 'load'" in of({"compute-cpu": 9.0}, floor=4.0, longest_task=3.0)
+
+
 def test_a_name_of_any_length_makes_one_sentence() -> None:
     assert len(of({"compute-cpu": 9.0}, compute={"x" * 10_000: 9.0})) < 250
 
