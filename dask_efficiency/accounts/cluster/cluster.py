@@ -455,8 +455,10 @@ class ClusterLedger:
             before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
             ahead = presence.recorded_ns + nthreads * elapsed - before
             ahead -= presence.nthreads * (at - presence.joined)
-            ahead = min(ahead, int(presence.account[_UNMEASURED[0]]))
-            idle -= min(idle, max(0, ahead))
+            ahead = min(ahead, int(presence.account[_UNMEASURED[0]]) - presence.taken_off)
+            twice = min(idle, max(0, ahead))
+            presence.taken_off += twice
+            idle -= twice
             no_work = min(idle, presence.nthreads * (without - presence.without_work))
             idle -= no_work
             more[_IDLE], more[_NO_WORK] = idle, no_work

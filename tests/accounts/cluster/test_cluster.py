@@ -1066,6 +1066,18 @@ def test_a_first_snapshot_that_was_long_on_its_way_is_made_up_for():
     assert totals(cluster) == {"unmeasured": 18, "idle": 62}
 
 
+def test_no_more_is_made_up_for_than_is_in_the_gap_however_often_a_snapshot_is_quicker():
+    # Metered from 0 on, and known to be there from 10 on; on their way for 30, 10 and 0.
+    cluster = ClusterLedger(at=0)
+    cluster.work.set(True, at=0)
+    cluster.worker_joined("tcp://a", "alice", 2, at=10)
+    ledger = Ledger(2, at=0)
+    for seq, (taken, arrived) in enumerate([(20, 50), (100, 110), (200, 200), (300, 300)]):
+        cluster.receive("tcp://a", metered(ledger, at=taken, seq=seq), at=arrived)
+    # As long as it was metered: 20 unmeasured each, and as much left out.
+    assert totals(cluster) == {"unmeasured": 40, "idle": 560}
+
+
 def test_the_time_of_a_prefix_is_that_of_all_workers_and_ledgers_together():
     cluster, _ = cluster_with_worker(1)
     cluster.worker_joined("tcp://b", "bob", 1, at=0)

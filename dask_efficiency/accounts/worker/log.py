@@ -1,0 +1,103 @@
+"""The log of a worker's slots: what happened, in order, as plain facts. Hooks write it, readers make accounts of it.
+
+An entry holds what can be known in its moment only. What it means is found later, by whoever reads many at once: so it
+can be written down, and read again without a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from dask_efficiency.accounts.worker.balance import Availability
+
+#: Longer prefixes are cut to so many characters, wherever they are counted.
+MAX_PREFIX_LENGTH = 200
+
+#: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
+#: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
+Run = tuple[int, int, int, int, int]
+
+
+class Place(StrEnum):
+    """Among which tasks upstream counts a task after a transition."""
+
+    EXECUTING = "executing"
+    LONG_RUNNING = "long-running"
+    NEITHER = "neither"
+
+
+class Taken(NamedTuple):
+    """A task became ``executing``."""
+
+    at: int
+    key: Any
+    prefix: str
+    span: str
+    #: Whether its result was there before, and was lost.
+    recomputed: bool
+    #: When the message that brought it was sent, where the event loop spilled meanwhile.
+    since: int | None = None
+
+
+class Moved(NamedTuple):
+    """A task whose thread was at work, or its result on its way, changed its state."""
+
+    at: int
+    key: Any
+    start: str
+    finish: str
+    #: Where it is now.
+    place: Place
+    #: Of one whose thread is done; None where it was no thread of ours, or is not.
+    run: Run | None = None
+    #: Of one that was in no thread of ours, nanoseconds of wall time that upstream measured.
+    elsewhere: int = 0
+    #: Of one that goes on without a slot, nanoseconds of CPU and of wall time until now; None where nobody can tell.
+    used: tuple[int, int] | None = None
+    #: Bytes of its input or, where it has none, of its output; -1 where nobody wants to know.
+    nbytes: float = -1.0
+    #: Bytes of its output; -1 where that is not known.
+    made: int = -1
+    #: Whether the GPU was watched.
+    watched: bool = False
+
+
+class Observed(NamedTuple):
+    """Why slots are free that are: whether the worker takes tasks, how many wait for data, how many for a resource."""
+
+    at: int
+    availability: Availability
+    waiting: int
+    constrained: int
+
+
+class Turned(NamedTuple):
+    """The worker began or ceased to take tasks."""
+
+    at: int
+    availability: Availability
+
+
+class Spilled(NamedTuple):
+    """The event loop spilled or read back, from ``at`` on."""
+
+    at: int
+    stop: int
+    #: Whether the memory manager asked for it.
+    asked: bool
+    #: Tasks that were ready, and those that waited for data.
+    ready: int
+    waiting: int
+    #: Tasks that had slots and waited for the event loop.
+    held_up: int
+
+
+Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries by when they happened, those of one instant as they were written: some are known later than others."""
+    return sorted(entries, key=itemgetter(0))
