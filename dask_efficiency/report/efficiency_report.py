@@ -286,7 +286,11 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
                 Decoration("code", "source listing", lambda: block_at(self._place)),
-                Decoration("computed_by", "list of lines", lambda: by_prefix(payload["sent"], self._phases.lines)),
+                Decoration(
+                    "computed_by",
+                    "list of lines that sent graphs",
+                    lambda: by_prefix(payload["sent"], self._phases.lines),
+                ),
             ]
         )
         self._trace = trace = found.pop("trace", None)

@@ -34,6 +34,7 @@ from tests.plugin.tasks import increment, nap
 DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {
     "arrivals",
     "causes_by_span",
+    "computed_by",
     "cores",
     "gil_holders",
     "gil_holds",
@@ -236,6 +237,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "record of the client's phases",
                 "list of the client's settings",
                 "source listing",
+                "list of lines that sent graphs",
                 "list of workers that came",
                 "critical path",
                 "search for long tasks",

@@ -46,8 +46,9 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def stub(folder: Path, kind: str) -> Path:
-    (folder / "dask_efficiency").mkdir(parents=True)
-    (folder / "dask_efficiency" / "__init__.py").write_text(STUBS[kind][0])
+    (folder / "dask_efficiency" / "plugin").mkdir(parents=True)
+    (folder / "dask_efficiency" / "__init__.py").write_text("" if kind == "outdated" else STUBS[kind][0])
+    (folder / "dask_efficiency" / "plugin" / "version.py").write_text(STUBS[kind][0])
     return folder
 
 
