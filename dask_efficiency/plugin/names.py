@@ -14,6 +14,9 @@ WORKER_PLUGIN = "dask-efficiency-worker"
 #: Key of the metric in a worker's heartbeat.
 METRIC = "efficiency"
 
+#: Annotation by which the scheduler marks a task that had been in memory once before.
+RECOMPUTED = "dask-efficiency-recomputed"
+
 #: Key of the host's sensors in what the metric says.
 SENSORS = "sensors"
 

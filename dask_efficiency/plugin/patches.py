@@ -150,22 +150,6 @@ RUN_ACTOR = Patch(
     checked=_DISTRIBUTED,
     places=lambda module: [(module, "_run_actor")],
 )
-TRANSITIONS = Patch(
-    what="the class of a WorkerState: its _TRANSITIONS_TABLE",
-    why="a plugin's hook is called for every transition of every task, most of which mean nothing for slots",
-    without="metering a task costs more",
-    until="the meter on the worker goes",
-    checked=_DISTRIBUTED,
-    places=lambda state: [(state, "__class__")],
-)
-PLUGINS = Patch(
-    what="Worker.plugins, and the same of its WorkerState",
-    why="the state machine looks for a hook of each plugin at every transition of every task",
-    without="metering a task costs more",
-    until="the meter on the worker goes, or a recording begins",
-    checked=_DISTRIBUTED,
-    places=lambda worker: [(worker, "plugins"), (worker.state, "plugins")],
-)
 READ_BACK = Patch(
     what="zict.Buffer.slow_to_fast",
     why="no hook says when the event loop reads a result back from disk",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import Around

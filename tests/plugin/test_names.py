@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import dask_efficiency.plugin
-from dask_efficiency.accounts.worker.slots import RECOMPUTED
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
+from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 
 #: The names by which halves of the same version know one another: a changed one parts them.

@@ -13,9 +13,8 @@ from typing import Any
 import distributed.worker
 import pytest
 import zict
-from distributed import Client, Scheduler, Worker
+from distributed import Client, Scheduler
 from distributed.spill import SpillBuffer
-from distributed.worker_state_machine import WorkerState
 from hypothesis import given
 from hypothesis import strategies as st
 from tornado.iostream import IOStream, SSLIOStream
@@ -103,29 +102,6 @@ def test_what_runs_tasks_and_methods_of_actors_in_threads(patch: Patch, names: t
     # It is looked up where it stands each time, with arguments by position.
     executing = inspect.getsource(distributed.Worker)
     assert f" {name},\n" in executing, patch.without
-
-
-def test_the_table_of_a_worker_s_transitions() -> None:
-    state = WorkerState()
-    assert list(patches.TRANSITIONS.places(state)) == [(state, "__class__")]
-    # A class of the same layout can take its place.
-    state.__class__ = type("Another", (WorkerState,), {"__slots__": ()})
-    table = WorkerState._TRANSITIONS_TABLE
-    # Each is called with the state, the task and what comes with its name, and is looked up in the class.
-    for states in (("ready", "executing"), ("executing", "memory"), ("long-running", "memory")):
-        assert list(inspect.signature(table[states]).parameters)[:2] == ["self", "ts"], patches.TRANSITIONS.without
-    assert "self._TRANSITIONS_TABLE.get((start, finish))" in inspect.getsource(WorkerState._transition)
-    assert "func(self, ts, *args, stimulus_id=stimulus_id)" in inspect.getsource(WorkerState._transition)
-
-
-def test_the_plugins_of_a_worker_and_of_its_state() -> None:
-    async def same() -> bool:
-        worker = Worker("tcp://127.0.0.1:1", nanny=None)
-        places = list(patches.PLUGINS.places(worker))
-        return len(places) == 2 and len({id(getattr(*place)) for place in places}) == 1
-
-    assert asyncio.run(same()), patches.PLUGINS.without
-    assert "in self.plugins." in inspect.getsource(WorkerState._notify_plugins), patches.PLUGINS.without
 
 
 def test_what_reads_a_result_back(spill_buffer: SpillBuffer) -> None:

@@ -100,8 +100,11 @@ def collected_logs(dask_worker: Any) -> list[str]:
 
 
 def break_hook(dask_worker: Any) -> Any:
-    ledger = meter_of(dask_worker)._ledger
-    ledger.reserve = ledger.skip = boom  # one task, and many at once
+    meter_of(dask_worker)._hooks._look = boom
+
+
+def break_reading(dask_worker: Any) -> Any:
+    meter_of(dask_worker)._ledger.reserve = boom
 
 
 def break_release(dask_worker: Any) -> Any:
@@ -115,8 +118,7 @@ def break_finalizing(dask_worker: Any) -> Any:
 def break_digests(dask_worker: Any) -> Any:
     # Read where the data tell nothing of themselves.
     meter = meter_of(dask_worker)
-    meter._spills.watch.watching = False
-    meter._spills.beside = lambda reservation, run: None
+    meter._spills.watching = False
     meter._pending._spill = boom
 
 
@@ -139,6 +141,7 @@ def is_replaced(dask_worker: Any) -> bool:
 
 WORKER_BREAKS = [
     break_hook,
+    break_reading,
     break_release,
     break_finalizing,
     break_digests,

@@ -28,8 +28,7 @@ class SlotReservation:
 
     #: Nanoseconds for which the slot was held; final once the slot is free again, -1 before.
     ns = -1
-    #: How many tasks it is of.
-    tasks = 1
+
     #: What the activity view has counted of it so far, by :data:`ACTIVE_BUCKETS`; None before the first time.
     counted: list[int] | None = None
     #: Bytes of the task's result; -1 where nobody wants to know, or it is not known.

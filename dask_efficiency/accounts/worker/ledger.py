@@ -17,7 +17,7 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS, PlainSums, Row, SlotWindows
+from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS, Row, SlotWindows
 
 #: Times of spilling for which slots that were free may still turn out to have waited.
 MAX_UNDECIDED = 1_000
@@ -37,7 +37,7 @@ _TAKES_TASKS = Availability.RUNNING
 _NOTHING = Used(0, 0)
 
 #: A reservation that ended, what became of its task, and what that used, in the order of :class:`Used`.
-Ended = tuple[SlotReservation, Outcome, int, int, int, int, int]
+Final = tuple[SlotReservation, Outcome, int, int, int, int, int]
 
 
 class Ledger:
@@ -234,39 +234,6 @@ class Ledger:
         """The last instant that it has seen."""
         return self._at
 
-    @property
-    def idles(self) -> bool:
-        """Whether free slots are idle, and every task that came has one."""
-        return not (self._named or self._excess)
-
-    def skip(
-        self,
-        *,
-        at: int,
-        idle: int,
-        taken: Mapping[object, SlotReservation],
-        ended: Iterable[SlotReservation] = (),
-    ) -> None:
-        """Go on to ``at``; what happened until then has been added up, while it :attr:`idles`.
-
-        Parameters
-        ----------
-        at
-            Now.
-        idle
-            Nanoseconds for which slots were free.
-        taken
-            The tasks that have a slot now and had none. Those that came and went in between are to be recorded by
-            :meth:`finalize_plain` at once,
-        ended
-            but for these, which are finalized later, as those that :meth:`release` gives.
-        """
-        self._at = at
-        self._free[_IDLE] += idle
-        self._held.update(taken)
-        self._ended.update(dict.fromkeys(ended))
-        self.slots_free -= len(taken)
-
     def finalize(
         self,
         reservation: SlotReservation,
@@ -297,7 +264,7 @@ class Ledger:
         """
         self.finalize_many([(reservation, outcome, cpu, wall, gpu, library, spill)])
 
-    def finalize_many(self, tasks: Iterable[Ended]) -> None:
+    def finalize_many(self, tasks: Iterable[Final]) -> None:
         """Record released reservations for good, each once.
 
         Measurements are clamped to the time held, in the order CPU, GPU, library threads, non-CPU, spill; overhead
@@ -326,7 +293,7 @@ class Ledger:
                 spill = 0 if spill < 0 else spill if spill < left else left
                 left -= spill
             if outcome is _SUCCEEDED and not reservation.recomputed:
-                self._succeeded += reservation.tasks
+                self._succeeded += 1
                 row[0] += cpu
                 row[3] += noncpu
                 row[5] += left
@@ -344,29 +311,9 @@ class Ledger:
                 outcome = Outcome.RECOMPUTED
             i = _BUCKET_OF[outcome]
             row[i] += reservation.ns
-            self._tasks[outcome] = self._tasks.get(outcome, 0) + reservation.tasks
+            self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
             if windows is not None:
                 windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
-
-    def finalize_plain(self, sums: Mapping[tuple[str, str], PlainSums]) -> None:
-        """Record tasks for good that came and went within a :meth:`skip`, succeeded and only ran in their threads.
-
-        They took their slots after the windows that are open now were opened.
-
-        Parameters
-        ----------
-        sums
-            What they used, by span and prefix. Of each task's time in its slot its thread took a part, and the CPU a
-            part of that.
-        """
-        if self._windows:
-            self._windows.finalize_plain(sums)
-        for (_, prefix), (tasks, cpu, wall, held, _) in sums.items():
-            row = self._prefixes.get(prefix) or self._new_prefix(prefix)
-            row[0] += cpu
-            row[3] += wall - cpu
-            row[5] += held - wall
-            self._succeeded += tasks
 
     def finalize_all(self, outcome: Outcome, *, at: int) -> None:
         """Release and finalize every reservation in one way: the worker closes with tasks running."""

@@ -17,13 +17,6 @@ MAX_WINDOW_ROWS = 5_000
 
 Row = list[int]
 
-#: Of several tasks: their number, nanoseconds of CPU and of wall time in their threads, those in their slots, and of
-#: these those before their threads began.
-PlainSums = list[int]
-
-
-_SUCCEEDED = Outcome.SUCCEEDED
-
 
 @dataclass(eq=False, slots=True)
 class _Window:
@@ -84,25 +77,12 @@ class SlotWindows:
             :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
         """
         for window in self._windows.values():
-            window.tasks[outcome] = window.tasks.get(outcome, 0) + reservation.tasks
+            window.tasks[outcome] = window.tasks.get(outcome, 0) + 1
             before = window.before.pop(reservation, 0)
             inside = scale_down(row, reservation.ns - before) if before else row
             total = _window_row(window.rows, reservation.span, reservation.prefix)
             for i, ns in enumerate(inside):
                 total[i] += ns
-
-    def finalize_plain(self, sums: Mapping[tuple[str, str], PlainSums]) -> None:
-        """Record tasks that succeeded and only ran in their threads, by span and prefix, in each window.
-
-        They took their slots after all windows were opened.
-        """
-        for window in self._windows.values():
-            for (span, prefix), (tasks, cpu, wall, held, _) in sums.items():
-                window.tasks[_SUCCEEDED] = window.tasks.get(_SUCCEEDED, 0) + tasks
-                row = _window_row(window.rows, span, prefix)
-                row[0] += cpu
-                row[3] += wall - cpu
-                row[5] += held - wall
 
     def close(
         self, window_id: str, *, nthreads: int, at: int, free: Sequence[int], held: Mapping[SlotReservation, int]

@@ -1,36 +1,82 @@
-"""SlotTracker: what each transition of a worker's task means for the slot that it holds, as one table of rules."""
+"""Slots: what each entry of a worker's log means for the slot that a task holds, as one table of rules.
+
+Theory of operation
+===================
+
+**What is counted.** A worker of ``nthreads`` threads has as many slots. At any instant a slot is in one of two states:
+a task holds it, or it is free. So between two instants that lie ``t`` nanoseconds apart exactly ``nthreads * t``
+nanoseconds pass, and each of them is of one slot in one state. The ledger adds them up in integers. Nothing is sampled,
+nothing is rounded, and nothing is measured twice; what is measured beside (a thread's CPU time, the time at the disk)
+only divides time that is there already, and is cut to it.
+
+**Instants.** All are of one clock of the machine, the monotonic one, in nanoseconds, read by whoever sees something
+happen: the event loop, for what becomes of tasks; a task's thread, for when it worked. They come in the order in which
+they were read. One that lies before an instant which the ledger has seen counts as that one: time that was named once
+is never named again, and no bucket shrinks.
+
+**The log.** Dask tells a plugin of each transition of each task, in the middle of a stimulus, while its own state is
+half way between two. There only what is true in that moment is written down: the instant, the key, the states before
+and after, among which tasks Dask counts it now, and what will be gone (the thread's run, sizes of inputs, who waits).
+Entries hold no object of Dask's. They are read in batches, before each report of the accounts and whenever there are
+many, in the order of their instants. It makes no difference to the accounts when that is: tests read each scene at
+once, late, and both, and compare to the nanosecond.
+
+**A task holds a slot** from the instant at which Dask counts it among ``executing`` until it counts it there no more,
+whatever its state is called. States lie, places do not: a task that is cancelled while its thread is at work is called
+``cancelled`` and stays where it was, for its thread cannot be stopped. If it is wanted again, it is ``executing`` as
+before, and its run counts for nothing, for the scheduler has it run once more. So the rules look at two things only,
+what a task *had* before a transition, which is our own knowledge, and its *place* after it, which is Dask's:
+
+======================  ======================  ======================================================================
+had                     place                   so
+======================  ======================  ======================================================================
+no slot                 any thread              nothing: its slot was, or will be, taken by an entry of its own
+no slot                 neither                 it ended before; the same stimulus adds that its result was not stored
+a slot                  executing               it was cancelled and is wanted again: this run is discarded
+a slot                  long-running            it seceded: the slot is free, the thread goes on
+a slot                  neither                 it ended: the slot is free
+a thread, slot left     executing, neither      it ended: what it used in its slot counts, the rest stands beside
+a thread, slot left     long-running            nothing
+======================  ======================  ======================================================================
+
+**What a held slot's time goes to** is known when its task has ended: all of it to ``failed``, ``cancelled`` or
+``recomputed``; or, for a task that succeeded for the first time, in this order, each at most what is left: CPU time of
+its thread, kernels of the GPU that it waited for, threads of libraries that computed for it, the rest of its time in
+the thread (``thread-noncpu``), time outside the thread in which the event loop was at the disk (``spill``), and what
+remains (``overhead``: it waits for its thread to begin, or for the event loop to hear that it is done). The parts add
+up to the time held because the last one is what the others leave. Until a task has ended its time is ``running``.
+
+**What a free slot's time goes to** is known at once, for the reasons that are in force since the last entry: ``paused``
+or ``retiring`` where the worker takes no tasks; else one slot for each task that waits for data
+(``waiting-on-data``), one for each that a resource holds back (``constrained``), and the rest is ``idle``. There is
+one thing that is known later. While the event loop is at the disk it reads no messages, and a task may lie in one for a
+slot that is free. So such times stay undecided until the accounts are reported next: a task that takes a slot, and was
+sent before the loop was free again, makes ``spill`` of what was ``idle``.
+
+**The conservation law** follows: free time and held time are all there is; held time is what was finalized and what is
+running; so ``sum(finalized) + running == nthreads * elapsed`` at every instant, whatever the entries say. A wrong entry
+can name time wrongly. It cannot make, lose or double any: a key that has a slot gets no second one, a key that has none
+frees none, and a task that comes while no slot is free waits in a queue until one is.
+
+**Windows**, which reports are made of, remember at their opening what each task had held by then, and take that out of
+its parts, pro rata, when it ends. So the accounts of windows that follow one another add up to those of the whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from operator import add
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.slot_windows import PlainSums
-
-#: Annotation by which the scheduler marks a task that had been in memory once before.
-RECOMPUTED = "dask-efficiency-recomputed"
-
-#: Longer prefixes are cut to so many characters, wherever they are counted.
-MAX_PREFIX_LENGTH = 200
+from dask_efficiency.accounts.worker.log import Entry, Moved, Observed, Place, Spilled, Taken, Turned
 
 #: States of a task whose thread is, or was, at work; a transfer that nobody wants any more is ``cancelled``, too.
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
 
 _SUCCEEDED = Outcome.SUCCEEDED
-
-
-#: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
-#: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
-Run = tuple[int, int, int, int, int]
-
-#: A task that only ran in its thread, in its slot: the task; when it took the slot, and when that was free again; its
-#: run; then bytes of its input or output, and of its output (-1 where nobody wants to know).
-PlainTask = tuple[Any, int, int, Run, float, int]
 
 
 class Had(StrEnum):
@@ -39,14 +85,6 @@ class Had(StrEnum):
     NO_SLOT = "no slot"
     SLOT = "a slot"
     LEFT = "a thread, having left its slot"
-
-
-class Place(StrEnum):
-    """Among which tasks upstream counts a task after a transition."""
-
-    EXECUTING = "executing"
-    LONG_RUNNING = "long-running"
-    NEITHER = "neither"
 
 
 class SlotEvent(StrEnum):
@@ -80,151 +118,79 @@ RULES: Mapping[tuple[Had, Place], SlotEvent] = {
 _OUTCOMES = {"memory": Outcome.SUCCEEDED, "error": Outcome.FAILED}
 
 
-class TaskPlaces(Protocol):
-    """The part of distributed's ``WorkerState`` that is read here."""
+class Ended(NamedTuple):
+    """A task whose slot is free, and whose thread is done."""
 
-    tasks: dict[Any, Any]
-    executing: set[Any]
-    long_running: set[Any]
-
-
-class SlotUser(Protocol):
-    """Who finalizes the tasks that ended."""
-
-    def so_far(self, key: Any) -> tuple[int, int] | None:
-        """(CPU, wall) nanoseconds that a task which leaves its slot used until now; None where nobody can tell."""
-
-    def ended(
-        self, key: Any, ts: Any, reservation: SlotReservation, outcome: Outcome, used: tuple[int, int] | None
-    ) -> None:
-        """A task's thread is done; ``used`` is what it used in its slot, where it left that before."""
-
-    def not_stored(self, key: Any) -> None:
-        """The result of the task that ended last could not be stored."""
+    reservation: SlotReservation
+    outcome: Outcome
+    #: How it ended.
+    moved: Moved
+    #: (CPU, wall) nanoseconds that it used in its slot, where it left that before.
+    used: tuple[int, int] | None = None
 
 
-class SlotRecorder(Protocol):
-    """Who records the same for a trace; called before the :class:`SlotUser`."""
-
-    def taken(self, ts: Any, executing: SlotReservation | int) -> None:
-        """A task took a slot, or is to have the next that is free: when, its reservation will tell."""
-
-    def seceded(self, key: Any, reservation: SlotReservation) -> None:
-        """A task left its slot and goes on in its thread."""
-
-    def ended(self, key: Any, ts: Any, at: int, *, left: bool = False) -> None:
-        """A task's thread is done; whether it had left its slot before."""
-
-
-class Seceded:
+class Seceded(NamedTuple):
     """A task that left its slot: its reservation, (CPU, wall) that it used until then, and since when it is away."""
 
-    __slots__ = ("at", "reservation", "used")
-
-    def __init__(self, reservation: SlotReservation | None, used: tuple[int, int] | None, at: int) -> None:
-        self.reservation = reservation
-        self.used = used
-        self.at = at
+    reservation: SlotReservation | None
+    used: tuple[int, int] | None
+    at: int
 
 
-class SlotTracker:
-    """Follows a worker's transitions, and tells its ledger and its recorder what they mean for its slots.
+class Slots:
+    """Reads the log of a worker, and tells its ledger what that means for its slots.
 
     Parameters
     ----------
-    state
-        The worker's state, as it is after each transition.
     ledger
         The accounts of its slots.
-    user
-        Who finalizes the tasks that ended.
-    at
-        Now, in monotonic nanoseconds: tasks that run already take their slots.
+    seceded
+        Keys of the tasks that had left their slots before the log begins.
     """
 
-    def __init__(self, state: TaskPlaces, ledger: Ledger, user: SlotUser, *, at: int) -> None:
-        self._tasks = state.tasks
-        self._executing: Collection[Any] = state.executing
-        self._long_running: Collection[Any] = state.long_running
+    def __init__(self, ledger: Ledger, seceded: Iterable[Any] = ()) -> None:
         self._ledger = ledger
-        self._user = user
-        self._ended = user.ended
-        #: Who records a trace; None while nobody does.
-        self.recorder: SlotRecorder | None = None
+        #: The tasks that ended and that nobody took, oldest first.
+        self._ended: list[Ended] = []
         #: Tasks that were cancelled and wanted again while their thread was at work: the scheduler will not
         #: take the result of that run, and has the task run once more.
         self._discarded: set[Any] = set()
-        self._seceded = {ts.key: Seceded(None, None, at) for ts in state.long_running}
+        self._seceded = {key: Seceded(None, None, ledger.at) for key in seceded}
         self._seceded_ns = 0
-        for ts in state.executing:
-            self.taken(ts, at)
+        #: Nanoseconds in which the memory manager had the event loop spill, and no slot waited.
+        self.unnoticed = 0
 
-    @property
-    def simple(self) -> bool:
-        """Whether tasks may be told of by :meth:`follow`."""
-        return self._ledger.idles and not self._discarded
-
-    def follow(
-        self, tasks: Sequence[PlainTask], running: Mapping[Any, tuple[Any, int]], *, at: int, wait: bool = False
-    ) -> tuple[dict[tuple[str, str], PlainSums], dict[tuple[str, str], SlotReservation]]:
-        """Follow many tasks at once that took their slots, ran in their threads for the first time, and nothing else.
-
-        The recorder is not told of them, who has to know at once.
-
-        Parameters
-        ----------
-        tasks
-            Those that ended, each of which was in its thread while it had its slot.
-        running
-            Those that took slots and have not ended, and when, by key. None of both has a slot by the ledger.
-        at
-            When the last of this happened.
-        wait
-            Whether those that ended cannot be finalized yet.
-
-        Returns
-        -------
-        tuple
-            Sums of those that ended, by span and prefix as :func:`place_of` tells them; to be recorded by
-            :meth:`~dask_efficiency.accounts.worker.ledger.Ledger.finalize_plain`. Where they wait, their reservations,
-            by the same.
-        """
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Follow what happened, in order."""
         ledger = self._ledger
-        by_place: dict[tuple[str | None, str], list[PlainTask]] = {}
-        for task in tasks:
-            ts = task[0]
-            place = ts.span_id, ts.prefix
-            if place not in by_place:
-                by_place[place] = []
-            by_place[place].append(task)
-        sums = _named({place: _sums_of(those) for place, those in by_place.items()})
-        ended = {place: _reservation_of(place, row, at) for place, row in sums.items()} if wait else {}
-        held = sum([row[3] for row in sums.values()]) + sum([at - start for _, start in running.values()])
-        ledger.skip(
-            at=at,
-            idle=ledger.slots_free * (at - ledger.at) - held,
-            taken={key: SlotReservation(*_facts(ts), start) for key, (ts, start) in running.items()},
-            ended=ended.values(),
-        )
-        return sums, ended
+        for entry in entries:
+            if isinstance(entry, Taken):
+                at, key, prefix, span, recomputed, since = entry
+                if since is not None:
+                    ledger.delayed(since)
+                ledger.reserve(key, prefix, span, recomputed=recomputed, at=at)
+            elif isinstance(entry, Moved):
+                if entry.start == "executing" and entry.finish == "memory":
+                    self._succeeded(entry)
+                else:
+                    self._move(entry)
+            elif isinstance(entry, Observed):
+                at, availability, waiting, constrained = entry
+                ledger.observe(availability, waiting, constrained, at=at)
+            elif isinstance(entry, Turned):
+                ledger.turn(entry.availability, at=entry.at)
+            else:
+                self._spilled(entry)
 
-    def transition(self, key: Any, start: str, finish: str, at: int) -> None:
-        """A task changed its state, ``at`` monotonic nanoseconds."""
-        if finish == "executing":
-            self.taken(self._tasks[key], at)
-        elif start == "executing" and finish == "memory":
-            self.succeeded(key, self._tasks.get(key), at)
-        elif start in AT_WORK:
-            self._move(key, start, finish, at)
+    def take(self, *, all_of_them: bool) -> list[Ended]:
+        """The tasks that ended since the last call; but the last one where its stimulus may go on.
 
-    def reservation_of(self, key: Any) -> SlotReservation | None:
-        """The slot that a task has now, whether it was told of or not; may be called from any thread."""
-        reservation = self._ledger.held.get(key)
-        if reservation is None:
-            ts = self._tasks.get(key)
-            if ts is not None and ts.state == "executing":
-                return SlotReservation(*_facts(ts), 0)
-        return reservation
+        The same stimulus may add that the result of that one could not be stored.
+        """
+        kept = [] if all_of_them else self._ended[-1:]
+        taken = self._ended if all_of_them else self._ended[:-1]
+        self._ended = kept
+        return taken
 
     def seceded_ns(self, at: int) -> int:
         """Nanoseconds that tasks have run in their threads after they left their slots."""
@@ -234,105 +200,49 @@ class SlotTracker:
         """The tasks that left their slots and run."""
         return list(self._seceded.values())
 
-    def taken(self, ts: Any, at: int) -> None:
-        """A task became ``executing``."""
-        prefix, span, recomputed = _facts(ts)
-        reservation = self._ledger.reserve(ts.key, prefix, span, recomputed=recomputed, at=at)
-        if reservation is not None and self.recorder is not None:
-            self.recorder.taken(ts, reservation)
-
-    def succeeded(self, key: Any, ts: Any, at: int, *, recorded: bool = False) -> None:
-        """A task went from ``executing`` to ``memory``, as nearly all do; ``ts`` is None if it is forgotten already.
-
-        ``recorded`` says whether the recorder knows.
-        """
-        reservation = self._ledger.release(key, at=at)
+    def _succeeded(self, entry: Moved) -> None:
+        """A task went from ``executing`` to ``memory``, as nearly all do."""
+        key = entry.key
+        reservation = self._ledger.release(key, at=entry.at)
         if reservation is not None:
             outcome = _SUCCEEDED
             if self._discarded and key in self._discarded:
                 self._discarded.remove(key)
                 outcome = Outcome.CANCELLED
-            if self.recorder is not None and not recorded:
-                self.recorder.ended(key, ts, reservation.start + reservation.ns)
-            self._ended(key, ts, reservation, outcome, None)
+            self._ended.append(Ended(reservation, outcome, entry))
 
-    def _move(self, key: Any, start: str, finish: str, at: int) -> None:
-        ts = self._tasks.get(key)
-        event = RULES[self._had(key), self._place(ts)]
+    def _move(self, entry: Moved) -> None:
+        at, key, start, finish, place, *_ = entry
+        event = RULES[self._had(key), place]
         if event is SlotEvent.DISCARDED:
             if start == "cancelled":
                 self._discarded.add(key)
         elif event is SlotEvent.SECEDED:
             self._discarded.discard(key)
-            reservation = self._ledger.release(key, at=at)
-            assert reservation is not None
-            self._seceded[key] = Seceded(reservation, self._user.so_far(key), at)
-            if self.recorder is not None:
-                self.recorder.seceded(key, reservation)
+            self._seceded[key] = Seceded(self._ledger.release(key, at=at), entry.used, at)
         elif event is SlotEvent.ENDED:
             self._discarded.discard(key)
             outcome = Outcome.CANCELLED if start == "cancelled" else _OUTCOMES.get(finish, Outcome.CANCELLED)
             left = self._seceded.pop(key, None)
-            if left is None:
-                reservation = self._ledger.release(key, at=at)
-                assert reservation is not None
-                if self.recorder is not None:
-                    self.recorder.ended(key, ts, reservation.start + reservation.ns)
-                self._ended(key, ts, reservation, outcome, None)
-                return
-            self._seceded_ns += at - left.at
-            if self.recorder is not None:
-                self.recorder.ended(key, ts, at, left=True)
-            if left.reservation is not None:
-                self._ended(key, ts, left.reservation, outcome, left.used)
-        elif event is SlotEvent.NOT_STORED and finish == "error":
-            self._user.not_stored(key)
+            if left is not None:
+                self._seceded_ns += at - left.at
+            reservation = self._ledger.release(key, at=at) if left is None else left.reservation
+            if reservation is not None:
+                self._ended.append(Ended(reservation, outcome, entry, left and left.used))
+        elif event is SlotEvent.NOT_STORED and finish == "error" and self._ended:
+            last = self._ended[-1]
+            if last.moved.key == key:
+                self._ended[-1] = last._replace(outcome=Outcome.FAILED)
 
     def _had(self, key: Any) -> Had:
         if key in self._seceded:
             return Had.LEFT
         return Had.SLOT if self._ledger.has(key) else Had.NO_SLOT
 
-    def _place(self, ts: Any) -> Place:
-        if ts is None:
-            return Place.NEITHER
-        if ts in self._executing:
-            return Place.EXECUTING
-        return Place.LONG_RUNNING if ts in self._long_running else Place.NEITHER
-
-
-def place_of(ts: Any) -> tuple[str, str]:
-    """The span and prefix under which a task is counted."""
-    return ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
-
-
-def _reservation_of(place: tuple[str, str], sums: PlainSums, at: int) -> SlotReservation:
-    """One reservation for tasks that ended by now."""
-    span, prefix = place
-    tasks, _, _, held, _ = sums
-    reservation = SlotReservation(prefix, span, False, at - held)
-    reservation.ns, reservation.tasks = held, tasks
-    return reservation
-
-
-def _sums_of(tasks: Sequence[PlainTask]) -> PlainSums:
-    _, starts, stops, runs, _, _ = zip(*tasks, strict=True)
-    began, stopped, cpu, _, _ = map(sum, zip(*runs, strict=True))
-    start = sum(starts)
-    return [len(tasks), cpu, stopped - began, sum(stops) - start, began - start]
-
-
-def _named(sums: Mapping[tuple[str | None, str], PlainSums]) -> dict[tuple[str, str], PlainSums]:
-    """The same by span and prefix as they are counted."""
-    found: dict[tuple[str, str], PlainSums] = {}
-    for (span, prefix), row in sums.items():
-        total = found.setdefault((span or "", prefix[:MAX_PREFIX_LENGTH]), row)
-        if total is not row:
-            total[:] = map(add, total, row)
-    return found
-
-
-def _facts(ts: Any) -> tuple[str, str, bool]:
-    """A task's prefix and span, and whether it is computed again."""
-    annotations = ts.annotations
-    return ts.prefix[:MAX_PREFIX_LENGTH], ts.span_id or "", RECOMPUTED in annotations if annotations else False
+    def _spilled(self, entry: Spilled) -> None:
+        start, stop, asked, ready, waiting, held_up = entry
+        free = self._ledger.slots_free
+        if free:
+            self._ledger.spilled(ready, start=start, stop=stop)
+        if asked and not (free and (ready or waiting)) and held_up <= 0:
+            self.unnoticed += stop - start

@@ -15,7 +15,7 @@ from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.idle import Alone, ClusterState, IdleWeights, Slots
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
 
 if TYPE_CHECKING:

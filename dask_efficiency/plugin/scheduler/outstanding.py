@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
 
-from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 

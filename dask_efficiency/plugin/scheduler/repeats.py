@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dask_efficiency.accounts.worker.balance import OTHER
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 
 #: Prefixes that are counted separately; later ones are counted as
 #: :data:`~dask_efficiency.accounts.worker.balance.OTHER`.

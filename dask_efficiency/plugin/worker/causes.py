@@ -14,13 +14,16 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.wire.wire import SnapshotCauses
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Balance, WindowBalance
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
     from distributed import Worker
+    from distributed.worker_state_machine import WorkerState
 
+    from dask_efficiency.accounts.worker.waiting import Key
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -28,6 +31,14 @@ logger = logging.getLogger("dask_efficiency")
 SWITCHED_OFF = "efficiency.waiting is off"
 
 _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
+
+
+def place_of(state: WorkerState, key: Any) -> Key | None:
+    """Span and prefix of a task that holds a slot now; called from another thread."""
+    ts = state.tasks.get(key)
+    if ts is None or ts not in state.executing:
+        return None
+    return ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
 
 
 class WorkerCauses:
@@ -41,8 +52,6 @@ class WorkerCauses:
         The worker.
     threads
         Its task threads.
-    reservation_of
-        The slot that a task holds, by its key.
     enabled
         Whether to sample what threads wait for.
     """
@@ -51,11 +60,10 @@ class WorkerCauses:
         self,
         worker: Worker,
         threads: TaskThreads,
-        reservation_of: Callable[[Any], SlotReservation | None],
         *,
         enabled: bool,
     ) -> None:
-        self._new_sampler = partial(WaitingSampler, worker, threads, reservation_of)
+        self._new_sampler = partial(WaitingSampler, worker, threads, partial(place_of, worker.state))
         self._sampler = self._new_sampler()
         self._started = self._sampling = False
         self._enabled = enabled

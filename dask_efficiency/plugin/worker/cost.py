@@ -6,8 +6,6 @@ from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
 
-from dask_efficiency.plugin.worker.transitions import Hooks
-
 #: Tasks whose hooks are timed after each heartbeat. Timing one takes as long as the hook itself does, so all of them
 #: are not.
 SAMPLE = 4
@@ -46,40 +44,26 @@ class HookCost:
         self._timed = self._timed_ns = 0
 
 
-class TimedHooks:
-    """Calls hooks and times them, until there are enough.
+class TimedHook:
+    """Stands in for a plugin's hook and times it, until there are enough.
 
     Parameters
     ----------
-    hooks
+    hook
         What is timed.
     cost
         Where that is counted.
-    enough
-        Called once the sample is complete.
+    plugin
+        Whose hook it is.
     """
 
-    def __init__(self, hooks: Hooks, cost: HookCost, enough: Callable[[], object]) -> None:
-        self._hooks = hooks
+    def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: Any) -> None:
+        self._hook = hook
         self._cost = cost
-        self._enough = enough
+        self._plugin = plugin
 
-    def taken(self, ts: Any) -> None:
-        """As of the hooks."""
-        self._cost.timed(self._hooks.taken, ts, ends=False)
-
-    def succeeded(self, ts: Any) -> None:
-        """As of the hooks."""
-        self._cost.timed(self._hooks.succeeded, ts, ends=True)
-        if self._cost.enough:
-            self._enough()
-
-    def transition(self, key: Any, start: str, finish: str) -> None:
-        """As of the hooks."""
-        self._cost.timed(self._hooks.transition, key, start, finish, ends=False)
-
-    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """As of the hooks."""
-        self._cost.timed(self._hooks.every_transition, key, start, finish, ends=start == "executing")
-        if self._cost.enough:
-            self._enough()
+    def __call__(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """As of the hook."""
+        self._cost.timed(self._hook, key, start, finish, ends=start == "executing")
+        if self._cost.enough and self._plugin.transition is self:
+            self._plugin.transition = self._hook

@@ -1,4 +1,4 @@
-"""WorkerHooks: tells a worker's ledger what Dask's transitions mean for its slots, and why free ones are free."""
+"""WorkerHooks: writes the log of a worker's slots from Dask's hooks, and has it read."""
 
 from __future__ import annotations
 
@@ -9,42 +9,62 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.core import Status
-from distributed.worker_state_machine import PauseEvent, UnpauseEvent
+from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, UnpauseEvent
 
 from dask_efficiency.accounts.worker.balance import Availability
-from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.slots import RECOMPUTED, PlainTask, Run, SlotRecorder, SlotTracker
-from dask_efficiency.plugin.worker.cost import HookCost, TimedHooks
-from dask_efficiency.plugin.worker.loop_spills import LoopSpills
-from dask_efficiency.plugin.worker.pending import BATCH, MIN_RATED_NS, PendingTasks, size_of
-from dask_efficiency.plugin.worker.transitions import Transitions, matters
+from dask_efficiency.accounts.worker.log import (
+    MAX_PREFIX_LENGTH,
+    Entry,
+    Moved,
+    Observed,
+    Place,
+    Run,
+    Spilled,
+    Taken,
+    Turned,
+    in_order,
+)
+from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
+from dask_efficiency.plugin.names import RECOMPUTED
+from dask_efficiency.plugin.worker.cost import HookCost, TimedHook
+from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
+from dask_efficiency.plugin.worker.process_metrics import input_bytes
+from dask_efficiency.plugin.worker.transitions import matters, noted
 
 if TYPE_CHECKING:
     from distributed import Worker
 
+    from dask_efficiency.plugin.worker.spill_watch import SpillWatch
     from dask_efficiency.plugin.worker.threads import TaskThreads
 
-#: Events of upstream's that the ledger is told of without a hook.
+#: Events of upstream's that the log is told of without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
 
 #: Looked up for every task: the attributes of an enum's class are slow.
 _RUNNING = Status.running
+_EXECUTING, _LONG_RUNNING, _NEITHER = Place.EXECUTING, Place.LONG_RUNNING, Place.NEITHER
 
 #: Without a hook for this long, the log of stimuli is searched for pauses that came and went.
 _LOOK_BACK_NS = 50_000_000
 
-#: So many tasks whose threads are done are told of at once; all are before each report of the accounts.
-MAX_KEPT = 100
+#: The log is read once it has so many entries, and before each report of the accounts.
+MAX_ENTRIES = 200
 
 
-class Recorder(SlotRecorder, Protocol):
-    """Who records a worker's tasks for a trace. Its methods never raise."""
+class Recorder(Protocol):
+    """Who records a worker's tasks for a trace, in the moment. Its methods never raise."""
 
     def transition(self, key: Any, start: str, finish: str) -> None:
         """A task changed its state."""
 
-    def ended(self, key: Any, ts: Any, at: int, *, left: bool = False, run: Run | None = None) -> None:
-        """A task's thread is done: whether it had left its slot before, and its run if that is known."""
+    def taken(self, ts: Any, at: int) -> None:
+        """A task became ``executing``."""
+
+    def seceded(self, key: Any, at: int) -> None:
+        """A task left its slot and goes on in its thread."""
+
+    def ended(self, key: Any, ts: Any, at: int, run: Run | None, *, left: bool) -> None:
+        """A task's thread is done: its run there if it was one of ours, and whether it had left its slot before."""
 
     def at_disk(self, start: int, stop: int, reading: bool) -> None:
         """The event loop wrote results to disk, or read them back."""
@@ -57,14 +77,16 @@ class WorkerHooks:
     ----------
     worker
         The worker.
-    ledger
-        The accounts of its slots.
+    slots
+        Who reads the log.
     pending
         Who finalizes the tasks that ended.
     spills
-        In which times the event loop spilled.
+        In which times the event loop spilled; writes to the log.
     threads
         What tasks used in their threads.
+    log
+        The log.
     failed
         Called where something of this fails.
     at
@@ -74,263 +96,207 @@ class WorkerHooks:
     def __init__(
         self,
         worker: Worker,
-        ledger: Ledger,
+        slots: Slots,
         pending: PendingTasks,
-        spills: LoopSpills,
+        spills: SpillWatch,
         threads: TaskThreads,
+        log: list[Entry],
         *,
         failed: Callable[[Exception], object],
         at: int,
     ) -> None:
         self.cost = HookCost()
-        self.slots = SlotTracker(worker.state, ledger, pending, at=at)
+        self.slots = slots
         self._worker = worker
         self._state = worker.state
-        self._ledger = ledger
+        self._tasks = worker.state.tasks
+        self._executing = worker.state.executing
         self._pending = pending
         self._spills = spills
-        self._failed = failed
-        self._recorder: Recorder | None = None
-        self._transitions = Transitions(worker)
-        self._plugin: Any = None
-        #: Whether the ledger is told later of what happens; and of what: tasks that ended and, by key, those that took
-        #: slots since and run, with when they did.
-        self._waits = False
-        self._kept: list[PlainTask] = []
-        self._running: dict[Any, tuple[Any, int]] = {}
-        #: Meanwhile, slots free; what :attr:`PendingTasks.max_noncpu` was before; whether anybody wants to know the
-        #: sizes of results; whether the GPU is watched.
-        self._free = self._max_noncpu = 0
-        self._sized = self._watched = False
-        self._held = ledger.held
+        self._threads = threads
         self._meter = threads.meter
         self._done = threads.meter.done
-        #: Tasks whose slots are free and which are not finalized, and of how many the former ones are.
-        self._ended = pending.tasks
-        self._batch = 1
-        self._looked_at = at
-        #: Status, tasks waiting and tasks constrained as the ledger knows them.
-        self._status: Status | None = None
-        self._waiting = self._constrained = 0
+        self._log = log
+        self._failed = failed
+        self._recorder: Recorder | None = None
+        self._plugin: Any = None
+        #: Tasks that left their slots and are in their threads.
+        self._left = {ts.key for ts in worker.state.long_running}
+        #: The stimulus of the last entry, where that tells which task spilled.
+        self._stimulus: Any = None
+        #: The accounts were read last at this instant: what was free until then stays what it was.
+        self._read_at = self._looked_at = at
+        self._observed: Observed | None = None
         self.cost.next_interval(worker.state.executed_count)
+        for ts in worker.state.executing:
+            self._take(ts, at)
         self.observe(at)
 
     # -- coming and going --------------------------------------------------------------------
 
     def attach(self, plugin: Any) -> None:
-        """Have upstream call the hooks; the worker's data is watched by now."""
+        """Have upstream call the hook; the worker's data is watched by now."""
         self._plugin = plugin
-        self._batch = BATCH if self._spills.watch.watching else 1
-        self._place()
+        plugin.transition = self.transition
 
     def detach(self) -> None:
-        """Have it call them no more."""
+        """Have it call it no more."""
         try:
             self.catch_up()
         except Exception as error:
             self._failed(error)
-        self._plugin = None
-        self._transitions.detach()
+        if self._plugin is not None:
+            vars(self._plugin).pop("transition", None)
+            self._plugin = None
 
     def record(self, recorder: Recorder | None) -> None:
         """Tell a recorder of every transition, or nobody."""
-        try:
-            self.catch_up()
-        except Exception as error:  # whoever is told of a failure calls this, too
-            self._failed(error)
-        self._recorder = self.slots.recorder = recorder
-        self._place()
+        self._recorder = recorder
 
     def sample(self) -> None:
         """Time the hooks of the tasks that come next; called at each heartbeat."""
         self.cost.next_interval(self._state.executed_count)
-        self._place(timed=True)
-
-    def _place(self, *, timed: bool = False) -> None:
         if self._plugin is not None:
-            hooks = TimedHooks(self, self.cost, self._place) if timed else self
-            note = None if self._recorder is None else self._recorder.transition
-            self._transitions.attach(self._plugin, hooks, note=note)
+            self._plugin.transition = TimedHook(self.transition, self.cost, self._plugin)
 
-    # -- hooks -------------------------------------------------------------------------------
+    # -- the hook ----------------------------------------------------------------------------
 
-    def taken(self, ts: Any) -> None:
-        """A task became ``executing``."""
+    def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        """A task changed its state: as Dask calls a plugin's hook, in the middle of a stimulus."""
         try:
+            recorder = self._recorder
+            if recorder is not None and noted(start, finish):
+                recorder.transition(key, start, finish)
+            if not matters(start, finish):
+                return
+            ts = self._tasks.get(key)
+            if start == "released" and ts is not None and not ts.waiting_for_data:
+                return  # it will be ready in this very stimulus
             at = monotonic_ns()
             if at - self._looked_at > _LOOK_BACK_NS:
                 self.look_back(at)
-            key, running = ts.key, self._running
-            if (self._waits or self._may_wait(at)) and self._free and key not in self._held and key not in running:
-                self._free -= 1
-                running[key] = ts, at
-                if self._recorder is not None:
-                    self._recorder.taken(ts, at)
-                if self._free:
-                    self._look(at)
-                return
-            self.catch_up()
-            ledger = self._ledger
-            if ledger.undecided:
-                self._spills.delayed(at)
-            self.slots.taken(ts, at)
-            if ledger.slots_free:
-                self._look(at)
+            self._make_room()
+            if finish == "executing":
+                self._take(ts, at)
+                if recorder is not None:
+                    recorder.taken(ts, at)
+            elif start in AT_WORK:
+                self._move(key, ts, start, finish, at)
+            self._look(at)
         except Exception as error:
             self._failed(error)
 
-    def succeeded(self, ts: Any) -> None:
-        """A task went from ``executing`` to ``memory``."""
-        try:
-            at = monotonic_ns()
-            if self._waits:
-                if self._keep(ts, at):
-                    return
+    def _make_room(self) -> None:
+        """Have the log read where it is long; where only digests tell which task spilled, before each new stimulus."""
+        log = self._log
+        if len(log) >= MAX_ENTRIES:
+            self._read(all_of_them=False)
+        elif not self._spills.watching:
+            stimuli = self._state.stimulus_log
+            stimulus = stimuli[-1] if stimuli else None
+            if stimulus is not self._stimulus:
+                self._stimulus = stimulus
                 self.catch_up()
-            if len(self._ended) >= self._batch:
-                self._pending.former()
-            ledger = self._ledger
-            if ledger.slots_free and at - self._looked_at > _LOOK_BACK_NS:
-                self.look_back(at)
-            self.slots.succeeded(ts.key, ts, at)
-            if ledger.slots_free:
-                self._look(at)
-        except Exception as error:
-            self._failed(error)
 
-    def transition(self, key: Any, start: str, finish: str) -> None:
-        """A task changed its state in any other way that matters to slots."""
-        try:
-            at = monotonic_ns()
-            self.catch_up()
-            if len(self._ended) >= self._batch:
-                self._pending.former()
-            ledger = self._ledger
-            if ledger.slots_free:
-                if at - self._looked_at > _LOOK_BACK_NS:
-                    self.look_back(at)
-                if ledger.undecided and finish == "executing":
-                    self._spills.delayed(at)
-            self.slots.transition(key, start, finish, at)
-            if ledger.slots_free:
-                self._look(at)
-        except Exception as error:
-            self._failed(error)
+    def _take(self, ts: Any, at: int) -> None:
+        annotations = ts.annotations
+        self._log.append(
+            Taken(
+                at,
+                ts.key,
+                ts.prefix[:MAX_PREFIX_LENGTH],
+                ts.span_id or "",
+                RECOMPUTED in annotations if annotations else False,
+                self._sent(at) if self._spills.last > self._read_at else None,
+            )
+        )
 
-    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Dask's hook for plugins, where there is no other."""
-        if self._recorder is not None:
-            self._recorder.transition(key, start, finish)
-        if matters(start, finish):
-            self.transition(key, start, finish)
+    def _sent(self, at: int) -> int | None:
+        """When the message that this stimulus is was sent: it may have lain there while the event loop spilled."""
+        log = self._state.stimulus_log
+        event = log[-1] if log else None
+        sent = sent_at(event) if isinstance(event, ComputeTaskEvent) else None
+        return None if sent is None else at - round((time.time() - sent) * 1e9)
 
-    # -- tasks that may wait --------------------------------------------------------------------
+    def _move(self, key: Any, ts: Any, start: str, finish: str, at: int) -> None:
+        place, run, used, elsewhere = self._place(ts), None, None, 0
+        nbytes, made, watched = -1.0, -1, False
+        recorder, left = self._recorder, self._left
+        if place is _LONG_RUNNING:
+            if key not in left:
+                left.add(key)
+                used = self._threads.live().get(key)
+                if recorder is not None:
+                    recorder.seceded(key, at)
+        elif place is _NEITHER or key in left:
+            run = self._done.pop(key, None)
+            had_left = key in left
+            left.discard(key)
+            if run is None:
+                elsewhere = self._threads.told_elsewhere(key)
+            watched = self._meter.windows is not None
+            if finish == "memory" and ts is not None:
+                if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
+                    nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
+                if ts.nbytes is not None:
+                    made = ts.nbytes
+            if recorder is not None:
+                recorder.ended(key, ts, at, run, left=had_left)
+        self._log.append(Moved(at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched))
 
-    def _may_wait(self, at: int) -> bool:
-        """Whether the ledger may be told later of what happens from now on."""
-        ledger = self._ledger
-        if not self.slots.simple or self._batch == 1 or ledger.undecided or at < ledger.at:
-            return False
-        self._waits = True
-        self._free = ledger.slots_free
-        self._max_noncpu = self._pending.max_noncpu
-        self._sized = self._pending.sizes.open
-        self._watched = self._meter.windows is not None
-        return True
+    def _place(self, ts: Any) -> Place:
+        if ts is None:
+            return _NEITHER
+        if ts in self._executing:
+            return _EXECUTING
+        return _LONG_RUNNING if ts in self._state.long_running else _NEITHER
 
-    def _keep(self, ts: Any, at: int) -> bool:
-        """Keep a task that succeeded, took its slot since the ledger was told last, and did nothing else.
+    # -- reading -----------------------------------------------------------------------------
 
-        Not if the event loop spilled since it took its slot, or if its thread was not on the CPU for so long that what
-        it waited for may be known.
+    def catch_up(self, *, report: bool = False) -> None:
+        """Have the log read, and all tasks finalized that have ended; called between stimuli.
+
+        ``report`` says that what free slots were free for is told now, and stays.
         """
-        if self._free and at - self._looked_at > _LOOK_BACK_NS:
-            self.look_back(at)
-        key = ts.key
-        taken, run, annotations = self._running.get(key), self._done.get(key), ts.annotations
-        if taken is None or run is None or (annotations and RECOMPUTED in annotations):
-            return False
-        start = taken[1]
-        began, stopped, cpu, _, _ = run
-        wall = stopped - began
-        if (
-            not self._spills.watch.last <= start <= began
-            or stopped > at
-            or not wall - self._max_noncpu < cpu <= wall
-            or (self._meter.windows is not None) is not self._watched
-        ):
-            return False
-        del self._running[key], self._done[key]
-        self._free += 1
-        nbytes = size_of(ts) if wall >= MIN_RATED_NS else -1.0
-        made = ts.nbytes if self._sized else -1
-        self._kept.append((ts, start, at, run, nbytes, -1 if made is None else made))
-        if self._recorder is not None:
-            self._recorder.ended(key, ts, at, run=run)
-        if len(self._kept) >= MAX_KEPT:
-            self.catch_up()
-        self._look(at)
-        return True
+        self._read(all_of_them=True)
+        if report:
+            self._read_at = monotonic_ns()
 
-    def catch_up(self) -> None:
-        """Tell the ledger of what has happened."""
-        if not self._waits:
-            return
-        self._waits = False
-        kept, running = self._kept, self._running
-        if not (kept or running):
-            return
-        self._kept, self._running = [], {}
-        at = next(reversed(running.values()))[1] if running else 0
-        last = None
-        if kept and kept[-1][2] >= at:
-            at = kept[-1][2]
-            if kept[-1][0].key not in running:
-                # The present stimulus may add that the result of the last one could not be stored.
-                last = kept.pop()
-                running[last[0].key] = last[:2]
-        self._pending.follow(kept, running, self.slots, at=at, watched=self._watched)
-        if last is not None:
-            ts, _, _, run, nbytes, made = last
-            key = ts.key
-            later = self._done.get(key)
-            self._done[key] = run
-            self.slots.succeeded(key, ts, at, recorded=True)
-            if later is not None:  # it has run once more since
-                self._done[key] = later
-            self._pending.sized(key, nbytes, made)
+    def _read(self, *, all_of_them: bool) -> None:
+        entries = in_order(self._log)
+        self._log.clear()
+        self.slots.read(entries)
+        self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
 
     # -- why slots are free --------------------------------------------------------------------
 
     def _look(self, at: int) -> None:
-        """Tell the ledger if free slots are free for another reason than before."""
+        """Note if free slots are free for another reason than before."""
         self._looked_at = at
-        state = self._state
+        state, known = self._state, self._observed
         if (
-            len(state.waiting) != self._waiting
-            or not (state.running and self._status is _RUNNING)
-            or (state.total_resources and len(state.constrained) != self._constrained)
+            known is None
+            or len(state.waiting) != known.waiting
+            or not (state.running and known.availability is Availability.RUNNING)
+            or (state.total_resources and len(state.constrained) != known.constrained)
         ):
             self.observe(at)
 
     def observe(self, at: int) -> None:
-        """Tell the ledger why its free slots are free."""
-        self.catch_up()
-        state = self._state
-        waiting, constrained = len(state.waiting), len(state.constrained)
-        status = self._worker.status
+        """Note why free slots are free."""
+        state, status = self._state, self._worker.status
         self._looked_at = at
-        self._waiting, self._constrained, self._status = waiting, constrained, status
         if status is _RUNNING:
             availability = Availability.RUNNING
         elif status is Status.paused:
             availability = Availability.PAUSED
         else:
             availability = Availability.RETIRING
-        self._ledger.observe(availability, waiting, constrained, at=at)
+        self._observed = Observed(at, availability, len(state.waiting), len(state.constrained))
+        self._log.append(self._observed)
 
     def look_back(self, at: int) -> None:
-        """Pause and unpause fire no hook: record those since the last look at their exact time."""
+        """Pause and unpause fire no hook: note those since the last look at their exact time."""
         now_ns, wall = monotonic_ns(), time.time()
         looked_at, self._looked_at = self._looked_at, at
         log = self._state.stimulus_log
@@ -340,7 +306,7 @@ class WorkerHooks:
             new *= 2
         if _PAUSES.isdisjoint(map(type, islice(reversed(log), new))):
             return
-        changes: list[tuple[int, Availability]] = []
+        changes: list[Turned] = []
         stopped = Availability.PAUSED
         if self._worker.status not in (Status.running, Status.paused):
             stopped = Availability.RETIRING
@@ -351,12 +317,38 @@ class WorkerHooks:
             if handled <= looked_at:
                 break
             if isinstance(event, PauseEvent):
-                changes.append((handled, stopped))
+                changes.append(Turned(min(handled, at), stopped))
             elif isinstance(event, UnpauseEvent):
-                changes.append((handled, Availability.RUNNING))
+                changes.append(Turned(min(handled, at), Availability.RUNNING))
                 stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
         if changes:
-            self.catch_up()
-            self._status = None
-        for handled, availability in reversed(changes):
-            self._ledger.turn(availability, at=min(handled, at))
+            self._log += reversed(changes)
+            self._observed = None
+
+
+def note_spill(log: list[Entry], worker: Worker, threads: TaskThreads, start: int, stop: int, asked: bool) -> None:
+    """The event loop spilled, or read back: write that down, with who waited for it."""
+    state = worker.state
+    log.append(Spilled(start, stop, asked, len(state.ready), len(state.waiting), threads.waiting()))
+
+
+def spill_noter(
+    log: list[Entry], worker: Worker, threads: TaskThreads, failed: Callable[[Exception], object]
+) -> Callable[[int, int, bool], object]:
+    """The same for a watch, which must not be raised at."""
+
+    def note(start: int, stop: int, asked: bool) -> None:
+        try:
+            note_spill(log, worker, threads, start, stop, asked)
+        except Exception as error:
+            failed(error)
+
+    return note
+
+
+def sent_at(event: ComputeTaskEvent) -> float | None:
+    """When the scheduler sent a task, by its clock of the day; upstream's private matter, in the stimulus's name."""
+    try:
+        return float(event.stimulus_id.rpartition("-")[2])
+    except ValueError:
+        return None

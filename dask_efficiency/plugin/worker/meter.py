@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from dataclasses import replace
+from functools import partial
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -19,6 +20,8 @@ from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWr
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
 from dask_efficiency.accounts.worker.balance import Outcome, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.log import Entry
+from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import (
     ASK_FINAL_SNAPSHOT,
@@ -38,21 +41,18 @@ from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.causes import WorkerCauses
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
-from dask_efficiency.plugin.worker.hooks import Recorder, WorkerHooks
-from dask_efficiency.plugin.worker.loop_spills import LoopSpills
+from dask_efficiency.plugin.worker.hooks import Recorder, WorkerHooks, spill_noter
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugin.worker.process_threads import ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
+from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from distributed import Worker
 
     from dask_efficiency.plugin.worker.half import WorkerHalf
-    from dask_efficiency.straggler.task_rates import RatedTask
 
 check_distributed(__version__)
 
@@ -101,26 +101,23 @@ class WorkerMeter:
         self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in self._parts))
         self._waits = Guard("its threads", f"dask_efficiency no longer reports what {address} waits for")
         self._gpu = WorkerGpu(worker, self.threads)
-        self._causes = WorkerCauses(
-            worker, self.threads, lambda key: self._hooks.slots.reservation_of(key), enabled=plugin.waiting
-        )
-        self._spills = LoopSpills(
-            worker,
-            self._ledger,
-            self.threads,
-            lambda: self._hooks.catch_up(),
-            lambda at: self._hooks.look_back(at),
-            self._guard.fail,
-        )
+        self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
+        #: What happened to its slots, and was not read yet.
+        log: list[Entry] = []
+        self._spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
+        self._kept_back = KeptBack()
+        self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
             self._ledger,
             self._metrics,
-            worker.state.stimulus_log,
             threads=self.threads,
             spills=self._spills,
             library=self._causes.library,
             use=self._gpu.use,
-            rate=lambda tasks: self._paced(self._rate, tasks),
+            rate=partial(self._paced, self._process_metrics.counter.add),
+        )
+        self._hooks = WorkerHooks(
+            worker, self._slots, self._pending, self._spills, self.threads, log, failed=self._guard.fail, at=at
         )
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
@@ -131,15 +128,6 @@ class WorkerMeter:
         self._reported_at: int | None = None
         #: Answers that wait to be sent; heartbeats say nothing newer before them.
         self._answers = 0
-        self._hooks = WorkerHooks(
-            worker,
-            self._ledger,
-            self._pending,
-            self._spills,
-            self.threads,
-            failed=self._guard.fail,
-            at=at,
-        )
         for window in plugin.windows:
             self._open_window(window, at)
 
@@ -180,7 +168,7 @@ class WorkerMeter:
         if worker.handlers.get(OP) == self.handle:
             del worker.handlers[OP]
         self._gpu.stop()
-        self._guard(self._pending.rest, at=monotonic_ns())  # while the watch that saw them can be asked
+        self._guard(self._rest, monotonic_ns())  # while the watch that saw them can be asked
         self._causes.stop()
         self._sensors.stop()
         self._spills.stop()
@@ -198,7 +186,7 @@ class WorkerMeter:
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
-        self._pending.rest(at=at)
+        self._rest(at)
         self._ledger.finalize_all(Outcome.CANCELLED, at=at)
         windows = {}
         for window in self._ledger.windows:
@@ -234,7 +222,7 @@ class WorkerMeter:
     def record(self, recorder: Recorder | None) -> None:
         """Have the hooks tell a recorder what happens, or nobody."""
         self._hooks.record(recorder)
-        self._spills.watch.on_stretch = None if recorder is None else recorder.at_disk
+        self._spills.on_stretch = None if recorder is None else recorder.at_disk
         self.threads.meter.recording = recorder is not None
 
     # -- answers -----------------------------------------------------------------------------
@@ -252,7 +240,7 @@ class WorkerMeter:
         began = thread_time_ns()
         at, then = monotonic_ns(), self._reported_at
         if self._last_heartbeat is not None and (
-            self._answers or self._spills.keep_back() or (then is not None and at - then < REPEAT_NS)
+            self._answers or (then is not None and at - then < REPEAT_NS) or self._keep_back()
         ):
             return dict(self._last_heartbeat)
         self._gpu.check()
@@ -270,8 +258,11 @@ class WorkerMeter:
         self._last_heartbeat, self._reported_at = payload, at
         return dict(payload)
 
-    def _rate(self, tasks: Sequence[RatedTask]) -> None:
-        self._process_metrics.counter.add(tasks)
+    def _keep_back(self) -> bool:
+        if not self._spills.watching:
+            return False
+        self._hooks.catch_up()
+        return self._kept_back.is_due(self._spills.last, undecided=bool(self._ledger.undecided))
 
     def _pace(self) -> dict[str, Any]:
         core_wait = None if self._waits.off is not None else self._process.core_wait.all
@@ -348,17 +339,21 @@ class WorkerMeter:
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
         self._causes.catch_up()
-        self._hooks.catch_up()
-        self._pending.all(at=at)
         self._hooks.look_back(at)
         self._hooks.observe(at)
+        self._hooks.catch_up(report=True)
+
+    def _rest(self, at: int) -> None:
+        """Finalize every task that ended, whatever is known of it: no more will be."""
+        self._hooks.catch_up()
+        self._pending.rest(at=at)
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
         outside = self._metrics.outside()
-        seceded = self._hooks.slots.seceded_ns(at)
-        if self._spills.unnoticed is not None:
-            outside[BY_MEMORY_MANAGER] = self._spills.unnoticed
+        seceded = self._slots.seceded_ns(at)
+        if self._spills.watching:
+            outside[BY_MEMORY_MANAGER] = self._slots.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
         if self.threads.actors:
@@ -375,12 +370,10 @@ class WorkerMeter:
             outside.update(self._process.outside)
         if self.threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self.threads.not_measured
-        held, spilled = self._ledger.held, self._spills.watch.between
+        held, spilled = self._ledger.held, self._spills.between
         used = self.threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
         used.update(
-            (task.reservation, Used(*task.used))
-            for task in self._hooks.slots.seceded()
-            if task.reservation and task.used
+            (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
         )
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)

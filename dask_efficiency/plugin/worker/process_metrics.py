@@ -6,7 +6,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.worker.fine_metrics import SPILL_LABELS
 from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter

@@ -32,7 +32,6 @@ from dask_efficiency.plugin.worker.watched_threads import WatchedThreads
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from dask_efficiency.accounts.worker.activity import SlotReservation
     from dask_efficiency.plugin.worker.threads import TaskThreads
 
 logger = logging.getLogger("dask_efficiency")
@@ -65,15 +64,15 @@ class WaitingSampler:
         The worker; the sampler is made and called on its event loop.
     task_threads
         What its tasks use in their threads.
-    reservation_of
-        The reservation of a key that holds a slot. Called in the sampler's thread.
+    place_of
+        Span and prefix of a key that holds a slot. Called in the sampler's thread.
     """
 
     def __init__(
         self,
         worker: Worker,
         task_threads: TaskThreads,
-        reservation_of: Callable[[Any], SlotReservation | None],
+        place_of: Callable[[Any], Key | None],
     ) -> None:
         #: Why it does not sample; None while it does, or has not been started.
         self.off: str | None = None
@@ -81,7 +80,7 @@ class WaitingSampler:
         self.sums = WaitingSums()
         self._worker = worker
         self._task_threads = task_threads
-        self._reservation_of = reservation_of
+        self._place_of = place_of
         self._windows = SampleWindows()
         self._loop_ident = threading.get_ident()
         #: From the sampler's thread to the event loop.
@@ -291,8 +290,7 @@ class WaitingSampler:
         keys = self._worker.active_threads
         for ident, (start, _, _) in list(self._task_threads.meter.live.items()):
             key = keys.get(ident)
-            reservation = self._reservation_of(key) if key is not None else None
-            found.append((ident, start, (reservation.span, reservation.prefix) if reservation else None))
+            found.append((ident, start, self._place_of(key) if key is not None else None))
         return found
 
 

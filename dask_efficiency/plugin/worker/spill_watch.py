@@ -16,6 +16,9 @@ from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacem
 #: Times that are remembered; of a task that began before the first of them, some spilling may be missed.
 MAX_TIMES = 20_000
 
+#: How often in a row a heartbeat may repeat the last one, for tasks in messages that are not read yet.
+MAX_KEPT_BACK = 3
+
 
 class SpillWatch:
     """Notes when a worker's event loop spills, reads back, or evicts.
@@ -131,3 +134,24 @@ def _buffers(data: Any) -> Iterator[Any]:
     for candidate in (data, *getattr(data, "__dict__", {}).values()):
         if isinstance(candidate, Buffer):
             yield candidate
+
+
+class KeptBack:
+    """Whether a heartbeat should repeat the last one, because what is reported can never be taken back.
+
+    The first heartbeat after spilling is sent before the loop reads the messages that came meanwhile, and these may
+    hold tasks for the slots that were free.
+    """
+
+    def __init__(self) -> None:
+        #: When the spilling ended for which a heartbeat was last kept back, and how many were in a row.
+        self._for = self._in_a_row = 0
+
+    def is_due(self, last: int, *, undecided: bool) -> bool:
+        """Whether the next one is; the loop spilled until ``last``, and slots may turn out to have waited for that."""
+        if not undecided or last == self._for or self._in_a_row >= MAX_KEPT_BACK:
+            self._in_a_row = 0
+            return False
+        self._for = last
+        self._in_a_row += 1
+        return True

@@ -15,7 +15,7 @@ from typing import Any
 
 from distributed import worker as upstream
 
-from dask_efficiency.accounts.worker.slots import Run
+from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
 

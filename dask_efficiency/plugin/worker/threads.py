@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Used
-from dask_efficiency.accounts.worker.slots import Run
+from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.plugin.worker.task_meter import MAX_UNCLAIMED, TaskMeter, live_used
 
@@ -122,16 +122,22 @@ class TaskThreads:
 
     # -- what they used ----------------------------------------------------------------------
 
-    def elsewhere(self, key: Any, reservation: SlotReservation) -> Run:
-        """What an ended task used in no thread of ours: a coroutine, a process pool, or one from before the meter."""
+    def told_elsewhere(self, key: Any) -> int:
+        """Nanoseconds of a task that ends now and ran in no thread of ours, as upstream says; 0 where it does not.
+
+        It was a coroutine, or in a process pool, or began before the meter.
+        """
         log = self._state.stimulus_log
         event = log[-1] if log else None
         start, stop = getattr(event, "start", None), getattr(event, "stop", None)
-        wall = 0
-        if start is not None and stop is not None and getattr(event, "key", None) == key:
-            wall = min(max(0, round((stop - start) * 1e9)), reservation.ns)
-            self.not_measured += wall
-        return reservation.start, reservation.start + wall, 0, 0, -1
+        if start is None or stop is None or getattr(event, "key", None) != key:
+            return 0
+        return max(0, round((float(stop) - float(start)) * 1e9))
+
+    def elsewhere(self, start: int, wall: int) -> Run:
+        """Count such a task, from when it had its slot; what it used of the CPU nobody can tell."""
+        self.not_measured += wall
+        return start, start + wall, 0, 0, -1
 
     def live(self) -> dict[Any, tuple[int, int]]:
         """(CPU, wall) nanoseconds so far of the tasks in metered threads, by key."""

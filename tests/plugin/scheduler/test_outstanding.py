@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.worker.slots import RECOMPUTED
+from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.scheduler import outstanding
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.scheduler import repeats, replies
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from dask_efficiency import EfficiencyPlugin, snapshot
 from dask_efficiency.accounts.wire.wire import OWN_WORK
 from dask_efficiency.plugin.bootstrap import EfficiencyWorkerPlugin
 from dask_efficiency.plugin.worker import cost
-from dask_efficiency.plugin.worker.cost import SAMPLE, HookCost, TimedHooks
+from dask_efficiency.plugin.worker.cost import SAMPLE, HookCost, TimedHook
 from tests.plugin.watch import eventually
 
 
@@ -72,44 +73,20 @@ def test_a_sample_is_so_many_tasks_however_many_hooks_each_had(clock):
     assert not hooks.enough
 
 
-class Heard:
-    """Hooks that remember what they were called with."""
+def test_a_hook_is_timed_until_there_are_enough_and_the_end_of_executing_is_that_of_a_task(clock):
+    calls: list[tuple[Any, ...]] = []
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
+    def hook(key: Any, start: str, finish: str) -> None:
+        calls.append((key, start, finish))
 
-    def taken(self, ts: Any) -> None:
-        self.calls.append(("taken", ts))
-
-    def succeeded(self, ts: Any) -> None:
-        self.calls.append(("succeeded", ts))
-
-    def transition(self, key: Any, start: str, finish: str) -> None:
-        self.calls.append((key, start, finish))
-
-    def every_transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        self.calls.append((key, start, finish, kwargs))
-
-
-def test_timed_hooks_call_the_hooks_and_say_when_there_are_enough(clock):
-    heard, enough = Heard(), []
-    hooks = TimedHooks(heard, HookCost(), lambda: enough.append(len(heard.calls)))
-    hooks.transition("x", "executing", "error")
+    plugin = SimpleNamespace()
+    plugin.transition = TimedHook(hook, HookCost(), plugin)
     for i in range(SAMPLE):
-        hooks.taken(i)
-        hooks.succeeded(i)
-    assert heard.calls[:3] == [("x", "executing", "error"), ("taken", 0), ("succeeded", 0)]
-    assert enough == [1 + 2 * SAMPLE]
-
-
-def test_where_every_transition_is_told_of_the_end_of_executing_is_that_of_a_task(clock):
-    heard, enough = Heard(), []
-    hooks = TimedHooks(heard, HookCost(), lambda: enough.append(len(heard.calls)))
-    for i in range(SAMPLE):
-        hooks.every_transition(i, "waiting", "ready")
-        hooks.every_transition(i, "executing", "memory", stimulus_id="s")
-    assert heard.calls[:2] == [(0, "waiting", "ready", {}), (0, "executing", "memory", {})]
-    assert enough == [2 * SAMPLE]
+        assert plugin.transition is not hook
+        plugin.transition(i, "waiting", "ready", stimulus_id="s")
+        plugin.transition(i, "executing", "memory")
+    assert calls[:2] == [(0, "waiting", "ready"), (0, "executing", "memory")]
+    assert plugin.transition is hook
 
 
 @pytest.mark.cluster
@@ -119,13 +96,16 @@ def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample()
         (worker,) = cluster.workers.values()
         meter = worker.plugins[EfficiencyWorkerPlugin.name].meter
 
-        def called() -> Any:
-            called = meter._hooks._transitions._called
-            return None if called is None else called.hooks
+        plugin = worker.plugins[EfficiencyWorkerPlugin.name]
 
-        eventually(lambda: isinstance(called(), TimedHooks))
+        def called() -> Any:
+            return vars(plugin).get("transition")
+
+        eventually(lambda: isinstance(called(), TimedHook))
         eventually(lambda: client.gather(client.map(abs, range(100), pure=False)) and meter._hooks.cost.spent > 0)
-        eventually(lambda: client.gather(client.map(abs, range(50), pure=False)) and called() is meter._hooks)
+        eventually(
+            lambda: client.gather(client.map(abs, range(50), pure=False)) and called() == meter._hooks.transition
+        )
         own = snapshot(client).outside[OWN_WORK]
         assert 0 < own < 5
         meter._guard.fail(RuntimeError("injected"))

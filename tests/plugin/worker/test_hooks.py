@@ -1,4 +1,4 @@
-"""A worker's hooks that tell the ledger of many tasks at once give the accounts of those that tell of each at once."""
+"""The log that a worker's hooks write gives the same accounts whenever it is read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH, RECOMPUTED, Run
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Run
+from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker import hooks as module
-from dask_efficiency.plugin.worker import loop_spills
 from dask_efficiency.plugin.worker import pending as pending_module
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
-from dask_efficiency.plugin.worker.hooks import WorkerHooks
-from dask_efficiency.plugin.worker.loop_spills import LoopSpills
+from dask_efficiency.plugin.worker.hooks import WorkerHooks, sent_at, spill_noter
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, MIN_WAITED_NS, PendingTasks
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
 
 MS = 1_000_000
 #: By so much the test's clock of the day is ahead of the monotonic one.
 AHEAD = 1_000.0
-#: So many tasks are told of at once here, where a worker waits for more.
-MAX_KEPT = 6
+#: So long the log gets here, where a worker's gets longer.
+MAX_ENTRIES = 12
 
 LONG_PREFIX = "p" * (MAX_PREFIX_LENGTH + 50)
 
@@ -46,6 +47,7 @@ class Task:
     annotations: dict[str, Any] | None = None
     nbytes: int | None = 10
     dependencies: tuple[Any, ...] = ()
+    waiting_for_data: tuple[Any, ...] = ()
 
 
 class Threads:
@@ -56,8 +58,11 @@ class Threads:
         self.meter = SimpleNamespace(done=self.done, windows=None)
         self.claimed = 0
 
-    def elsewhere(self, key: Any, reservation: Any) -> Run:
-        return reservation.start, reservation.start + reservation.ns // 2, 0, 0, -1
+    def told_elsewhere(self, key: Any) -> int:
+        return 500
+
+    def elsewhere(self, start: int, wall: int) -> Run:
+        return start, start + wall, 0, 0, -1
 
     def live(self) -> dict[Any, tuple[int, int]]:
         return {f"key-{i}": (3, 5) for i in range(0, 6, 2)}
@@ -67,83 +72,74 @@ class Threads:
 
 
 class Recorder:
-    """Notes what a trace would be told, and at once."""
+    """Notes what a trace is told, and how long it says that tasks had their slots."""
 
-    def __init__(self, runs: dict[Any, Run]) -> None:
-        self._runs = runs
-        self.taken_at: list[tuple[str, Any]] = []
-        self.told: list[tuple[Any, ...]] = []
+    def __init__(self) -> None:
+        self.taken_at: dict[str, int] = {}
+        self.held = 0
+        self.left: list[str] = []
 
     def transition(self, key: Any, start: str, finish: str) -> None:
-        pytest.fail("transitions are not told here")
+        """What that means is tested with the recorder itself."""
 
-    def taken(self, ts: Task, executing: Any) -> None:
-        self.taken_at.append((ts.key, executing))
+    def taken(self, ts: Task, at: int) -> None:
+        assert self.taken_at.setdefault(ts.key, at) == at
 
-    def seceded(self, key: Any, reservation: Any) -> None:
-        self.told.append(("seceded", key, reservation.stop))
+    def seceded(self, key: Any, at: int) -> None:
+        self.held += at - self.taken_at.pop(key)
+        self.left.append(key)
 
-    def ended(self, key: Any, ts: Any, at: int, *, left: bool = False, run: Run | None = None) -> None:
-        self.told.append(("ended", key, at, left, run or self._runs.get(key), len(self.taken_at)))
+    def ended(self, key: Any, ts: Any, at: int, run: Run | None, *, left: bool) -> None:
+        if left:
+            self.left.remove(key)
+        elif key in self.taken_at:  # else its result could not be stored
+            self.held += at - self.taken_at.pop(key)
 
-    def all(self) -> list[Any]:
-        return [(key, getattr(at, "start", at)) for key, at in self.taken_at] + self.told
+    def all_held(self, now: int) -> int:
+        return self.held + sum(now - at for at in self.taken_at.values())
 
 
 class Accounts:
     """The ledger of a worker, and all that is told to it."""
 
-    def __init__(self, world: World, *, waits: bool) -> None:
+    def __init__(self, world: World, *, at_once: bool) -> None:
         self.world = world
+        self.at_once = at_once
         self.threads = Threads()
         self.ledger = Ledger(world.nthreads, at=0)
         self.rated: list[tuple[str, int, int, float]] = []
         self.failures: list[Exception] = []
-        self.spills = LoopSpills(
-            world.worker,
-            self.ledger,
-            self.threads,  # type: ignore[arg-type]
-            lambda: self.hooks.catch_up(),
-            lambda at: self.hooks.look_back(at),
-            self.failures.append,
-        )
-        self.spills.watch.watching = True
+        log: list[Entry] = []
+        threads: Any = self.threads
+        self.spills = SpillWatch({}, spill_noter(log, world.worker, threads, self.failures.append))
+        self.spills.watching = True
         self.pending = PendingTasks(
             self.ledger,
             FineMetrics({}),
-            world.state.stimulus_log,
-            threads=self.threads,  # type: ignore[arg-type]
+            threads=threads,
             spills=self.spills,
             library=lambda: self._library if world.libraries else None,
             use=self._use,
             rate=self.rated.extend,
         )
+        self.slots = Slots(self.ledger)
         self.hooks = WorkerHooks(
             world.worker,
-            self.ledger,
+            self.slots,
             self.pending,
             self.spills,
-            self.threads,  # type: ignore[arg-type]
+            threads,
+            log,
             failed=self.failures.append,
             at=world.now,
         )
-        self.hooks._transitions = SimpleNamespace(attach=lambda *args, **kwargs: None)  # type: ignore[assignment]
-        self.hooks.attach(object())
-        self.recorder = Recorder(self.threads.done)
-        if world.recording:
-            self.hooks.record(self.recorder)  # type: ignore[arg-type]
-        #: Whether anything was kept back at all.
-        self.kept = 0
-        if waits:
-            follow = self.pending.follow
+        self.recorder = Recorder()
+        self.hooks.record(self.recorder)
 
-            def counted(tasks: Any, *args: Any, **kwargs: Any) -> None:
-                self.kept += len(tasks)
-                follow(tasks, *args, **kwargs)
-
-            self.pending.follow = counted  # type: ignore[method-assign]
-        else:
-            self.hooks._may_wait = lambda at: False  # type: ignore[method-assign]
+    def transition(self, key: str, start: str, finish: str) -> None:
+        self.hooks.transition(key, start, finish)
+        if self.at_once:
+            self.hooks._read(all_of_them=False)
 
     def _library(self, reservation: Any, waited: int) -> int:
         return waited // 3
@@ -160,25 +156,26 @@ class Accounts:
 
     def catch_up(self) -> None:
         """As before each report."""
-        at = self.world.now
-        self.hooks.catch_up()
-        self.pending.all(at=at)
-        self.hooks.look_back(at)
-        self.hooks.observe(at)
+        self.hooks.look_back(self.world.now)
+        self.hooks.observe(self.world.now)
+        self.hooks.catch_up(report=True)
 
     def report(self) -> tuple[Balance, *tuple[Any, ...]]:
         self.catch_up()
         used = {key: Used(1, 2) for key in self.ledger.held}
         balance = self.ledger.balance(at=self.world.now, used=used | self.pending.used_so_far())
         assert sum(balance.finalized.values()) + balance.running == balance.nthreads * balance.elapsed
+        # A trace has the slots' time to the nanosecond.
+        held = balance.running + sum(sum(row) for row in balance.prefixes.values())
+        assert self.recorder.all_held(self.world.now) == held
         return (
             balance,
             self.pending.overhead,
             self.pending.details,
+            self.slots.unnoticed,
             self.threads.claimed,
             sorted(self.rated),
             dict(self.threads.done),
-            self.recorder.all(),
         )
 
     def open_window(self, window: str) -> None:
@@ -197,8 +194,10 @@ class Accounts:
         }
 
     def spilled(self, start: int, stop: int) -> None:
-        self.spills.watch._note(start, stop)
-        self.spills._spilled(start, stop, False)
+        self.spills._note(start, stop)
+        self.spills._spilled(start, stop, True)
+        if self.at_once:
+            self.hooks._read(all_of_them=False)
 
 
 @dataclass
@@ -206,7 +205,6 @@ class World:
     """A worker's state as upstream keeps it, and two accounts of it."""
 
     nthreads: int
-    recording: bool = False
     now: int = 1_000 * MS
     libraries: bool = False
     #: Tasks that ended, and those of them of which the GPU's use is known.
@@ -230,7 +228,7 @@ class World:
             stimulus_log=self.log,
         )
         self.worker: Any = SimpleNamespace(state=self.state, status=Status.running, data={})
-        self.both = [Accounts(self, waits=True), Accounts(self, waits=False)]
+        self.both = [Accounts(self, at_once=False), Accounts(self, at_once=True)]
 
     def time(self) -> float:
         return self.now / 1e9 + AHEAD
@@ -245,12 +243,7 @@ class World:
     def transition(self, ts: Task, start: str, finish: str, *, state: str = "") -> None:
         ts.state = state or finish
         for accounts in self.both:
-            if finish == "executing":
-                accounts.hooks.taken(ts)
-            elif (start, finish) == ("executing", "memory"):
-                accounts.hooks.succeeded(ts)
-            else:
-                accounts.hooks.transition(ts.key, start, finish)
+            accounts.transition(ts.key, start, finish)
 
     def leave(self, ts: Task, start: str, finish: str) -> None:
         self.state.executing.discard(ts)
@@ -385,7 +378,7 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
     elif kind == "waiting":
         state.waiting = set(range(number))
         world.stimulus()
-        waits = Task("waits", state="waiting")
+        waits = Task("waits", state="waiting", waiting_for_data=(1,))
         state.tasks["waits"] = waits
         world.transition(waits, "released", "waiting")
     elif kind == "waiting unnoticed":
@@ -427,22 +420,19 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
         state.tasks[sorted(state.tasks)[number % len(state.tasks)]].nbytes = None
 
 
-def play(nthreads: int, moves: Any, *, batch: int = 100, recording: bool = False) -> World:
+def play(nthreads: int, moves: Any) -> World:
     with pytest.MonkeyPatch.context() as patch:
         world: World
 
         def now() -> int:
             return world.now
 
-        clock = SimpleNamespace(time=lambda: world.time())
-        patch.setattr(module, "MAX_KEPT", MAX_KEPT)
-        patch.setattr(module, "BATCH", batch)
-        # Tasks that are told of together are late together.
+        patch.setattr(module, "MAX_ENTRIES", MAX_ENTRIES)
+        # Whoever reads later is not late.
         patch.setattr(pending_module, "LATE_NS", 1 << 62)
         patch.setattr(module, "monotonic_ns", now)
-        patch.setattr(module, "time", clock)
-        patch.setattr(loop_spills, "time", clock)
-        world = World(nthreads, recording)
+        patch.setattr(module, "time", SimpleNamespace(time=lambda: world.time()))
+        world = World(nthreads)
         started: dict[str, int] = {}
         for gap, move in moves:
             world.now += gap
@@ -453,13 +443,11 @@ def play(nthreads: int, moves: Any, *, batch: int = 100, recording: bool = False
         return world
 
 
-@given(st.integers(1, 3), steps, st.sampled_from([2, 100]), st.booleans())
+@given(st.integers(1, 3), steps)
 @example(
     # A pause that came and went while a task ran and another slot was free.
     2,
     [(0, ("take", 0, PLAIN)), (60 * MS, ("pause and unpause", 0, None)), (60 * MS, ("succeed", 0, RAN))],
-    100,
-    False,
 )
 @example(
     # A key that runs again while its first run, which was still in its thread when it ended, is not told of.
@@ -471,37 +459,34 @@ def play(nthreads: int, moves: Any, *, batch: int = 100, recording: bool = False
         (MS, ("done", 0, RAN)),
         (0, ("succeed", 0, RAN)),
     ],
-    100,
-    True,
 )
-@example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2, 100, False)
-def test_what_is_told_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves, batch, recording):
-    play(nthreads, moves, batch=batch, recording=recording)
+@example(1, [(0, ("take", 0, (LONG_PREFIX, None, 10, False, 0))), (MS, ("succeed", 0, RAN))] * 2)
+def test_a_log_that_is_read_later_gives_the_same_accounts_to_the_nanosecond(nthreads, moves):
+    play(nthreads, moves)
 
 
-def test_accounts_that_fail_when_a_recording_ends_switch_themselves_off_and_raise_nothing(monkeypatch):
-    accounts = play(1, [(MS, ("take", 0, PLAIN)), (MS, ("succeed", 0, RAN))], recording=True).both[0]
-    monkeypatch.setattr(accounts.hooks, "catch_up", lambda: 1 // 0)
-    accounts.hooks.record(None)
-    assert [type(error) for error in accounts.failures] == [ZeroDivisionError]
-
-
-@pytest.mark.parametrize("recording", [False, True])
-@pytest.mark.parametrize("before", [[], [(MS, ("open", 0, None))]])
-def test_tasks_that_only_ran_are_told_of_together(before, recording):
+def test_the_log_is_read_where_it_gets_long_and_keeps_no_task_of_dasks():
     moves = [(MS, ("take", i % 3, PLAIN)) if i % 2 == 0 else (MS, ("succeed", 0, RAN)) for i in range(100)]
-    first, second = play(2, [*before, *moves], recording=recording).both
-    assert first.kept > 40
-    assert second.kept == 0
+    longest = 0
+
+    def looked(world: World) -> None:
+        nonlocal longest
+        log = world.both[0].hooks._log
+        longest = max(longest, len(log))
+        assert not any(isinstance(value, Task) for entry in log for value in entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "no_failures", looked)
+        play(2, moves)
+    assert MAX_ENTRIES <= longest <= MAX_ENTRIES + 2
 
 
-def test_tasks_that_only_ran_while_the_gpu_was_watched_wait_together_until_their_use_is_known():
+def test_tasks_wait_while_their_use_of_the_gpu_is_not_known():
     moves = [(MS, ("take", i % 3, PLAIN)) if i % 2 == 0 else (MS, ("succeed", 0, (1, 1, 70, True))) for i in range(100)]
     moves = [(MS, ("watch", 1, None)), *moves]
-    first, second = play(2, moves).both
-    assert (first.kept > 40, second.kept) == (True, 0)
-    assert len(first.pending._waiting) < len(second.pending._waiting) / 2
-    assert first.ledger.balance(at=first.world.now).tasks == {}
+    for accounts in play(2, moves).both:
+        assert len(accounts.pending._waiting) == 50
+        assert accounts.ledger.balance(at=accounts.world.now).tasks == {}
     # One flush later the last task has not ended yet, as far as that has seen.
     world = play(2, [*moves, (MS, ("early flush", 0, None))])
     assert [len(accounts.pending._waiting) for accounts in world.both] == [1, 1]
@@ -530,3 +515,63 @@ def test_the_size_of_a_task_counts_as_it_was_when_the_task_ended():
     moves = [(0, ("take", 0, PLAIN)), (took, ("succeed", 0, RAN)), (0, ("size", 0, None))]
     for accounts in play(1, moves).both:
         assert [nbytes for *_, nbytes in accounts.rated] == [10]
+
+
+def spill_of(moves: Any) -> int:
+    """Nanoseconds of ``spill`` on a worker with two slots, the same by both accounts."""
+    found = {accounts.ledger.balance(at=accounts.world.now).finalized["spill"] for accounts in play(2, moves).both}
+    assert len(found) == 1
+    return found.pop()
+
+
+SENT_A_TENTH_OF_A_SECOND_AGO = ("inc", None, 10, False, 1)
+
+
+def test_a_task_whose_message_lay_there_while_the_loop_spilled_waited_for_that():
+    spill = (0, ("spill", 1, None))
+    assert spill_of([spill, (0, ("take", 0, SENT_A_TENTH_OF_A_SECOND_AGO))]) == 20 * MS
+    assert spill_of([spill, (90 * MS, ("take", 0, SENT_A_TENTH_OF_A_SECOND_AGO))]) == 10 * MS
+    # It was there already; or what was free is reported, and stays.
+    assert spill_of([spill, (0, ("take", 0, PLAIN))]) == 0
+    assert spill_of([spill, (0, ("heartbeat", 0, None)), (0, ("take", 0, SENT_A_TENTH_OF_A_SECOND_AGO))]) == 0
+
+
+def test_dask_says_in_a_stimulus_when_it_was_sent():
+    assert sent_at(ComputeTaskEvent.dummy(key="x", stimulus_id="compute-task-1700000000.25")) == 1700000000.25
+    for name in ("compute-task", "compute-task-soon", ""):
+        assert sent_at(ComputeTaskEvent.dummy(key="x", stimulus_id=name)) is None
+
+
+def test_where_nobody_watches_the_loop_the_log_is_read_before_each_new_stimulus():
+    world = World(1)
+    (accounts, _), started = world.both, {}
+    accounts.spills.watching = False
+    digests = accounts.pending._spill.__self__._total  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "monotonic_ns", lambda: world.now)
+        for key, spilled in ((0, 3), (1, 5)):
+            happen(world, started, "take", key, PLAIN)
+            world.now += 100
+            happen(world, started, "succeed", 0, (1, 50, 0, True))
+            # Upstream adds a task's fine metrics right after the stimulus that ends it.
+            digest = ("execute", "", "inc", "disk-write", "seconds")
+            digests[digest] = digests.get(digest, 0.0) + spilled * 1e-9
+        assert accounts.ledger.balance(at=world.now).finalized["spill"] == 3
+        assert [entry.key for entry in accounts.hooks._log] == ["key-1"]
+        accounts.catch_up()
+        assert accounts.ledger.balance(at=world.now).finalized["spill"] == 3 + 5
+    world.no_failures()
+
+
+def test_what_fails_while_a_spill_is_noted_is_told_and_does_not_reach_the_worker():
+    failures: list[Exception] = []
+    worker = SimpleNamespace(state=SimpleNamespace(ready=None))
+    spill_noter([], worker, Threads(), failures.append)(10, 20, False)  # type: ignore[arg-type]
+    assert [type(failure) for failure in failures] == [TypeError]
+
+
+def test_a_hook_that_fails_is_told_and_does_not_reach_the_worker():
+    world = World(1)
+    accounts = world.both[0]
+    accounts.hooks.transition("unknown", "ready", "executing")
+    assert [type(failure) for failure in accounts.failures] == [AttributeError]

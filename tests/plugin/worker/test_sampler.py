@@ -15,7 +15,6 @@ import pytest
 from distributed.metrics import time as upstream_time
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
-from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.plugin.worker.gil import has_gil
 from dask_efficiency.plugin.worker.sampler import WaitingSampler, stood_still
 from tests.plugin.worker.test_task_meter import Worker
@@ -29,7 +28,7 @@ MS = 1_000_000
 class Scene:
     """A worker, as far as a sampler sees it, that runs functions as its tasks."""
 
-    def __init__(self, reservation_of=None):
+    def __init__(self, place_of=None):
         self.numbers = itertools.count()
         self.pool = ThreadPoolExecutor(4, thread_name_prefix="Dask-Default-Threads")
         self.worker = Worker()
@@ -37,9 +36,8 @@ class Scene:
         self.worker.state = SimpleNamespace(executing=set(), nthreads=4)
         self.meter = self.worker.meter
         self.meter.attach()
-        reservation = SlotReservation("inc", "span", False, 0)
         self.sampler = WaitingSampler(
-            self.worker, SimpleNamespace(meter=self.meter), reservation_of or (lambda key: reservation)
+            self.worker, SimpleNamespace(meter=self.meter), place_of or (lambda key: ("span", "inc"))
         )
 
     def submit(self, function):

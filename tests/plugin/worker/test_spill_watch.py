@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zict import Buffer
 
 from dask_efficiency.plugin.worker import spill_watch
-from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+from dask_efficiency.plugin.worker.spill_watch import MAX_KEPT_BACK, KeptBack, SpillWatch
 
 ITEM = bytes(600)
 
@@ -202,3 +202,17 @@ def test_what_is_remembered_is_bounded_and_what_is_forgotten_does_not_count(monk
     assert watch.between(900, 1_000) <= 50
     assert watch.between(-1, 1_000) <= 50
     assert watch.last == 995
+
+
+def test_accounts_are_kept_back_once_after_spilling_while_slots_may_have_waited():
+    kept_back = KeptBack()
+    assert not kept_back.is_due(0, undecided=False)
+    assert kept_back.is_due(20, undecided=True)
+    assert not kept_back.is_due(20, undecided=True)
+    assert not kept_back.is_due(30, undecided=False)
+
+
+def test_accounts_are_kept_back_a_few_times_in_a_row_and_no_more():
+    kept_back = KeptBack()
+    kept = [kept_back.is_due(10 * i, undecided=True) for i in range(1, 2 * MAX_KEPT_BACK + 1)]
+    assert kept == [True] * 3 + [False] + [True] * 2

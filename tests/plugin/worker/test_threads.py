@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.worker.activity import SlotReservation
-from dask_efficiency.accounts.worker.slots import Run
+from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from tests.plugin.worker.test_task_meter import Worker
@@ -167,21 +167,15 @@ def test_one_of_them_may_have_nothing_to_do_for_a_task(worker, threads):
 
 
 def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(worker, threads):
-    held = reservation(1_000, 2_000)
-    assert threads.elsewhere("key", held) == (1_000, 1_000, 0, 0, -1)
-    assert threads.not_measured == 0
+    assert threads.told_elsewhere("key") == 0
     worker.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
-    assert threads.elsewhere("another", held) == (1_000, 1_000, 0, 0, -1)
-    assert threads.elsewhere("key", held) == (1_000, 1_600, 0, 0, -1)
-    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=6.0))
-    assert threads.elsewhere("key", held) == (1_000, 2_000, 0, 0, -1)
-    assert threads.not_measured == 600 + 1_000
-
-
-def reservation(start: int, stop: int) -> SlotReservation:
-    reservation = SlotReservation("inc", "", False, start)
-    reservation.ns = stop - start
-    return reservation
+    assert threads.told_elsewhere("another") == 0
+    assert threads.told_elsewhere("key") == 600
+    worker.state.stimulus_log.append(SimpleNamespace(key="key", start=6.0, stop=5.0))
+    assert threads.told_elsewhere("key") == 0
+    assert threads.elsewhere(1_000, 600) == (1_000, 1_600, 0, 0, -1)
+    assert threads.elsewhere(2_000, 0) == (2_000, 2_000, 0, 0, -1)
+    assert threads.not_measured == 600
 
 
 def overlap(*times: tuple[int, int]) -> Any:
@@ -231,7 +225,7 @@ def test_what_is_measured_in_no_thread_is_at_work_since_upstream_began_it(worker
     worker.state.executing = [
         SimpleNamespace(**{"key": "x", "start_time": 0.0, "annotations": {}, "run_spec": None, **task})
     ]
-    used = threads.so_far({"x": reservation(0, 10)}, overlap((0, 10)), no_library)["x"]
+    used = threads.so_far({"x": SlotReservation("inc", "", False, 0)}, overlap((0, 10)), no_library)["x"]
     assert used.wall > 1e18
     assert (used.cpu, used.spill) == (0, 0)
     assert threads.waiting() == 0

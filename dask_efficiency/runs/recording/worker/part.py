@@ -54,7 +54,7 @@ class Recorder(WorkerPart):
     def _begin(self, recording: str, profile: Requests) -> None:
         meter, made = self._meter, offered("profiles/torch")
         profiles: Profiles | None = None if made is None else made(meter.worker.state.tasks, meter.threads.profile)
-        self.recorder = WorkerRecorder(meter.worker, recording, meter.threads.meter.done, self._guard.fail, profiles)
+        self.recorder = WorkerRecorder(meter.worker, recording, self._guard.fail, profiles)
         if profiles is not None:
             profiles.ask(profile)
 

@@ -9,8 +9,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.activity import SlotReservation
-from dask_efficiency.accounts.worker.slots import MAX_PREFIX_LENGTH, Run
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Run
 from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
@@ -39,10 +38,10 @@ _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
 #: Which slot became free last: the stimulus that did it, the run that had the slot, and when.
 _Freed = tuple[Any, int, int]
 
-#: A run that was given a slot: its number, when it was received and when it was ready, when it took the slot or its
-#: reservation (None where it began before the recording), when it left its slot before its end, the slot's number, and
+#: A run that was given a slot: its number, when it was received and when it was ready, when it took the slot (None
+#: where it began before the recording), when it left its slot before its end, the slot's number, and
 #: which slot became free in the same stimulus before. A plain tuple, for there is one for every task.
-_Taken = tuple[int, int, int, SlotReservation | int | None, int, int, _Freed | None]
+_Taken = tuple[int, int, int, int | None, int, int, _Freed | None]
 _SECEDED: Final = 4
 _SLOT: Final = 5
 
@@ -98,8 +97,6 @@ class WorkerRecorder:
         The worker.
     recording
         Which recording its batches are of.
-    runs
-        What tasks used in their threads, by key, when they end.
     failed
         Called where something of this fails.
     profiles
@@ -110,12 +107,10 @@ class WorkerRecorder:
         self,
         worker: Worker,
         recording: str,
-        runs: Mapping[Any, Run],
         failed: Callable[[Exception], object],
         profiles: Profiles | None = None,
     ) -> None:
         self.recording = recording
-        self._runs = runs
         self._failed = failed
         self.profiles = profiles
         self._worker = worker
@@ -215,16 +210,18 @@ class WorkerRecorder:
         run_id = MISSING if ts is None else ts.run_id
         return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None
 
-    def taken(self, ts: TaskState, executing: SlotReservation | int) -> None:
-        """A task took a slot, or is to have the next that is free: when, its reservation will tell."""
+    def taken(self, ts: TaskState, at: int) -> None:
+        """A task took a slot."""
         try:
             key = ts.key
+            if key in self._running:
+                return
             freed = self._freed
             self._running[key] = (
                 ts.run_id,
                 self._received.pop(key, MISSING),
                 self._ready.pop(key, MISSING),
-                executing,
+                at,
                 MISSING,
                 heappop(self._free_slots) if self._free_slots else self._take_slot(),
                 freed if freed[0] is self._stimuli[-1] else None,
@@ -237,20 +234,19 @@ class WorkerRecorder:
         self._slots += 1
         return self._slots - 1
 
-    def seceded(self, key: Any, reservation: SlotReservation) -> None:
+    def seceded(self, key: Any, at: int) -> None:
         """A task left its slot and goes on in its thread."""
         try:
             taken = self._running.get(key)
             if taken is not None:
-                at = reservation.stop
                 self._running[key] = (*taken[:_SECEDED], at, *taken[_SECEDED + 1 :])  # type: ignore[assignment]  # as long
                 heappush(self._free_slots, taken[_SLOT])
                 self._freed = self._stimuli[-1], taken[0], at
         except Exception as error:
             self._failed(error)
 
-    def ended(self, key: Any, ts: TaskState | None, at: int, *, left: bool = False, run: Run | None = None) -> None:
-        """A task's thread is done: whether it had left its slot before, and its run if that is known."""
+    def ended(self, key: Any, ts: TaskState | None, at: int, run: Run | None, *, left: bool) -> None:
+        """A task's thread is done: its run there if it was one of ours, and whether it had left its slot before."""
         try:
             taken = self._running.pop(key, None)
             if taken is None:
@@ -261,7 +257,6 @@ class WorkerRecorder:
             if not left:
                 heappush(self._free_slots, taken[_SLOT])
                 self._freed = stimulus, taken[0], at
-            run = run or self._runs.get(key)
             if run is None:
                 run = self._outside_threads(key, taken, ts, at)
             self._ended.append((taken, at, run, 0.0 if ts is None else ts.start_time or 0.0))
@@ -277,7 +272,7 @@ class WorkerRecorder:
             return _NOT_IN_THREAD
         wall = time_ns() - monotonic_ns()
         handed = round(ts.start_time * 1e9) - wall if ts is not None and ts.start_time is not None else MISSING
-        submitted = min(max(_start(taken[3]), handed), at)
+        submitted = min(max(MISSING if taken[3] is None else taken[3], handed), at)
         # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
         took = min(max(0, round((stop - start) * 1e9)), at - submitted)
         began = min(max(submitted, round((start - self._worker.scheduler_delay) * 1e9) - wall), at - took)
@@ -387,10 +382,9 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     if not ended:
         return ()
     taken, stopped, runs, handed = zip(*ended, strict=True)
-    run_id, received, ready, reservations, seceded, slot, freed = zip(*taken, strict=True)
+    run_id, received, ready, taken_at, seceded, slot, freed = zip(*taken, strict=True)
     start, stop, cpu, _, thread = zip(*runs, strict=True)
-    # Later than it was taken, if no slot was free then.
-    executing = [*map(_start, reservations)]
+    executing = [MISSING if at is None else at for at in taken_at]
     by_clock = [int(seconds * 1e9) - wall for seconds in handed]
     spills: Iterator[tuple[int, int]] = (
         (spilled.get(i, (0, 0)) for i in range(len(ended))) if spilled else repeat((0, 0), len(ended))
@@ -417,13 +411,6 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
         "spill_ns": spill_ns,
     }
     return zip(*(columns[name] for name in RUN), strict=True)
-
-
-def _start(executing: SlotReservation | int | None) -> int:
-    """When a run took its slot."""
-    if isinstance(executing, int):
-        return executing
-    return MISSING if executing is None else executing.start
 
 
 def _stored(ts: TaskState) -> int:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.slots import RECOMPUTED
-from dask_efficiency.plugin.names import METRIC
+from dask_efficiency.plugin.names import METRIC, RECOMPUTED
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.runs.recording.scheduler import recorder as module
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.plugin.worker.transitions import noted
 from dask_efficiency.runs.recording.worker import recorder
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
@@ -42,12 +41,11 @@ class Scene:
         self.messages: list[Any] = []
         self.stimuli = [object()] if log is None else log
         self.tasks: dict[str, Task] = {}
-        self.runs: dict[str, Any] = {}
         self.state: Any = SimpleNamespace(
             tasks=self.tasks, executing=set(), in_flight_tasks=set(), stimulus_log=self.stimuli
         )
-        self.recorder = WorkerRecorder(self, "recording", self.runs, pytest.fail)  # type: ignore[arg-type]
-        self.reservations: dict[str, SlotReservation] = {}
+        self.recorder = WorkerRecorder(self, "recording", pytest.fail)  # type: ignore[arg-type]
+        self.taken: dict[str, int] = {}
 
     def log_event(self, topic: str, message: Any) -> None:
         self.messages.append(message)
@@ -66,15 +64,13 @@ class Scene:
 
     def take(self, key: str) -> None:
         self.now += 1
-        self.reservations[key] = SlotReservation("inc", "span", False, self.now)
-        self.recorder.taken(self.tasks[key], self.reservations[key])  # type: ignore[arg-type]
+        self.taken[key] = self.now
+        self.recorder.taken(self.tasks[key], self.now)  # type: ignore[arg-type]
 
     def end(self, key: str) -> None:
         self.now += 1
-        reservation = self.reservations.pop(key)
-        reservation.ns = self.now - reservation.start
-        self.runs[key] = reservation.start, self.now, 0, 1, 1
-        self.recorder.ended(key, self.tasks[key], self.now)  # type: ignore[arg-type]
+        run = self.taken.pop(key), self.now, 0, 1, 1
+        self.recorder.ended(key, self.tasks[key], self.now, run, left=False)  # type: ignore[arg-type]
 
     def run(self, key: str) -> None:
         self.stimulus()

@@ -1,0 +1,186 @@
+"""Of what Dask's hooks tell of, a worker's ledger and its recorder make the same slot time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.core import Status
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.accounts.worker.log import Entry, Run
+from dask_efficiency.accounts.worker.slots import Slots
+from dask_efficiency.plugin.worker import hooks as module
+from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
+from dask_efficiency.plugin.worker.hooks import WorkerHooks
+from dask_efficiency.plugin.worker.pending import PendingTasks
+from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+from dask_efficiency.runs.recording.worker import recorder
+from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
+from dask_efficiency.runs.trace.batch import RUN, decode
+
+NTHREADS = 2
+
+
+@dataclass(eq=False)
+class Task:
+    """What upstream knows of a task."""
+
+    key: str
+    run_id: int
+    prefix: str = "inc"
+    state: str = "waiting"
+    span_id: str | None = None
+    annotations: dict[str, Any] | None = None
+    nbytes: int = 1
+    start_time: float | None = None
+    dependencies: tuple[Any, ...] = ()
+    waiting_for_data: tuple[Any, ...] = ()
+    startstops: list[Any] = field(default_factory=list)
+
+
+class Threads:
+    """Nothing is measured in them."""
+
+    def __init__(self) -> None:
+        self.meter = SimpleNamespace(done={}, windows=None)
+        self.claimed = 0
+
+    def live(self) -> dict[Any, tuple[int, int]]:
+        return {}
+
+    def told_elsewhere(self, key: Any) -> int:
+        return 0
+
+    def elsewhere(self, start: int, wall: int) -> Run:
+        return start, start + wall, 0, 0, -1
+
+
+class Worker:
+    """A worker's state as upstream keeps it, moved by hand; each move is a stimulus of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.address = "tcp://worker"
+        self.status = Status.running
+        self.digests_total: dict[Any, float] = {}
+        self.scheduler_delay = 0.0
+        self.sent: list[Any] = []
+        self.state: Any = SimpleNamespace(
+            tasks={},
+            executing=set(),
+            long_running=set(),
+            in_flight_tasks=set(),
+            waiting=set(),
+            constrained=[],
+            total_resources={},
+            running=True,
+            executed_count=0,
+            stimulus_log=[SimpleNamespace(handled=None)],
+        )
+        self.runs = 0
+        self.ledger = Ledger(NTHREADS, at=0)
+        threads: Any = Threads()
+        log: list[Entry] = []
+        spills = SpillWatch({}, lambda *_: None)
+        spills.watching = True
+        pending = PendingTasks(
+            self.ledger,
+            FineMetrics({}),
+            threads=threads,
+            spills=spills,
+            library=lambda: None,
+            use=lambda *_: None,
+            rate=lambda _: None,
+        )
+        worker: Any = self
+        self.hooks = WorkerHooks(worker, Slots(self.ledger), pending, spills, threads, log, failed=pytest.fail, at=0)  # type: ignore[arg-type]
+        self.recorder = WorkerRecorder(worker, "recording", pytest.fail)  # type: ignore[arg-type]
+        self.hooks.record(self.recorder)
+
+    def log_event(self, topic: str, message: Any) -> None:
+        self.sent.append(message)
+
+    def move(self, key: str, start: str, finish: str, place: str | None, *, state: str = "") -> None:
+        """A task moves to a place: ``executing``, ``long_running``, or neither; its state may be another than asked."""
+        ts = self.state.tasks[key]
+        self.state.stimulus_log.append(SimpleNamespace(handled=None))
+        for name in ("executing", "long_running"):
+            getattr(self.state, name).discard(ts)
+        if place is not None:
+            getattr(self.state, place).add(ts)
+        ts.state = state or finish
+        self.hooks.transition(key, start, finish)
+
+    def run(self, key: str) -> None:
+        self.runs += 1
+        self.state.tasks[key] = Task(key, self.runs)
+        self.move(key, "released", "waiting", None)
+        self.move(key, "waiting", "ready", None)
+        self.move(key, "ready", "executing", "executing")
+
+
+@pytest.fixture(scope="module")
+def clock() -> Iterator[list[Worker]]:
+    """Whose time it is."""
+    workers: list[Worker] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for timed in (recorder, module):
+            patch.setattr(timed, "monotonic_ns", lambda: workers[-1].now if workers else 0)
+        patch.setattr(recorder, "LoopWatch", lambda *_: SimpleNamespace(stop=lambda: None))
+        yield workers
+
+
+MOVES = st.sampled_from(["run", "memory", "error", "cancel", "want again", "secede", "reschedule", "nothing"])
+
+
+@given(moves=st.lists(st.tuples(MOVES, st.integers(0, 4), st.integers(0, 50)), max_size=60))
+def test_the_slot_time_of_a_trace_is_the_held_time_of_the_ledger_to_the_nanosecond(clock, moves):
+    clock.clear()
+    worker = Worker()
+    clock.append(worker)
+    for move, number, later in moves:
+        worker.now += later
+        happen(worker, move, f"key-{number}")
+    for key, ts in list(worker.state.tasks.items()):
+        if ts in worker.state.executing or ts in worker.state.long_running:
+            worker.move(key, ts.state, "memory", None)
+    worker.hooks.catch_up()
+    worker.recorder.flush(closing=True)
+    rows = [dict(zip(RUN, row, strict=True)) for message in worker.sent for row in decode(message).runs.tolist()]
+    left = [(row["ended"] if row["seceded"] == MISSING else row["seceded"]) - row["executing"] for row in rows]
+    balance = worker.ledger.balance(at=worker.now)
+    free = sum(balance.finalized[bucket] for bucket in FREE_BUCKETS)
+    assert sum(left) == NTHREADS * balance.elapsed - free
+    assert len(rows) == sum(balance.tasks.values())
+
+
+def happen(worker: Worker, move: str, key: str) -> None:
+    """What upstream may do with a task as it stands."""
+    ts = worker.state.tasks.get(key)
+    at_work = ts is not None and (ts in worker.state.executing or ts in worker.state.long_running)
+    if move == "run":
+        if not at_work and len(worker.state.executing) < NTHREADS:
+            worker.run(key)
+        return
+    if ts is None or not at_work:
+        return
+    place = "executing" if ts in worker.state.executing else "long_running"
+    if move in ("memory", "error"):
+        worker.move(key, ts.state, move, None)
+    elif move == "reschedule":
+        worker.move(key, ts.state, "rescheduled", None)
+    elif move == "cancel":
+        worker.move(key, ts.state, "cancelled", place)
+    elif move == "want again" and ts.state == "cancelled":
+        # Upstream gives it the state that it had before it was cancelled.
+        worker.move(key, "cancelled", "waiting", place, state=place.replace("_", "-"))
+    elif move == "secede" and place == "executing":
+        worker.move(key, ts.state, "long-running", "long_running")
