@@ -272,6 +272,7 @@ class Ledger:
         """
         ended, prefixes = self._ended, self._prefixes
         windows = self._windows if self._windows else None
+        succeeded = 0
         for reservation, outcome, cpu, wall, gpu, library, spill in tasks:
             del ended[reservation]
             row = prefixes.get(reservation.prefix) or self._new_prefix(reservation.prefix)
@@ -293,7 +294,7 @@ class Ledger:
                 spill = 0 if spill < 0 else spill if spill < left else left
                 left -= spill
             if outcome is _SUCCEEDED and not reservation.recomputed:
-                self._succeeded += 1
+                succeeded += 1
                 row[0] += cpu
                 row[3] += noncpu
                 row[5] += left
@@ -314,6 +315,7 @@ class Ledger:
             self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
             if windows is not None:
                 windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
+        self._succeeded += succeeded
 
     def finalize_all(self, outcome: Outcome, *, at: int) -> None:
         """Release and finalize every reservation in one way: the worker closes with tasks running."""

@@ -77,6 +77,7 @@ from dask_efficiency.accounts.worker.log import Entry, Moved, Observed, Place, S
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
 
 _SUCCEEDED = Outcome.SUCCEEDED
+_new = tuple.__new__  # for every task: to call the class takes one more call of a Python function
 
 
 class Had(StrEnum):
@@ -164,22 +165,25 @@ class Slots:
         """Follow what happened, in order."""
         ledger = self._ledger
         for entry in entries:
-            if isinstance(entry, Taken):
+            if type(entry) is Taken:
                 at, key, prefix, span, recomputed, since = entry
                 if since is not None:
                     ledger.delayed(since)
                 ledger.reserve(key, prefix, span, recomputed=recomputed, at=at)
-            elif isinstance(entry, Moved):
-                if entry.start == "executing" and entry.finish == "memory":
-                    self._succeeded(entry)
-                else:
+            elif type(entry) is Moved:
+                if entry.start != "executing" or entry.finish != "memory" or self._discarded:
                     self._move(entry)
+                    continue
+                # As nearly all do.
+                reservation = ledger.release(entry.key, at=entry.at)
+                if reservation is not None:
+                    self._ended.append(_new(Ended, (reservation, _SUCCEEDED, entry, None)))
             elif isinstance(entry, Observed):
                 at, availability, waiting, constrained = entry
                 ledger.observe(availability, waiting, constrained, at=at)
             elif isinstance(entry, Turned):
                 ledger.turn(entry.availability, at=entry.at)
-            else:
+            elif isinstance(entry, Spilled):
                 self._spilled(entry)
 
     def take(self, *, all_of_them: bool) -> list[Ended]:
@@ -200,17 +204,6 @@ class Slots:
         """The tasks that left their slots and run."""
         return list(self._seceded.values())
 
-    def _succeeded(self, entry: Moved) -> None:
-        """A task went from ``executing`` to ``memory``, as nearly all do."""
-        key = entry.key
-        reservation = self._ledger.release(key, at=entry.at)
-        if reservation is not None:
-            outcome = _SUCCEEDED
-            if self._discarded and key in self._discarded:
-                self._discarded.remove(key)
-                outcome = Outcome.CANCELLED
-            self._ended.append(Ended(reservation, outcome, entry))
-
     def _move(self, entry: Moved) -> None:
         at, key, start, finish, place, *_ = entry
         event = RULES[self._had(key), place]
@@ -221,8 +214,11 @@ class Slots:
             self._discarded.discard(key)
             self._seceded[key] = Seceded(self._ledger.release(key, at=at), entry.used, at)
         elif event is SlotEvent.ENDED:
-            self._discarded.discard(key)
             outcome = Outcome.CANCELLED if start == "cancelled" else _OUTCOMES.get(finish, Outcome.CANCELLED)
+            if key in self._discarded:
+                self._discarded.remove(key)
+                if (start, finish) == ("executing", "memory"):
+                    outcome = Outcome.CANCELLED
             left = self._seceded.pop(key, None)
             if left is not None:
                 self._seceded_ns += at - left.at

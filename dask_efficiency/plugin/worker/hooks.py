@@ -29,7 +29,7 @@ from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker.cost import HookCost, TimedHook
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import input_bytes
-from dask_efficiency.plugin.worker.transitions import matters, noted
+from dask_efficiency.plugin.worker.transitions import QUIET, noted
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -68,6 +68,10 @@ class Recorder(Protocol):
 
     def at_disk(self, start: int, stop: int, reading: bool) -> None:
         """The event loop wrote results to disk, or read them back."""
+
+
+#: Makes an entry of what every task has; to call its class takes one more call of a Python function.
+_new = tuple.__new__
 
 
 class WorkerHooks:
@@ -117,6 +121,8 @@ class WorkerHooks:
         self._meter = threads.meter
         self._done = threads.meter.done
         self._log = log
+        #: So many entries it may have before it is looked at whether to read it.
+        self._room = 0
         self._failed = failed
         self._recorder: Recorder | None = None
         self._plugin: Any = None
@@ -126,7 +132,9 @@ class WorkerHooks:
         self._stimulus: Any = None
         #: The accounts were read last at this instant: what was free until then stays what it was.
         self._read_at = self._looked_at = at
+        #: What was noted last of why slots are free, and whether that is anything but that nothing is to be done.
         self._observed: Observed | None = None
+        self._waits = True
         self.cost.next_interval(worker.state.executed_count)
         for ts in worker.state.executing:
             self._take(ts, at)
@@ -167,7 +175,7 @@ class WorkerHooks:
             recorder = self._recorder
             if recorder is not None and noted(start, finish):
                 recorder.transition(key, start, finish)
-            if not matters(start, finish):
+            if (start, finish) in QUIET:
                 return
             ts = self._tasks.get(key)
             if start == "released" and ts is not None and not ts.waiting_for_data:
@@ -175,41 +183,42 @@ class WorkerHooks:
             at = monotonic_ns()
             if at - self._looked_at > _LOOK_BACK_NS:
                 self.look_back(at)
-            self._make_room()
+            self._looked_at = at
+            if len(self._log) >= self._room:
+                self._make_room()
             if finish == "executing":
                 self._take(ts, at)
-                if recorder is not None:
-                    recorder.taken(ts, at)
+            elif start == "executing" and finish == "memory" and recorder is None and not self._left:
+                self._succeed(key, ts, at)
             elif start in AT_WORK:
                 self._move(key, ts, start, finish, at)
-            self._look(at)
+            state = self._state
+            if self._waits or state.waiting or state.constrained or not state.running:
+                self._look(at)
         except Exception as error:
             self._failed(error)
 
     def _make_room(self) -> None:
-        """Have the log read where it is long; where only digests tell which task spilled, before each new stimulus."""
-        log = self._log
-        if len(log) >= MAX_ENTRIES:
-            self._read(all_of_them=False)
-        elif not self._spills.watching:
-            stimuli = self._state.stimulus_log
-            stimulus = stimuli[-1] if stimuli else None
-            if stimulus is not self._stimulus:
-                self._stimulus = stimulus
-                self.catch_up()
+        """Have the log read: it is long, or a new stimulus begins where only digests tell which task spilled."""
+        if self._spills.watching:
+            self._room = MAX_ENTRIES
+            if len(self._log) >= self._room:
+                self._read(all_of_them=False)
+            return
+        self._room = 0
+        stimuli = self._state.stimulus_log
+        stimulus = stimuli[-1] if stimuli else None
+        if stimulus is not self._stimulus:
+            self._stimulus = stimulus
+            self.catch_up()
 
     def _take(self, ts: Any, at: int) -> None:
         annotations = ts.annotations
-        self._log.append(
-            Taken(
-                at,
-                ts.key,
-                ts.prefix[:MAX_PREFIX_LENGTH],
-                ts.span_id or "",
-                RECOMPUTED in annotations if annotations else False,
-                self._sent(at) if self._spills.last > self._read_at else None,
-            )
-        )
+        recomputed = RECOMPUTED in annotations if annotations else False
+        since = self._sent(at) if self._spills.last > self._read_at else None
+        self._log.append(_new(Taken, (at, ts.key, ts.prefix[:MAX_PREFIX_LENGTH], ts.span_id or "", recomputed, since)))
+        if self._recorder is not None:
+            self._recorder.taken(ts, at)
 
     def _sent(self, at: int) -> int | None:
         """When the message that this stimulus is was sent: it may have lain there while the event loop spilled."""
@@ -218,9 +227,37 @@ class WorkerHooks:
         sent = sent_at(event) if isinstance(event, ComputeTaskEvent) else None
         return None if sent is None else at - round((time.time() - sent) * 1e9)
 
+    def _succeed(self, key: Any, ts: Any, at: int) -> None:
+        """The same as :meth:`_move`, of tasks as nearly all are: it runs for every one."""
+        run = self._done.pop(key, None)
+        nbytes, elsewhere = -1.0, 0
+        if run is None:
+            elsewhere = self._threads.told_elsewhere(key)
+        if elsewhere >= MIN_RATED_NS or (run is not None and run[1] - run[0] >= MIN_RATED_NS):
+            nbytes = size_of(ts)
+        made = ts.nbytes
+        self._log.append(
+            _new(
+                Moved,
+                (
+                    at,
+                    key,
+                    "executing",
+                    "memory",
+                    _NEITHER,
+                    run,
+                    elsewhere,
+                    None,
+                    nbytes,
+                    -1 if made is None else made,
+                    self._meter.windows is not None,
+                ),
+            )
+        )
+
     def _move(self, key: Any, ts: Any, start: str, finish: str, at: int) -> None:
-        place, run, used, elsewhere = self._place(ts), None, None, 0
-        nbytes, made, watched = -1.0, -1, False
+        place = _NEITHER if finish == "memory" else self._place(ts)
+        run, used, elsewhere, nbytes, made, watched = None, None, 0, -1.0, -1, False
         recorder, left = self._recorder, self._left
         if place is _LONG_RUNNING:
             if key not in left:
@@ -237,7 +274,7 @@ class WorkerHooks:
             watched = self._meter.windows is not None
             if finish == "memory" and ts is not None:
                 if (elsewhere if run is None else run[1] - run[0]) >= MIN_RATED_NS:
-                    nbytes = (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
+                    nbytes = size_of(ts)
                 if ts.nbytes is not None:
                     made = ts.nbytes
             if recorder is not None:
@@ -272,13 +309,12 @@ class WorkerHooks:
 
     def _look(self, at: int) -> None:
         """Note if free slots are free for another reason than before."""
-        self._looked_at = at
         state, known = self._state, self._observed
         if (
             known is None
             or len(state.waiting) != known.waiting
+            or len(state.constrained) != known.constrained
             or not (state.running and known.availability is Availability.RUNNING)
-            or (state.total_resources and len(state.constrained) != known.constrained)
         ):
             self.observe(at)
 
@@ -292,7 +328,9 @@ class WorkerHooks:
             availability = Availability.PAUSED
         else:
             availability = Availability.RETIRING
-        self._observed = Observed(at, availability, len(state.waiting), len(state.constrained))
+        waiting, constrained = len(state.waiting), len(state.constrained)
+        self._observed = Observed(at, availability, waiting, constrained)
+        self._waits = waiting > 0 or constrained > 0 or availability is not Availability.RUNNING
         self._log.append(self._observed)
 
     def look_back(self, at: int) -> None:
@@ -323,7 +361,7 @@ class WorkerHooks:
                 stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause
         if changes:
             self._log += reversed(changes)
-            self._observed = None
+            self._observed, self._waits = None, True
 
 
 def note_spill(log: list[Entry], worker: Worker, threads: TaskThreads, start: int, stop: int, asked: bool) -> None:
@@ -344,6 +382,11 @@ def spill_noter(
             failed(error)
 
     return note
+
+
+def size_of(ts: Any) -> float:
+    """Bytes of a task's input or, where it has none, of its output."""
+    return (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
 
 
 def sent_at(event: ComputeTaskEvent) -> float | None:

@@ -10,7 +10,7 @@ from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Final, Ledger
-from dask_efficiency.accounts.worker.log import Run
+from dask_efficiency.accounts.worker.log import Moved, Run
 from dask_efficiency.accounts.worker.slots import Ended
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
@@ -113,51 +113,53 @@ class PendingTasks:
 
         Those wait whose use of the GPU is not known, and not late.
         """
-        samples, spills = self._library(), self._spills
+        samples, spills, threads = self._library(), self._spills, self._threads
         rated: list[RatedTask] = []
-        sized: list[tuple[str, Any, int, int]] = []
         finalized: list[Final] = []
+        before = after = claimed = 0
         for reservation, outcome, moved, in_slot in ended:
-            _, key, _, _, _, run, elsewhere, _, nbytes, made, watched = moved
-            start = reservation.start
+            run, start = moved.run, reservation.start
             stop = start + reservation.ns
             if run is None:
-                run = self._threads.elsewhere(start, min(elsewhere, reservation.ns))
-            # Else whose the GPU's time was is not known, as part of it was outside its slot, or in no thread of ours.
-            watched = watched and in_slot is None and run[3] != 0 and run[0] >= start and run[1] <= stop
-            self._threads.claimed += run[2]
-            if in_slot is not None:  # it seceded: measured up to then
-                run = stop - in_slot[1], stop, in_slot[0], *run[3:]
+                run = threads.elsewhere(start, min(moved.elsewhere, reservation.ns))
             began, stopped, cpu, ident, _ = run
+            claimed += cpu
+            if in_slot is not None:  # it seceded: measured up to then
+                cpu, wall = in_slot
+                began, stopped = stop - wall, stop
+            wall = stopped - began
+            spill = library = 0
             if spills.last > start:
                 inside = spills.between(max(began, start), min(stopped, stop)) if ident else 0
                 spill = spills.between(start, stop) - inside
-            else:
-                spill = 0 if spills.watching else self._spill(reservation.span, reservation.prefix)
-            wall = stopped - began
-            if outcome is _SUCCEEDED:
-                sized.append((reservation.prefix, key, wall, made))
-                if nbytes >= 0 and wall >= MIN_RATED_NS:
-                    rated.append((reservation.prefix, wall, cpu, nbytes))
-            if began < start or stopped > stop:
-                # It ran before these accounts began, or on after it left its slot: pro rata.
+            elif not spills.watching:
+                spill = self._spill(reservation.span, reservation.prefix)
+            succeeded = outcome is _SUCCEEDED
+            if succeeded and moved.nbytes >= 0 and wall >= MIN_RATED_NS:
+                rated.append((reservation.prefix, wall, cpu, moved.nbytes))
+            within = began >= start and stopped <= stop
+            if within:
+                before += began - start
+                after += stop - stopped
+            else:  # it ran before these accounts began, or on after it left its slot: pro rata
                 inside = max(0, min(stopped, stop) - max(began, start))
                 cpu = cpu * inside // wall if wall else 0
                 wall = inside
-            else:
-                self._before += began - start
-                self._after += stop - stopped
-            waited = wall - cpu
-            library = samples(reservation, waited) if samples is not None and waited >= MIN_WAITED_NS else 0
-            if not watched or outcome is not _SUCCEEDED or reservation.recomputed:
-                finalized.append((reservation, outcome, cpu, wall, 0, library, spill))
-            else:
+            if samples is not None and wall - cpu >= MIN_WAITED_NS:
+                library = samples(reservation, wall - cpu)
+            # Else whose the GPU's time was is not known, as part of it was outside its slot, or in no thread of ours.
+            if moved.watched and succeeded and within and ident and in_slot is None and not reservation.recomputed:
                 self._waiting.append(_Waiting(run, reservation, Used(cpu, wall, library=library, spill=spill)))
+            else:
+                finalized.append((reservation, outcome, cpu, wall, 0, library, spill))
+        self._before += before
+        self._after += after
+        threads.claimed += claimed
         self._ledger.finalize_many(finalized)
         if rated:
             self._rate(rated)
         if self.sizes.open:
-            self.sizes.add(sized)
+            self.sizes.add([_sized(*one) for one in ended if one.outcome is _SUCCEEDED])
         if self._waiting:
             self._finalize_waiting(at - LATE_NS)
 
@@ -195,3 +197,14 @@ class PendingTasks:
             if ns:
                 detail = f"thread-noncpu: {name}"
                 self.details[detail] = self.details.get(detail, 0) + ns
+
+
+def _sized(
+    reservation: SlotReservation, _: Outcome, moved: Moved, in_slot: tuple[int, int] | None
+) -> tuple[str, Any, int, int]:
+    """A task's prefix and key, nanoseconds in its thread while it had its slot, and bytes of its result."""
+    if in_slot is not None:
+        wall = in_slot[1]
+    else:
+        wall = min(moved.elsewhere, reservation.ns) if moved.run is None else moved.run[1] - moved.run[0]
+    return reservation.prefix, moved.key, wall, moved.made

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
+
+from dask_efficiency.accounts.worker.slots import AT_WORK
 
 #: Between two of these states nothing moves that matters to slots.
 _QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
@@ -14,13 +17,20 @@ WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
 MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
 
 
-@cache
 def matters(start: str, finish: str) -> bool:
     """Whether a transition may change who holds a slot, or why a slot is free.
 
     A task that becomes ready does not: it runs in this very stimulus, or no slot is free.
     """
     return finish != "ready" and (finish == "waiting" or start not in _QUIET or finish not in _QUIET)
+
+
+#: Of all that upstream may do, what does not.
+QUIET = frozenset(
+    (start, finish)
+    for start, finish in product(_QUIET | WITHOUT_SLOT | MAYBE_IN_FLIGHT | AT_WORK, repeat=2)
+    if not matters(start, finish)
+)
 
 
 @cache
