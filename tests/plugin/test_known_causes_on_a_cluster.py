@@ -192,8 +192,7 @@ def test_what_a_librarys_threads_compute_is_useful_and_no_waiting(client):
     computed = sum(task["others"] for task in told)
     found = report.breakdown["library-threads"]
     waited = sum(task["wall"] - task["thread"] - task["core"] for task in told)
-    assert found <= waited + ABSOLUTE * len(told)
-    # Looks at a busy machine are few, and each stands for much.
-    assert 0.6 * min(computed, waited) <= found <= 1.1 * computed + ABSOLUTE
+    # Looks at a busy machine are few, and each stands for much; what the tasks do not wait for is in free slots.
+    assert 0.6 * min(computed, waited) <= found <= 1.4 * computed
     finalized = sum(report.breakdown[b] for b in report.breakdown if b not in ("no-work", "running"))
     assert report.efficiency >= found / finalized

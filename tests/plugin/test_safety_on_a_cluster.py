@@ -100,7 +100,7 @@ def collected_logs(dask_worker: Any) -> list[str]:
 
 
 def break_hook(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._hooks._look = boom
+    meter_of(dask_worker)._hooks._take = boom
 
 
 def break_reading(dask_worker: Any) -> Any:
