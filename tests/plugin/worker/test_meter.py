@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 from distributed import Client, Scheduler, Worker
+from distributed.worker_state_machine import TaskState
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
@@ -138,5 +140,20 @@ def test_a_meter_that_is_taken_away_asks_the_watch_that_saw_its_tasks(monkeypatc
         meter.detach()
         balance = meter._ledger.balance(at=time.monotonic_ns())
         assert (balance.finalized["gpu"], balance.running, balance.tasks) == (1000, 0, {"succeeded": 1})
+
+    metered(check)
+
+
+def test_a_meter_holds_no_task_of_dasks_that_is_gone() -> None:
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        worker.periodic_callbacks["heartbeat"].stop()
+        others = set(TaskState._instances)
+        async with Client(scheduler.address, asynchronous=True) as client:
+            await client.gather(client.map(abs, range(20), pure=False))
+        while worker.state.tasks:  # noqa: ASYNC110  # no event says so
+            await asyncio.sleep(0.01)
+        assert len(meter._hooks._log) >= 2 * 20  # nobody has read what happened to them
+        gc.collect()
+        assert set(TaskState._instances) <= others
 
     metered(check)
