@@ -429,36 +429,20 @@ class ClusterLedger:
     def _record_snapshot(self, presence: Presence, received: Received, at: int) -> None:
         gain = received.gain
         assert gain is not None
-        nthreads, elapsed, running = received.head
+        _, elapsed, running = received.head
         then = presence.received
         if then is None or then.incarnation != received.incarnation:
             self._end(then, presence.name)
             then = None
-            presence.began = at - elapsed
-            if presence.received is None and presence.began < presence.joined:
-                # A worker that was there first is known to be metered when all others have answered, too.
-                presence.joined = max(presence.began, min(presence.joined, self.started))
-                presence.without_work = self.work.without_work(at=presence.joined)
-            presence.asked = None
-            # From joining, or from what the former meter reported, to this ledger's first instant.
-            self._cover(presence, Bucket.UNMEASURED, presence.began)
-            presence.without_work = max(presence.without_work, self.work.without_work(at=presence.began))
+            self._begin(presence, began=at - elapsed)
         presence.began = min(presence.began + DRIFT_NS, at - elapsed)
         # As of the instant at which the snapshot was taken, not of its arrival; where the ledger turns out to have
         # begun earlier, the clock of work does not run backwards.
         without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))
-        # The gap above includes the time that the first snapshot travelled. A later one that travelled
-        # quicker shows by how much the total is ahead of the clock: that much idle time is in the gap already.
         more = gained(gain.numbers)
         idle = gain.idle
         if idle:
-            before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
-            ahead = presence.recorded_ns + nthreads * elapsed - before
-            ahead -= presence.nthreads * (at - presence.joined)
-            ahead = min(ahead, int(presence.account[_UNMEASURED[0]]) - presence.taken_off)
-            twice = min(idle, max(0, ahead))
-            presence.taken_off += twice
-            idle -= twice
+            idle -= self._in_the_gap(presence, received, then, idle, at)
             no_work = min(idle, presence.nthreads * (without - presence.without_work))
             idle -= no_work
             more[_IDLE], more[_NO_WORK] = idle, no_work
@@ -469,6 +453,33 @@ class ClusterLedger:
         presence.running = running
         presence.without_work = without
         presence.received = received._replace(gain=None)
+
+    def _begin(self, presence: Presence, *, began: int) -> None:
+        """A worker's ledger began: what came before is not measured."""
+        presence.began = began
+        if presence.received is None and began < presence.joined:
+            # A worker that was there first is known to be metered when all others have answered, too.
+            presence.joined = max(began, min(presence.joined, self.started))
+            presence.without_work = self.work.without_work(at=presence.joined)
+        presence.asked = None
+        # From joining, or from what the former meter reported, to this ledger's first instant.
+        self._cover(presence, Bucket.UNMEASURED, began)
+        presence.without_work = max(presence.without_work, self.work.without_work(at=began))
+
+    @staticmethod
+    def _in_the_gap(presence: Presence, received: Received, then: Received | None, idle: int, at: int) -> int:
+        """How much of a snapshot's idle time is in the gap before its ledger already.
+
+        The gap includes the time that the first snapshot travelled. A later one that travelled quicker shows by how
+        much the total is ahead of the clock.
+        """
+        nthreads, elapsed, _ = received.head
+        before = 0 if then is None else then.head[0] * then.head[1] - then.head[2]
+        ahead = presence.recorded_ns + nthreads * elapsed - before - presence.nthreads * (at - presence.joined)
+        ahead = min(ahead, int(presence.account[_UNMEASURED[0]]) - presence.taken_off)
+        found = min(idle, max(0, ahead))
+        presence.taken_off += found
+        return found
 
     def _record_names(self, presence: Presence, now: Received, gain: Gain, then: Received | None) -> None:
         """Record what goes by names of its own."""
