@@ -21,18 +21,12 @@ _NAMES = tuple(map(str, ACTIVE_BUCKETS))
 
 
 class SlotReservation:
-    """A task's reservation of one slot: it runs since ``start``, or has ended and waits to be finalized.
-
-    That of several tasks, which have ended, has the time of all their slots; it ends when the last of them did.
-    """
+    """A task's reservation of one slot: it runs since ``start``, or has ended and waits to be finalized."""
 
     #: Nanoseconds for which the slot was held; final once the slot is free again, -1 before.
     ns = -1
-
     #: What the activity view has counted of it so far, by :data:`ACTIVE_BUCKETS`; None before the first time.
     counted: list[int] | None = None
-    #: Bytes of the task's result; -1 where nobody wants to know, or it is not known.
-    nbytes = -1
 
     def __init__(self, prefix: str, span: str, recomputed: bool, start: int) -> None:
         self.prefix = prefix

@@ -188,7 +188,7 @@ class WorkerHooks:
                 self._make_room()
             if finish == "executing":
                 self._take(ts, at)
-            elif start == "executing" and finish == "memory" and recorder is None and not self._left:
+            elif finish == "memory" and start == "executing" and recorder is None and not self._left and ts is not None:
                 self._succeed(key, ts, at)
             elif start in AT_WORK:
                 self._move(key, ts, start, finish, at)
@@ -216,7 +216,10 @@ class WorkerHooks:
         annotations = ts.annotations
         recomputed = RECOMPUTED in annotations if annotations else False
         since = self._sent(at) if self._spills.last > self._read_at else None
-        self._log.append(_new(Taken, (at, ts.key, ts.prefix[:MAX_PREFIX_LENGTH], ts.span_id or "", recomputed, since)))
+        prefix = ts.prefix
+        if len(prefix) > MAX_PREFIX_LENGTH:
+            prefix = prefix[:MAX_PREFIX_LENGTH]
+        self._log.append(_new(Taken, (at, ts.key, prefix, ts.span_id or "", recomputed, since)))
         if self._recorder is not None:
             self._recorder.taken(ts, at)
 
