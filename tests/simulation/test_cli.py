@@ -193,7 +193,7 @@ def test_a_command_that_is_ended_leaves_neither_processes_nor_files(tmp_path: Pa
     (tmp_path / "files").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
     command = [sys.executable, "-c", "from dask_efficiency.cli import main; main()"]
-    command += ["simulate", "run.trace", "--seeds", "1000000"]
+    command += ["simulate", "run.trace", "--seeds", "20000"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         children: list[psutil.Process] = []
         eventually(lambda: children.extend(psutil.Process(process.pid).children()) or children)
