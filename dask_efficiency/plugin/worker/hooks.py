@@ -188,8 +188,6 @@ class WorkerHooks:
                 self._make_room()
             if finish == "executing":
                 self._take(ts, at)
-            elif finish == "memory" and start == "executing" and recorder is None and not self._left and ts is not None:
-                self._succeed(key, ts, at)
             elif start in AT_WORK:
                 self._move(key, ts, start, finish, at)
             state = self._state
@@ -230,34 +228,6 @@ class WorkerHooks:
         sent = sent_at(event) if isinstance(event, ComputeTaskEvent) else None
         return None if sent is None else at - round((time.time() - sent) * 1e9)
 
-    def _succeed(self, key: Any, ts: Any, at: int) -> None:
-        """The same as :meth:`_move`, of tasks as nearly all are: it runs for every one."""
-        run = self._done.pop(key, None)
-        nbytes, elsewhere = -1.0, 0
-        if run is None:
-            elsewhere = self._threads.told_elsewhere(key)
-        if elsewhere >= MIN_RATED_NS or (run is not None and run[1] - run[0] >= MIN_RATED_NS):
-            nbytes = size_of(ts)
-        made = ts.nbytes
-        self._log.append(
-            _new(
-                Moved,
-                (
-                    at,
-                    key,
-                    "executing",
-                    "memory",
-                    _NEITHER,
-                    run,
-                    elsewhere,
-                    None,
-                    nbytes,
-                    -1 if made is None else made,
-                    self._meter.windows is not None,
-                ),
-            )
-        )
-
     def _move(self, key: Any, ts: Any, start: str, finish: str, at: int) -> None:
         place = _NEITHER if finish == "memory" else self._place(ts)
         run, used, elsewhere, nbytes, made, watched = None, None, 0, -1.0, -1, False
@@ -282,7 +252,8 @@ class WorkerHooks:
                     made = ts.nbytes
             if recorder is not None:
                 recorder.ended(key, ts, at, run, left=had_left)
-        self._log.append(Moved(at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched))
+        entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched
+        self._log.append(_new(Moved, entry))
 
     def _place(self, ts: Any) -> Place:
         if ts is None:
