@@ -463,7 +463,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
         # One task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
-        larger_input=larger_input(report),
+        larger_input=larger_input(report, waited_for),
         waited_for=waited_for,
         fills_workers=_fills_workers(report, waited_for),
         importing=_importing(report),

@@ -65,15 +65,16 @@ def held_up(report: EfficiencyReport) -> dict[str, Skew]:
     return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
 
 
-def larger_input(report: EfficiencyReport) -> float:
+def larger_input(report: EfficiencyReport, waited_for: str = "") -> float:
     """How many times as large as usual the input of the task is that took far longer than the others of its prefix.
 
-    NaN where no task took so long, or its input is not known.
+    NaN where no task took so long, its input is not known, or all waited for tasks of another prefix, if for any.
     """
     for recorded in report.long_tail[:1]:
-        return recorded.times_larger if recorded.median_bytes > 0 else math.nan
-    for longest in list(held_up(report).values())[:1]:
-        return input_of(report, longest)
+        known = recorded.median_bytes > 0 and waited_for in ("", recorded.prefix)
+        return recorded.times_larger if known else math.nan
+    for prefix, longest in list(held_up(report).items())[:1]:
+        return input_of(report, longest) if waited_for in ("", prefix) else math.nan
     return math.nan
 
 

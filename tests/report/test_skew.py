@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.report.advice import advice, facts_of
 from dask_efficiency.report.skew import (
     MIN_BYTES,
     MIN_TASKS,
@@ -72,7 +73,9 @@ def test_the_largest_result_of_the_same_partition_is_what_the_longest_task_worke
     shuffle = skew(longest_key="", median_seconds=0.0, max_seconds=0.0, largest_key=largest, max_bytes=40.0 * 2**20)
     report = report_of(skew={"heavy": heavy, "p2pshuffle": shuffle}, cluster_seconds=40.0)
     assert input_of(report, heavy) == pytest.approx(times, nan_ok=True)
-    assert larger_input(report) == pytest.approx(times, nan_ok=True)
+    for waited_for in ("", "heavy"):
+        assert larger_input(report, waited_for) == pytest.approx(times, nan_ok=True)
+    assert math.isnan(larger_input(report, "svd"))
 
 
 def test_a_trace_knows_the_input_of_the_longest_task() -> None:
@@ -80,6 +83,14 @@ def test_a_trace_knows_the_input_of_the_longest_task() -> None:
     assert larger_input(report_of(long_tail=(known,))) == 20.0
     assert math.isnan(larger_input(report_of(long_tail=(replace(known, median_bytes=0.0),))))
     assert math.isnan(larger_input(report_of()))
+    assert larger_input(report_of(long_tail=(known,)), "join") == 20.0
+
+
+def test_the_input_of_a_long_task_is_no_advice_where_all_waited_for_another() -> None:
+    known = LongTask("qr", "('qr', 1)", "w1", 200, 0.01, 0.5, 1e6, 8e6)
+    report = report_of(long_tail=(known,), waited_for={"svd": 9, "qr": 1})
+    assert math.isnan(larger_input(report, "svd"))
+    assert "salt" not in advice("idle", facts_of(report), "parallelism")
 
 
 def test_figures_that_are_no_numbers_are_worth_nothing() -> None:

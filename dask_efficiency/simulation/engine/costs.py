@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.simulation.model.overheads import Overheads
+from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
 #: Nanoseconds that a scheduler or a worker takes for a message that starts or ends no task, such as ``add-keys`` or
@@ -19,6 +19,10 @@ SMALL_MESSAGE = 12_000
 
 #: Messages from a worker that end a task, or what it waits for: each is handled on its own.
 _ENDS = frozenset({"task-finished", "task-erred", "reschedule", "long-running", "steal-response"})
+
+
+def _crowded(ns: int, crowd: float) -> int:
+    return ns if ns <= AROUND else AROUND + round((ns - AROUND) * crowd)
 
 
 class Taking(NamedTuple):
@@ -81,13 +85,20 @@ class Costs:
 
         return drawn
 
-    def prepare(self, prefix: int) -> int:
-        """From a slot until the start in the thread."""
-        return int(self._prepare[prefix]())
+    def prepare(self, prefix: int, crowd: float = 1.0) -> int:
+        """Draw the time from a slot until the start in the thread.
 
-    def finish(self, prefix: int) -> int:
-        """From the end in the thread until the next task can have the slot."""
-        return int(self._finish[prefix]() + self._switch())
+        Parameters
+        ----------
+        crowd
+            How many of the threads that held the GIL beside such tasks are there, as a share: what is drawn beyond
+            :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them. In [0, 1].
+        """
+        return _crowded(int(self._prepare[prefix]()), crowd)
+
+    def finish(self, prefix: int, crowd: float = 1.0) -> int:
+        """Draw the time from the end in the thread until the next task can have the slot; as :meth:`prepare`."""
+        return _crowded(int(self._finish[prefix]()), crowd) + int(self._switch())
 
     def at_scheduler(self, operation: str) -> int:
         """What a scheduler takes for a message of a worker, beside transitions."""

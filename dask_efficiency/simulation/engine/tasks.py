@@ -42,6 +42,7 @@ class TaskCosts:
         self._compute, self._secede = calibration.compute.data, calibration.secede.data
         self._nbytes, self._failures = calibration.nbytes.data, calibration.failures.data
         self._cpu, self._held, self._gpu = calibration.cpu.data, calibration.held.data, calibration.gpu.data
+        self._crowd = calibration.crowd.tolist()
         self._failed: Counter[int] = Counter()
         #: By name: the number of the recorded worker. Addresses and prefixes of the tasks that workers have read.
         self._recorded = {worker.name: i for i, worker in enumerate(trace.workers)}
@@ -68,10 +69,13 @@ class TaskCosts:
         failures, secede = self._failures[task], self._secede[task]
         fails = failures < 0 or self._failed[task] < failures
         self._failed[task] += fails
+        # Where fewer threads hold the GIL than when it was recorded, the event loop waits less for it around a task.
+        others, recorded = worker.spec.nthreads - 1, self._crowd[prefix]
+        crowd = others / recorded if others < recorded else 1.0
         return Work(
-            prepare=self._costs.prepare(prefix),
+            prepare=self._costs.prepare(prefix, crowd),
             compute=round(self._compute[task] * factor),
-            finish=self._costs.finish(prefix),
+            finish=self._costs.finish(prefix, crowd),
             secede=round(secede * factor) if secede >= 0 else -1,
             nbytes=self._nbytes[task],
             fails=fails,

@@ -41,6 +41,8 @@ class Calibration:
     cpu: Float64
     #: By task: the share of that time in which it holds Python's lock (GIL).
     held: Float64
+    #: By prefix: how many other threads of their process held the lock beside its tasks, in the mean.
+    crowd: Float64
     #: By task: the share of that time in which it uses the GPU.
     gpu: Float64
     #: By task: from its start in the thread until it seceded; MISSING where it did not.
@@ -98,6 +100,7 @@ def calibrate(
         compute=_known(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
         cpu=np.clip(_part(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         held=np.where(rows != MISSING, lock.held[rows], 0.0) if len(runs) else np.zeros(count),
+        crowd=lock.crowd,
         gpu=np.clip(_part(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         secede=secede,
         failures=_failures(trace, count),

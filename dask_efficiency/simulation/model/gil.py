@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -42,6 +42,8 @@ class Gil:
     alone: Int64
     #: By run: the share of that time in which it holds the lock, in [0, 1].
     held: Float64
+    #: By prefix, and at last of tasks without one: how many other threads of their process held the lock, in the mean.
+    crowd: Float64
     #: What was assumed, a sentence each.
     notes: tuple[str, ...]
 
@@ -97,7 +99,9 @@ def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
         if not free:
             alone[rows] = _alone(took[rows], cpu[rows], beside[rows], cores[rows])
             held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
-    return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), np.clip(held, 0.0, 1.0), tuple(_notes(found)))
+    held = np.clip(held, 0.0, 1.0)
+    crowd = _crowd(prefix, held, beside, len(trace.prefixes))
+    return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(found)))
 
 
 def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
@@ -130,6 +134,14 @@ def _alone(took: Int64, cpu: Int64, beside: Float64, cores: Float64) -> Float64:
     own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
     found: Float64 = np.where(beside > MAX_ALONE, np.clip(cpu * own, 1, took), took)
     return found
+
+
+def _crowd(prefix: Int32, held: Float64, beside: Float64, prefixes: int) -> Float64:
+    """By prefix: how many other threads held the lock while its tasks ran, in the mean; what ran beside is alike."""
+    of = np.where(prefix < 0, prefixes, prefix)
+    runs = np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
+    crowd: Float64 = np.bincount(of, held * (beside - 1.0), minlength=prefixes + 1) / runs
+    return crowd
 
 
 def _beside(trace: RunTrace, ran: Bool, took: Int64, cpu: Int64) -> tuple[Float64, Float64]:

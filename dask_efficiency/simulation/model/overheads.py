@@ -15,7 +15,7 @@ from dask_efficiency.simulation.model.cold_starts import cold_starts
 
 #: Nanoseconds that are assumed where a trace shows nothing of the kind; medians of Dask 2026.8 on one machine, as are
 #: the next ones: a message on its way, around a task in its thread, from one task to the next in a slot.
-_MESSAGE, _AROUND, _SWITCH = 1_000_000, 500_000, 45_000
+_MESSAGE, AROUND, _SWITCH = 1_000_000, 500_000, 45_000
 
 #: What a scheduler takes for a message that changes no task's state, and for each transition of a task.
 _SCHEDULER, _TRANSITION = 250_000, 50_000
@@ -101,7 +101,7 @@ def _sample(ns: Int64, otherwise: int) -> Int64:
 
 def _by_prefix(ns: Int64, known: Bool, prefix: Int32, prefixes: int) -> tuple[Int64, ...]:
     """The samples of each prefix, those of all where it has none."""
-    everything = _sample(ns[known], _AROUND)
+    everything = _sample(ns[known], AROUND)
     order = np.flatnonzero(known)[np.argsort(prefix[known], kind="stable")]
     starts = np.searchsorted(prefix[order], np.arange(prefixes + 1))
     own = [np.maximum(ns[order[a:b]], 0) for a, b in pairwise(starts.tolist())]

@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.simulation.engine.costs import SMALL_MESSAGE, Costs
-from dask_efficiency.simulation.model.overheads import Overheads
+from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
 OVERHEADS = Overheads(
@@ -37,6 +37,14 @@ def test_the_seed_decides_and_everything_recorded_is_drawn() -> None:
     assert {some.prepare(0) for _ in range(40)} == {1, 2, 3}
     assert {some.finish(0) for _ in range(40)} == {110, 120, 130}
     assert some.finish(1) == 190
+
+
+def test_around_a_task_the_loop_waits_less_where_fewer_threads_hold_the_gil() -> None:
+    slow = replace(OVERHEADS, prepare=(np.array([AROUND + 6_000_000]),), finish=(np.array([AROUND + 2_000_000]),))
+    some = Costs(slow, TRANSFERS, network=False, without=(), seed=0)
+    assert [some.prepare(0, crowd) for crowd in (1.0, 0.5, 0.0)] == [6_500_000, 3_500_000, 500_000]
+    assert [some.finish(0, crowd) for crowd in (1.0, 0.5, 0.0)] == [2_500_100, 1_500_100, 500_100]
+    assert costs().finish(1, 0.0) == 190  # what is short has waited for nobody
 
 
 def test_only_what_ends_or_begins_a_task_costs_much() -> None:

@@ -35,12 +35,14 @@ def test_threads_that_used_one_core_together_waited_for_the_lock() -> None:
     np.testing.assert_allclose(found.alone, 50 * MS, rtol=0.02)
     np.testing.assert_allclose(found.held, 1.0, rtol=0.02)
     assert "at most one core together" in found.notes[0]
+    np.testing.assert_allclose(found.crowd, [1.0, 0.0], rtol=0.05)  # the other thread; tasks without a prefix: none
 
 
 def test_threads_that_used_two_cores_together_did_not_hold_the_lock() -> None:
     found = gil_of(recorded(1.0))
     np.testing.assert_array_equal(found.alone, 100 * MS)
     assert not found.held.any()
+    assert not found.crowd.any()
     assert "more than one core together" in found.notes[0]
 
 
