@@ -94,11 +94,11 @@ class LoopWatch:
         others = used.process - self._used.process - loop
         if 2 * moving > took:
             return MISSING
-        if 2 * loop > took:
-            return _COMPUTING
-        if 2 * (self._waited - before) > took:
-            return _CORE
-        return _GIL if 2 * others > took else _CALL
+        core = self._waited - before
+        rest = took - loop - core
+        if rest >= max(loop, core):
+            return _GIL if 2 * others > rest else _CALL
+        return _COMPUTING if loop >= core else _CORE
 
     def _core_wait(self) -> int:
         """Nanoseconds that this thread has waited for a core; 0 where the system does not say.

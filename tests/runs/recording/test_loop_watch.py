@@ -86,6 +86,8 @@ def test_without_a_tick_to_watch_nothing_breaks():
         ((10, 10), 70, 0, "core"),
         ((10, 90), 0, 0, "gil"),
         ((10, 20), 0, 0, "call"),
+        ((49, 49), 49, 0, "computing"),
+        ((40, 90), 42, 0, "core"),
         ((80, 80), 0, 60, None),
     ],
 )
