@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
-from dask_efficiency.accounts.wire.heartbeats import REPEATS, Sent
-from dask_efficiency.accounts.wire.packed import Table, TableWriter, Texts, read_table
+from dask_efficiency.accounts.wire.heartbeats import Sent
+from dask_efficiency.accounts.wire.tables import Table, TableWriter, read_table
 from dask_efficiency.straggler.task_rates import (
     MAX_PREFIXES,
     MAX_RUNNING,
@@ -38,8 +38,8 @@ class TaskRateWriter:
     def __init__(self) -> None:
         self._sent = Sent()
         self._seq = 0
-        self._tasks: TableWriter[str] = TableWriter(len(TASK_SUMS), rising=True, depth=REPEATS)
-        self._transfers: TableWriter[str] = TableWriter(len(TRANSFER_SUMS), rising=True, depth=REPEATS)
+        self._tasks: TableWriter[str] = TableWriter(len(TASK_SUMS))
+        self._transfers: TableWriter[str] = TableWriter(len(TRANSFER_SUMS))
         #: The counter's turn at the last heartbeat.
         self._turn = -1.0
 
@@ -53,13 +53,13 @@ class TaskRateWriter:
             (self._tasks, counter.tasks, _TASK_STEPS),
             (self._transfers, counter.transfers, _TRANSFER_STEPS),
         ):
-            changed = [name for name, row in sums.items() if row[-1] > self._turn]
-            if changed or len(sums) < len(writer):
-                # Each row has the turn of its last use behind its numbers.
-                values = [
-                    [int(n * steps + 0.5) for n, steps in zip(sums[name], units, strict=False)] for name in changed
-                ]
-                writer.take_changed(sums.keys(), changed, values)
+            # Each row has the turn of its last use behind its numbers.
+            changed = {
+                name: [int(n * steps + 0.5) for n, steps in zip(row, units, strict=False)]
+                for name, row in sums.items()
+                if row[-1] > self._turn
+            }
+            writer.take(self._seq, changed, sums.keys())
         self._turn = counter.turn
         tasks, prefixes = self._tasks.write(since)
         transfers, senders = self._transfers.write(since)
@@ -67,16 +67,13 @@ class TaskRateWriter:
             "n": self._seq,
             "v": list(process),
             "r": [[self._tasks.place(task.prefix, task.prefix), task.seconds, task.nbytes] for task in running],
-            "b": tasks + transfers,
+            "b": tasks,
+            "p": prefixes,
+            "c": transfers,
+            "t": senders,
         }
         if since >= 0:
             payload["s"] = since
-        if prefixes:
-            payload["p"] = prefixes
-        if senders:
-            payload["t"] = senders
-        self._tasks.mark()
-        self._transfers.mark()
         self._sent.mark(self._seq)
         return payload
 
@@ -128,12 +125,10 @@ def read_task_rates(
         if last is None or last.incarnation != incarnation or not since <= last.seq < seq:
             return MissedRates()
         base = last
-    texts = Texts("pace.b", payload.get("b"))
-    tasks = _table("pace.tasks", base.tasks if base else None, texts, payload.get("p"), TASK_SUMS, MAX_PREFIXES)
+    tasks = _table("pace.tasks", base and base.tasks, payload.get("b"), payload.get("p"), TASK_SUMS, MAX_PREFIXES)
     transfers = _table(
-        "pace.transfers", base.transfers if base else None, texts, payload.get("t"), TRANSFER_SUMS, MAX_SENDERS
+        "pace.transfers", base and base.transfers, payload.get("c"), payload.get("t"), TRANSFER_SUMS, MAX_SENDERS
     )
-    texts.end()
     rates = TaskRates(
         *_named(tasks, TASK_UNITS, base and (base.tasks, base.rates.prefixes, base.rates.tasks)),
         *_named(transfers, TRANSFER_UNITS, base and (base.transfers, base.rates.senders, base.rates.transfers)),
@@ -144,11 +139,11 @@ def read_task_rates(
 
 
 def _table(
-    name: str, table: Table[str] | None, texts: Texts, renamed: object, columns: Sequence[str], at_most: int
+    name: str, table: Table[str] | None, rows: object, named: object, columns: Sequence[str], at_most: int
 ) -> Table[str]:
-    found = read_table(name, table, texts, renamed, columns=len(columns), rising=True, check=shared_texts).table
+    found = read_table(name, table, rows, named, columns=len(columns), check=shared_texts).table
     # A name takes its place before the one that it replaces leaves another.
-    if len(found.names) - len(found.free) > at_most or len(found.names) > 2 * at_most:
+    if len(found.names) - found.names.count(None) > at_most or len(found.names) > 2 * at_most:
         raise RefusedPayload(f"{name} has {len(found.names)} names; expected at most {at_most}")
     return found
 
@@ -162,7 +157,7 @@ def _named(
     if before is not None and before[0] is table:
         return before[1], before[2]
     rows = table.rows
-    if table.free:
+    if None in table.names:
         rows = rows.take([place for place, name in enumerate(table.names) if name is not None], axis=0)
     sums = rows * units
     if before is not None and before[0].names is table.names:

@@ -163,7 +163,7 @@ def test_a_payload_that_holds_no_rates_is_refused(payload: object):
         read_task_rates(payload)
 
 
-@given(st.sampled_from(["n", "s", "v", "r", "b", "p", "t"]), plain_data)
+@given(st.sampled_from(["n", "s", "v", "r", "b", "c", "p", "t"]), plain_data)
 def test_rates_with_one_wrong_field_are_refused_or_mean_something(field: str, value: object):
     payload = {**TaskRateWriter().heartbeat(counted("f"), PROCESS), field: value}
     try:

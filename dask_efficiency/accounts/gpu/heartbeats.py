@@ -22,13 +22,10 @@ from dask_efficiency.accounts.checks import (
 )
 from dask_efficiency.accounts.gpu.plain import COUNTS, DEVICE_COUNTS, check_attributed, check_uuids, checked
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.accounts.wire.packed import Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.accounts.wire.tables import Table, TableWriter, column_sums, read_table
 
 #: Kernels whose names are remembered on both sides, should they come back among those that took most time.
 MAX_KERNELS = 200
-
-#: Ten thousand smaller numbers can be added up in 64 bits.
-MAX_SMALL = 1 << 49
 
 #: Nanoseconds by prefix, in one table: hidden ones, bounds, and from here on the shares of each device.
 _HIDDEN, _BOUNDS, _SHARES = range(3)
@@ -38,11 +35,11 @@ Kernel = tuple[str, str]
 
 
 class GpuWriter:
-    """GPU accounts as heartbeats carry them; see :class:`~dask_efficiency.accounts.wire.packed.TableWriter`."""
+    """GPU accounts as heartbeats carry them; see :class:`~dask_efficiency.accounts.wire.tables.TableWriter`."""
 
-    def __init__(self, depth: int) -> None:
-        self._by_prefix: TableWriter[Where] = TableWriter(1, rising=True, depth=depth)
-        self._kernels: TableWriter[Kernel] = TableWriter(2, rising=False, depth=depth)
+    def __init__(self) -> None:
+        self._by_prefix: TableWriter[Where] = TableWriter(1)
+        self._kernels: TableWriter[Kernel] = TableWriter(2)
         self._rows: dict[Kernel, tuple[int, int]] = {}
         #: What seldom changes, and in which state it did.
         self._kept: list[Any] | None = None
@@ -68,10 +65,10 @@ class GpuWriter:
         for at, shares in enumerate((gpu.hidden, gpu.bounds, *(device.shares for device in gpu.devices))):
             for prefix, ns in shares.items():
                 rows[at, prefix] = (ns,)
-        self._by_prefix.take(rows)
-        self._take_kernels(gpu.kernels)
+        self._by_prefix.take(seq, rows)
+        self._take_kernels(gpu.kernels, seq)
 
-    def _take_kernels(self, kernels: Sequence[KernelTotals]) -> None:
+    def _take_kernels(self, kernels: Sequence[KernelTotals], seq: int) -> None:
         now: dict[Kernel, tuple[int, int]] = {}
         for prefix, name, launches, ns in kernels:
             key = prefix, name[:MAX_NAME_LENGTH]
@@ -80,25 +77,18 @@ class GpuWriter:
         if len(self._rows) <= MAX_KERNELS:
             now = {**dict.fromkeys(self._rows, (0, 0)), **now}
         self._rows = now
-        self._kernels.take(now)
+        self._kernels.take(seq, now)
 
-    def mark(self) -> None:
-        """A payload with this state was sent."""
-        self._by_prefix.mark()
-        self._kernels.mark()
-
-    def write(self, since: int) -> tuple[dict[str, Any], str]:
-        """What changed after a state, -1 for all there is; and its part of the payload's text."""
+    def write(self, since: int) -> dict[str, Any]:
+        """What changed after a state, -1 for all there is."""
         shares, places = self._by_prefix.write(since)
         kernels, names = self._kernels.write(since)
-        found: dict[str, Any] = {"a": list(self._numbers), "r": list(self._readings)}
+        found: dict[str, Any] = {"a": list(self._numbers), "r": list(self._readings), "b": shares, "c": kernels}
         if self._kept_at > since:
             found["k"] = _copied(self._kept)
-        if places:
-            found["p"] = [list(each) if isinstance(each, tuple) else each for each in places]
-        if names:
-            found["n"] = [list(each) if isinstance(each, tuple) else each for each in names]
-        return found, shares + kernels
+        found["p"] = [list(each) if isinstance(each, tuple) else each for each in places]
+        found["n"] = [list(each) if isinstance(each, tuple) else each for each in names]
+        return found
 
 
 def _copied(plain: Any) -> Any:
@@ -117,7 +107,7 @@ class HeldGpu:
     kept: tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, ...], ...]]
 
 
-def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
+def read_gpu(payload: object, last: HeldGpu | None = None) -> HeldGpu:
     """GPU accounts after a payload; ``last`` as they were, None where the payload has all of them.
 
     Raises
@@ -130,19 +120,17 @@ def read_gpu(payload: object, texts: Texts, last: HeldGpu | None) -> HeldGpu:
     by_prefix = read_table(
         "gpu.shares",
         last.by_prefix if last is not None else None,
-        texts,
+        given.get("b"),
         given.get("p"),
         columns=1,
-        rising=True,
         check=_wheres,
     ).table
     kernels = read_table(
         "gpu.kernels",
         last.kernels if last is not None else None,
-        texts,
+        given.get("c"),
         given.get("n"),
         columns=2,
-        rising=False,
         check=_kernels,
     ).table
     if last is not None and by_prefix.names is last.by_prefix.names:
@@ -185,7 +173,7 @@ class _ByPrefix(Mapping[str, int]):
     @property
     def sum(self) -> int:
         rows = self._table.rows[self._where == self._of]
-        return column_sums(rows, small=not len(rows) or int(rows.max()) < MAX_SMALL)[0]
+        return column_sums(rows)[0]
 
     @property
     def _rows(self) -> dict[str, int]:

@@ -30,7 +30,7 @@ from dask_efficiency.accounts.checks import (
     whole,
 )
 from dask_efficiency.accounts.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
-from dask_efficiency.accounts.wire.packed import Ints, Rows, RowView, Table, TableWriter, Texts, column_sums, read_table
+from dask_efficiency.accounts.wire.tables import Ints, Table, TableWriter, column_sums, read_table
 from dask_efficiency.accounts.wire.wire import SCHEMA, NotMeasured, Snapshot, SnapshotCauses, check_schema
 from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance, Outcome
@@ -46,43 +46,50 @@ REPEATS = 4
 #: One heartbeat of so many tells everything, should asking for it fail.
 EVERYTHING = 128
 
-_SETTLED = tuple(map(str, (*FREE_BUCKETS, *TASK_BUCKETS)))
-_TASKS = tuple(map(str, Outcome))
-_ACTIVE = tuple(map(str, ACTIVE_BUCKETS))
 _CAUSED = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(name_of(bucket, cause) for bucket in _CAUSED for cause in CAUSES[bucket])
-#: The numbers that travel in each heartbeat, in this order, by group and name.
-FIELDS = (
-    ("", "nthreads"),
-    ("", "elapsed"),
-    ("", "running"),
-    *(("settled", name) for name in _SETTLED),
-    *(("tasks", name) for name in _TASKS),
-    *(("active", name) for name in _ACTIVE),
-    *(("causes.settled", name) for name in _CAUSES),
-    *(("causes.active", name) for name in _CAUSES),
-)
-#: How error messages refer to them.
+
+
+class Group(NamedTuple):
+    """Numbers of each heartbeat that are of one kind."""
+
+    fields: tuple[str, ...]
+    unit: str
+    #: What they add up to.
+    adds_to: str = ""
+
+
+#: The numbers of each heartbeat, in this order, by group.
+GROUPS = {
+    "": Group(("nthreads", "elapsed", "running"), "threads, ns of the ledger, ns of tasks that are not settled"),
+    "settled": Group((*map(str, FREE_BUCKETS), *map(str, TASK_BUCKETS)), "ns", "nthreads x elapsed - running"),
+    "tasks": Group((*map(str, Outcome),), "tasks"),
+    "active": Group((*map(str, ACTIVE_BUCKETS),), "ns", "settled time of tasks + running"),
+    "causes.settled": Group(_CAUSES, "ns", "settled time of each bucket that has causes, where any is known"),
+    "causes.active": Group(_CAUSES, "ns", "active time of each"),
+}
+#: Group and name of each number, and how error messages refer to them.
+FIELDS = tuple((group, name) for group, (names, *_) in GROUPS.items() for name in names)
 NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
-_HEAD = 3
-_AT_TASKS = _HEAD + len(_SETTLED)
-_AT_ACTIVE = _AT_TASKS + len(_TASKS)
-_AT_CAUSES = _AT_ACTIVE + len(_ACTIVE)
-_AT_ACTIVE_CAUSES = _AT_CAUSES + len(_CAUSES)
-_AT_OUTSIDE = len(NUMBERS)
-_AT_HELD = _HEAD + len(FREE_BUCKETS)
-_AT_IDLE = _HEAD + FREE_BUCKETS.index(Bucket.IDLE)
-#: What causes are of, settled and active.
-_WITH_CAUSES = [
-    *(_HEAD + _SETTLED.index(str(bucket)) for bucket in _CAUSED),
-    *(_AT_ACTIVE + _ACTIVE.index(str(bucket)) for bucket in _CAUSED),
-]
-_NONCPU_CAUSES = len(CAUSES[Bucket.THREAD_NONCPU])
-#: Where they are, in that order.
-_OF_CAUSES = [
-    part
-    for begin, end in ((_AT_CAUSES, _AT_ACTIVE_CAUSES), (_AT_ACTIVE_CAUSES, _AT_OUTSIDE))
-    for part in (slice(begin, begin + _NONCPU_CAUSES), slice(begin + _NONCPU_CAUSES, end))
+
+
+def _where(group: str, names: Sequence[str]) -> slice:
+    """Where numbers of a group are that follow one another."""
+    begin = FIELDS.index((group, names[0]))
+    return slice(begin, begin + len(names))
+
+
+_OF = {group: _where(group, names) for group, (names, *_) in GROUPS.items()}
+_FREE, _HELD = _where("settled", FREE_BUCKETS), _where("settled", TASK_BUCKETS)
+_IDLE = FIELDS.index(("settled", Bucket.IDLE))
+_BESIDE = slice(len(FIELDS), None)
+#: What only grows.
+_TOTALS = slice(_OF["settled"].start, _OF["active"].stop)
+#: Where causes are, and where what they add up to is.
+_CAUSED_BY = [
+    (_where(f"causes.{group}", [name_of(bucket, cause) for cause in CAUSES[bucket]]), FIELDS.index((group, bucket)))
+    for group in ("settled", "active")
+    for bucket in _CAUSED
 ]
 
 
@@ -116,7 +123,7 @@ class HeartbeatWriter:
 
     def __init__(self) -> None:
         self._sent = Sent()
-        self._prefixes: TableWriter[str] = TableWriter(len(TASK_BUCKETS), rising=True, depth=REPEATS)
+        self._prefixes: TableWriter[str] = TableWriter(len(TASK_BUCKETS))
         self._gpu: GpuWriter | None = None
         #: The names of what is outside the slots and of the details, and why nobody samples; and since which state.
         self._named: list[Any] | None = None
@@ -126,9 +133,6 @@ class HeartbeatWriter:
         """What changed in the last few heartbeats, or everything; fresh objects each time."""
         payload = self._write(snapshot, self._sent.since())
         self._sent.mark(snapshot.seq)
-        self._prefixes.mark()
-        if self._gpu is not None:
-            self._gpu.mark()
         return payload
 
     def everything(self, snapshot: Snapshot) -> dict[str, Any]:
@@ -150,18 +154,16 @@ class HeartbeatWriter:
             balance.nthreads,
             balance.elapsed,
             balance.running,
-            *map(balance.finalized.get, _SETTLED, repeat(0)),
-            *map(balance.tasks.get, _TASKS, repeat(0)),
-            *map(balance.active.get, _ACTIVE, repeat(0)),
+            *map(balance.finalized.get, GROUPS["settled"].fields, repeat(0)),
+            *map(balance.tasks.get, GROUPS["tasks"].fields, repeat(0)),
+            *map(balance.active.get, GROUPS["active"].fields, repeat(0)),
             *map(causes.finalized.get, _CAUSES, repeat(0)),
             *map(causes.active.get, _CAUSES, repeat(0)),
             *snapshot.outside.values(),
             *snapshot.details.values(),
         ]
-        self._prefixes.take(balance.prefixes)
-        told, names = self._prefixes.write(since)
-        if names:
-            payload["p"] = names
+        self._prefixes.take(seq, balance.prefixes)
+        payload["b"], payload["p"] = self._prefixes.write(since)
         named = [list(snapshot.outside), list(snapshot.details), causes.not_sampled]
         if named != self._named:
             self._named, self._named_at = named, seq
@@ -169,11 +171,9 @@ class HeartbeatWriter:
             payload["t"] = named
         if snapshot.gpu is not None:
             if self._gpu is None:
-                self._gpu = GpuWriter(REPEATS)
+                self._gpu = GpuWriter()
             self._gpu.take(snapshot.gpu, seq)
-            payload["g"], more = self._gpu.write(since)
-            told += more
-        payload["b"] = told
+            payload["g"] = self._gpu.write(since)
         return payload
 
 
@@ -197,18 +197,18 @@ class Gain(NamedTuple):
     #: By how much each of its numbers grew; what is not of the accounts, and causes, may shrink.
     numbers: Ints
     #: Places of the prefixes that grew (others may be among them), and by how much.
-    at: Rows
+    at: Ints
     prefixes: Ints
 
     @property
     def idle(self) -> int:
         """Nanoseconds that slots were idle."""
-        return int(self.numbers[_AT_IDLE])
+        return int(self.numbers[_IDLE])
 
     @property
     def beside(self) -> Ints:
         """What is outside the slots, and then the details."""
-        return self.numbers[_AT_OUTSIDE:]
+        return self.numbers[_BESIDE]
 
 
 class Received(NamedTuple):
@@ -232,18 +232,16 @@ class Received(NamedTuple):
         """The same under names, made when it is asked for."""
         numbers, (outside, details, not_sampled) = self.numbers, self.named
         nthreads, elapsed, running = self.head
-        beside = numbers[_AT_OUTSIDE:].tolist()
-        causes = SnapshotCauses(
-            _named(_CAUSES, numbers, _AT_CAUSES), _named(_CAUSES, numbers, _AT_ACTIVE_CAUSES), not_sampled
-        )
+        beside = numbers[_BESIDE].tolist()
+        causes = SnapshotCauses(_named("causes.settled", numbers), _named("causes.active", numbers), not_sampled)
         balance = Balance(
             nthreads=nthreads,
             elapsed=elapsed,
             running=running,
-            finalized=_named(_SETTLED, numbers, _HEAD),
-            prefixes=RowView(self.prefixes),
+            finalized=_named("settled", numbers),
+            prefixes=self.prefixes.by_name,
             tasks=self.tasks,
-            active=_named(_ACTIVE, numbers, _AT_ACTIVE),
+            active=_named("active", numbers),
         )
         return Snapshot(
             incarnation=self.incarnation,
@@ -259,13 +257,13 @@ class Received(NamedTuple):
     @property
     def head(self) -> tuple[int, int, int]:
         """``nthreads``, and nanoseconds that elapsed and that are running, of the ledger."""
-        nthreads, elapsed, running = self.numbers[:_HEAD].tolist()
+        nthreads, elapsed, running = self.numbers[_OF[""]].tolist()
         return nthreads, elapsed, running
 
     @property
     def tasks(self) -> dict[str, int]:
         """Finalized tasks by :class:`~dask_efficiency.accounts.worker.balance.Outcome`."""
-        return _named(_TASKS, self.numbers, _AT_TASKS)
+        return _named("tasks", self.numbers)
 
 
 def header(payload: object) -> tuple[str, int] | None:
@@ -318,32 +316,29 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
     numbers = _numbers(fields.get("a"), len(named[0]), len(named[1]))
     grown = _grown(numbers, named, known) if known is not None else numbers
-    texts = Texts("b", fields.get("b"))
     change = read_table(
         "prefixes",
         base.prefixes if base is not None else None,
-        texts,
+        fields.get("b"),
         fields.get("p"),
         columns=len(TASK_BUCKETS),
-        rising=True,
         check=shared_texts,
     )
-    prefixes, at, gained, small = change
-    if base is None or gained is None:
+    prefixes, at, gained, kept = change
+    if base is None or not kept:
         at, gained = _gained("prefixes", prefixes, known.prefixes if known is not None else None)
-        sums = column_sums(prefixes.rows, small=small and base is None)
+        sums = column_sums(prefixes.rows)
     else:
-        if "p" in fields and gained.min(initial=0) < 0:
-            raise RefusedPayload("prefixes has a row that shrank")
-        sums = list(map(add, base.sums, column_sums(gained, small=small)))
-    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_AT_HELD:_AT_TASKS].tolist(), strict=True):
+        if gained.min(initial=0) < 0:
+            _gained("prefixes", prefixes, base.prefixes)
+        sums = list(map(add, base.sums, column_sums(gained)))
+    for bucket, told, finalized in zip(TASK_BUCKETS, sums, numbers[_HELD].tolist(), strict=True):
         # A free slot, which is no prefix's, may wait for spilling too.
         if told > finalized or (told < finalized and bucket is not Bucket.SPILL):
             raise RefusedPayload(f"prefixes hold {told} ns of {str(bucket)!r}; expected {finalized}, as settled")
     gpu = None
     if "g" in fields:
-        gpu = read_gpu(fields["g"], texts, base.gpu if base is not None else None)
-    texts.end()
+        gpu = read_gpu(fields["g"], base.gpu if base is not None else None)
     final = flag("f", fields.get("f", False))
     return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, Gain(grown, at, gained))
 
@@ -357,19 +352,19 @@ def _numbers(value: object, outside: int, details: int) -> Ints:
         for name, number in zip(names, value, strict=True):
             whole(name, number)
         raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
-    nthreads, elapsed, running = value[:_HEAD]
+    nthreads, elapsed, running = value[_OF[""]]
     # Of so few numbers, Python has the sums sooner than NumPy.
-    held, active = sum(value[_AT_HELD:_AT_TASKS]), sum(value[_AT_ACTIVE:_AT_CAUSES])
-    recorded = sum(value[_HEAD:_AT_HELD]) + held + running
+    held, active = sum(value[_HELD]), sum(value[_OF["active"]])
+    recorded = sum(value[_FREE]) + held + running
     if recorded != nthreads * elapsed:
         raise RefusedPayload(f"the buckets hold {recorded} ns; expected nthreads x elapsed = {nthreads} x {elapsed} ns")
     if active != held + running:
         raise RefusedPayload(f"active holds {active} ns; expected {held + running}, as settled and running")
-    for i, (part, at) in enumerate(zip(_OF_CAUSES, _WITH_CAUSES, strict=True)):
-        if (told := sum(value[part])) and told != value[at]:
+    for causes, whole_at in _CAUSED_BY:
+        if (told := sum(value[causes])) and told != value[whole_at]:
+            group, bucket = FIELDS[whole_at]
             raise RefusedPayload(
-                f"causes.{('settled', 'active')[i // 2]} holds {told} ns of {str(_CAUSED[i % 2])!r}; "
-                f"expected {value[at]}, as in the accounts"
+                f"causes.{group} holds {told} ns of {bucket!r}; expected {value[whole_at]}, as in the accounts"
             )
     return np.array(value, np.int64)
 
@@ -379,24 +374,24 @@ def _grown(now: Ints, named: Texted, known: Received) -> Ints:
     then = known.numbers
     if named is not known.named and named[:2] != known.named[:2]:
         beside: list[int] = []
-        numbers = then[_AT_OUTSIDE:].tolist()
+        numbers = then[_BESIDE].tolist()
         for names, former in zip(named[:2], known.named[:2], strict=True):
             before = dict(zip(former, numbers, strict=False))
             beside += map(before.get, names, repeat(0))
             numbers = numbers[len(former) :]
-        then = np.concatenate([then[:_AT_OUTSIDE], np.array(beside, np.int64)])
+        then = np.concatenate([then[: len(FIELDS)], np.array(beside, np.int64)])
     grown = now - then
-    if grown[1] < 0 or np.minimum.reduce(grown[_HEAD:_AT_CAUSES]) < 0:
-        for at in (1, *range(_HEAD, _AT_CAUSES)):  # what runs may end
+    if grown[1] < 0 or np.minimum.reduce(grown[_TOTALS]) < 0:
+        for at in (1, *range(_TOTALS.start, _TOTALS.stop)):  # what runs may end
             if grown[at] < 0:
                 unit = " ns" if at == 1 else ""
                 raise RefusedPayload(f"{NUMBERS[at]} shrank from {then[at]} to {now[at]}{unit}")
     return grown
 
 
-def _named(names: Sequence[str], numbers: Ints, begin: int) -> dict[str, int]:
-    """Some of the numbers by name, those that are not 0."""
-    return {name: n for name, n in zip(names, numbers[begin : begin + len(names)].tolist(), strict=True) if n}
+def _named(group: str, numbers: Ints) -> dict[str, int]:
+    """The numbers of a group by name, those that are not 0."""
+    return {name: n for name, n in zip(GROUPS[group].fields, numbers[_OF[group]].tolist(), strict=True) if n}
 
 
 def _texts(value: object) -> Texted:
@@ -414,7 +409,7 @@ def _names(name: str, value: object) -> tuple[str, ...]:
     return names
 
 
-def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Rows, Ints]:
+def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Ints, Ints]:
     """By how much each row of a table grew that was told in full, or under other names.
 
     Raises
@@ -422,22 +417,19 @@ def _gained(name: str, now: Table[str], then: Table[str] | None) -> tuple[Rows, 
     RefusedPayload
         If one shrank.
     """
-    at = slice(0, len(now.rows))
+    at = np.arange(len(now.rows))
     if then is None:
         return at, now.rows
     places = {each: place for place, each in enumerate(now.names)}
-    index = np.array([places.get(each, -1) for each in then.names], np.intp)
-    kept = index >= 0
     gained = now.rows.copy()
-    gained[index[kept]] -= then.rows[kept]
-    if gained.min(initial=0) < 0 or then.rows[~kept].any():
-        for former, each in enumerate(then.names):
-            before = then.rows[former]
-            after = now.rows[places[each]] if each in places else np.zeros_like(before)
-            if (after < before).any():
-                raise RefusedPayload(
-                    f"{name}[{each!r:.80}] shrank from {tuple(before.tolist())} to {tuple(after.tolist())}"
-                )
+    for each, before in zip(then.names, then.rows, strict=True):
+        after = now.rows[places[each]] if each in places else np.zeros_like(before)
+        if (after < before).any():
+            raise RefusedPayload(
+                f"{name}[{each!r:.80}] shrank from {tuple(before.tolist())} to {tuple(after.tolist())}"
+            )
+        if each in places:
+            gained[places[each]] -= before
     return at, gained
 
 

@@ -22,7 +22,7 @@ from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, UNHELD_BUCKETS, Balance, Outcome, WindowBalance
 
 #: Raised when what travels changes; the scheduler refuses every other number.
-SCHEMA = 4
+SCHEMA = 5
 
 #: Among the activities outside the slots: CPU time of the worker's half itself.
 OWN_WORK = "dask-efficiency itself"

@@ -421,7 +421,7 @@ def test_a_worker_whose_meter_is_off_is_unmeasured_with_its_reason():
     worker = SimulatedWorker(cluster, "a", 2, joined=0)
     worker.open(OPENED)
     window = ClusterWindow(cluster, at=OPENED)
-    cluster.receive("a", {"schema": 4, "off": "it failed"}, at=1_500)
+    cluster.receive("a", {"schema": 5, "off": "it failed"}, at=1_500)
     cluster.accrue(at=CLOSED)
     accounts = closed(window, {"a": "it is not metered"}, at=CLOSED)
     assert held(accounts, worker) == {"unmeasured": 2_000}

@@ -8,12 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.accounts.gpu.heartbeats import MAX_KERNELS, GpuWriter, HeldGpu, read_gpu
+from dask_efficiency.accounts.gpu.heartbeats import MAX_KERNELS, GpuWriter, read_gpu
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
-from dask_efficiency.accounts.wire.packed import Texts
 from tests.strategies import any_gpu_totals, plain_data
-
-DEPTH = 2
 
 
 def used(ns: int = 10, **changes: Any) -> GpuTotals:
@@ -25,17 +22,10 @@ def used(ns: int = 10, **changes: Any) -> GpuTotals:
     return replace(totals, readings={"GPU-0": {"power_watts": 1.5 * ns}}, **changes)
 
 
-def sent(totals: GpuTotals) -> tuple[dict[str, Any], str]:
-    writer = GpuWriter(DEPTH)
+def sent(totals: GpuTotals) -> dict[str, Any]:
+    writer = GpuWriter()
     writer.take(totals, 1)
     return writer.write(-1)
-
-
-def read(payload: object, told: str, last: HeldGpu | None = None) -> HeldGpu:
-    texts = Texts("b", told)
-    held = read_gpu(payload, texts, last)
-    texts.end()
-    return held
 
 
 def plain(totals: GpuTotals) -> GpuTotals:
@@ -51,46 +41,44 @@ def plain(totals: GpuTotals) -> GpuTotals:
 
 @given(any_gpu_totals())
 def test_totals_survive_the_wire(totals):
-    assert plain(read(*sent(totals)).totals) == plain(totals)
+    assert plain(read_gpu(sent(totals)).totals) == plain(totals)
 
 
 @given(st.lists(any_gpu_totals(), min_size=1, max_size=5))
 def test_what_changed_is_enough_for_who_has_the_state_before(states):
-    writer = GpuWriter(DEPTH)
+    writer = GpuWriter()
     last = None
     for seq, totals in enumerate(states):
         writer.take(totals, seq)
-        last = read(*writer.write(seq - 1 if seq else -1), last)
-        writer.mark()
+        last = read_gpu(writer.write(seq - 1 if seq else -1), last)
         assert plain(last.totals) == plain(totals)
 
 
 def test_kernels_come_with_those_first_that_took_most_time_and_the_rest_last():
     gemm, add = KernelTotals("f", "gemm", 1, 50), KernelTotals("f", "add", 1, 5)
     kernels = [KernelTotals("(other)", "(other)", 9, 90), add, gemm]
-    found = read(*sent(used(kernels=kernels))).totals.kernels
+    found = read_gpu(sent(used(kernels=kernels))).totals.kernels
     assert [kernel.name for kernel in found] == ["gemm", "add", "(other)"]
     assert found[:1] == (gemm,)
 
 
 def test_a_kernel_s_name_travels_once_even_if_it_is_not_always_among_the_first():
-    writer = GpuWriter(1)
+    writer = GpuWriter()
     last = None
     for seq in range(6):
         kernels = [KernelTotals("f", f"kernel-{seq % 2}", 1, 5 + seq)]
         writer.take(used(kernels=kernels), seq)
-        payload, told = writer.write(seq - 1 if seq else -1)
-        last = read(payload, told, last)
-        writer.mark()
+        payload = writer.write(seq - 1 if seq else -1)
+        last = read_gpu(payload, last)
         assert plain(last.totals).kernels == tuple(kernels)
         assert ("kernel-" in repr(payload)) is (seq < 2)
 
 
 def test_kernels_whose_names_are_remembered_are_bounded():
-    writer = GpuWriter(1)
+    writer = GpuWriter()
     for seq in range(3 * MAX_KERNELS):
         writer.take(used(kernels=[KernelTotals("f", f"kernel-{seq}", 1, 5)]), seq)
-    assert len(writer.write(-1)[0]["n"]) <= 2 * (2 * MAX_KERNELS + 2)
+    assert len(writer.write(-1)["n"]) <= 2 * (2 * MAX_KERNELS + 2)
 
 
 @pytest.mark.parametrize(
@@ -108,23 +96,23 @@ def test_kernels_whose_names_are_remembered_are_bounded():
     ],
 )
 def test_totals_that_do_not_add_up_are_refused(broken, message):
-    payload, told = sent(broken)
+    payload = sent(broken)
     with pytest.raises(RefusedPayload, match=message):
-        read(payload, told)
+        read_gpu(payload)
 
 
 @pytest.mark.parametrize("reading", [float("nan"), float("inf"), "1", None, True])
 def test_readings_that_are_no_finite_numbers_are_refused(reading):
-    payload, told = sent(used())
+    payload = sent(used())
     with pytest.raises(RefusedPayload, match=r"gpu\.readings has "):
-        read({**payload, "r": [reading]}, told)
+        read_gpu({**payload, "r": [reading]})
 
 
-@given(st.sampled_from(["a", "r", "k", "p", "n"]), plain_data)
+@given(st.sampled_from(["a", "r", "k", "b", "c", "p", "n"]), plain_data)
 def test_garbage_in_a_field_is_read_or_refused(field, garbage):
-    payload, told = sent(used(kernels=[KernelTotals("f", "gemm", 1, 2)]))
+    payload = sent(used(kernels=[KernelTotals("f", "gemm", 1, 2)]))
     try:
-        held = read({**payload, field: garbage}, told)
+        held = read_gpu({**payload, field: garbage})
     except RefusedPayload:
         return
     assert isinstance(held.totals, GpuTotals)

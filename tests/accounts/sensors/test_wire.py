@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import msgpack
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,8 +23,7 @@ def test_a_reading_comes_back_with_what_is_absent_absent(reading):
         name for name in NAMES if name in reading
     ]
     for name, value in reading.items():
-        # The least normal float has fewer digits below it.
-        assert found[NAMES.index(name)] == pytest.approx(value, rel=1 / 16_384, abs=1e-41)
+        assert found[NAMES.index(name)] == np.float32(value)
 
 
 def test_what_is_negative_or_no_number_is_absent():
@@ -35,31 +33,21 @@ def test_what_is_negative_or_no_number_is_absent():
     assert np.isnan(np.delete(found, NAMES.index("net_drops"))).all()
 
 
-def test_all_sensors_add_less_than_100_bytes_to_a_heartbeat():
-    payload = {"sensors": encode_sensors(dict.fromkeys(NAMES, 123.456))}
-    assert len(msgpack.packb(payload)) < 100
-
-
-@given(st.one_of(plain_data, st.text(max_size=40), st.text(st.characters(max_codepoint=127), max_size=80)))
+@given(st.one_of(plain_data, st.lists(st.one_of(st.none(), st.floats(), plain_data), max_size=80)))
 def test_what_is_no_reading_is_refused_or_finite(payload):
-    try:
-        found = decode_sensors(payload)
-    except RefusedPayload as refusal:
-        assert "sensors" in str(refusal)
-    else:
-        assert not np.isinf(found).any()
+    for each in (payload, [payload, *[None] * (len(NAMES) - 1)]):
+        try:
+            found = decode_sensors(each)
+        except RefusedPayload as refusal:
+            assert "sensors" in str(refusal)
+        else:
+            assert not np.isinf(found).any()
 
 
-@pytest.mark.parametrize(
-    ("payload", "reason"),
-    [
-        ("", "at least 4"),
-        (b"\x00\x00\x00\x00", "ASCII"),
-        ("\x00\x00\x00\x7f", "expected 22"),
-        ("\x01\x00\x00\x00", "expected 7"),
-        ("\x01\x00\x00\x00\x00\x40\x7f", "finite"),
-    ],
-)
-def test_a_refusal_says_what_was_expected(payload, reason):
-    with pytest.raises(RefusedPayload, match=reason):
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, 1e39, True, "1"], ids=repr)
+def test_a_refusal_says_which_sensor_and_what_was_expected(value):
+    payload = [*encode_sensors({})[:-1], value]
+    with pytest.raises(RefusedPayload, match=rf"sensors\['{NAMES[-1]}'\] is .*; expected a number from 0 to 3.4e\+38"):
         decode_sensors(payload)
+    with pytest.raises(RefusedPayload, match=f"expected {len(NAMES)} numbers"):
+        decode_sensors(payload[1:])

@@ -48,7 +48,7 @@ def test_a_number_out_of_order_in_a_row_is_refused(value):
 
 @pytest.mark.parametrize("value", [None, 0, 3, "1", 1.0, True, [1]], ids=repr)
 def test_another_schema_is_refused(value):
-    with pytest.raises(RefusedPayload, match="^schema is .*; expected 4"):
+    with pytest.raises(RefusedPayload, match="^schema is .*; expected 5"):
         decode_window(window_payload(schema=value))
 
 

@@ -53,7 +53,7 @@ class WorkerSensors:
         #: CPU nanoseconds of all readings.
         self.spent = 0
         #: The last reading as it travels, and when it was made.
-        self._told = ""
+        self._told: list[float | None] = []
         self._told_at = 0.0
 
     def start(self, *, enabled: bool) -> None:
@@ -65,11 +65,11 @@ class WorkerSensors:
     def stop(self) -> None:
         """Read no more; a reading that is being made is forgotten."""
         self._enabled = False
-        self._told = ""
+        self._told = []
         if not self._reading:
             self._close()
 
-    def tell(self) -> str:
+    def tell(self) -> list[float | None]:
         """What a heartbeat carries, nothing where nothing is known; has the next reading made, if it is due."""
         at = monotonic()
         if self._enabled and not self._reading and at >= self._due:
@@ -79,7 +79,7 @@ class WorkerSensors:
                 threading.Thread(target=self._read, name="dask-efficiency-sensors", daemon=True).start()
             except RuntimeError:  # there are too many, or the worker ends
                 self._reading = self._enabled = False
-        return self._told if self._enabled and at - self._told_at <= MAX_AGE else ""
+        return self._told if self._enabled and at - self._told_at <= MAX_AGE else []
 
     # -- in the other thread -------------------------------------------------------------------
 
