@@ -73,7 +73,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"[:500]
             logging.getLogger("dask_efficiency").warning("This worker is not metered: %s", reason)
-            worker.metrics["efficiency"] = lambda worker: {"schema": 4, "off": reason}
+            worker.metrics["efficiency"] = lambda worker: {"schema": 5, "off": reason}
 
     def teardown(self, worker):  # type: ignore[no-untyped-def]
         """Take everything away again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from weakref import ref
 
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.wings import ANSWERED_BY, OFFERED, offered
@@ -115,7 +116,7 @@ class Parts(Generic[Kind]):
 
     def __init__(self, kind: str, meter: Any) -> None:
         self._kind = kind
-        self._meter = meter
+        self._meter = ref(meter)  # which has these
         self._parts: dict[str, tuple[Kind, Guard]] = {}
         #: By method, the parts that have one of their own, bound, with their guards.
         self._called: dict[str, list[tuple[Callable[..., Any], Guard]]] = {}
@@ -139,7 +140,7 @@ class Parts(Generic[Kind]):
             made = offered(f"{self._kind}/{name}")
             if made is None:
                 return None
-            part: Kind = made.of(self._meter)
+            part: Kind = made.of(self._meter())
             consequence = f"dask_efficiency goes on without its part {name!r} on the {self._kind}"
             self._parts[name] = part, Guard(f"the part {name!r}", consequence, part.stop)
             self._called.clear()

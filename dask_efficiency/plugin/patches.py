@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import MemberDescriptorType
 from typing import Any
+from weakref import ReferenceType, ref
 
 from distributed import protocol
 from distributed.comm import utils as comm_utils
@@ -205,8 +206,8 @@ class Replacements:
     """
 
     def __init__(self) -> None:
-        #: Owner, name, what stands there now, and what stood there itself.
-        self._placed: list[tuple[Any, Any, Any, Any]] = []
+        #: Owner, name, what stands there now and is the owner's, and what stood there itself.
+        self._placed: list[tuple[Any, Any, ReferenceType[Any], Any]] = []
 
     def put(self, patch: Patch, owner: Any, wrap: Callable[[Any], Any]) -> int:
         """Put what ``wrap`` makes of each original in its place.
@@ -244,17 +245,20 @@ class Replacements:
         if _now(owner, name) is not replacement:  # a descriptor of its class goes first
             _set(owner, name, own)
             return False
-        self._placed.append((owner, name, replacement, own))
+        self._placed.append((owner, name, ref(replacement), own))
         return True
 
     def put_back(self) -> None:
         """Leave upstream as it was; safe to call twice."""
         kept = []
-        for owner, name, replacement, own in reversed(self._placed):
-            if _own(owner, name) is replacement:
+        for place in reversed(self._placed):
+            owner, name, replacement, own = place
+            if (placed := replacement()) is None:
+                continue  # nobody has it any more
+            if _own(owner, name) is placed:
                 _set(owner, name, own)
             else:
-                kept.append((owner, name, replacement, own))
+                kept.append(place)
         self._placed = kept[::-1]
 
 

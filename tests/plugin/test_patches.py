@@ -228,8 +228,12 @@ KINDS = {
 }
 
 
+class Over(str):
+    """What is put in place of a text: as functions and classes, and unlike texts, it can be referred to weakly."""
+
+
 def another(original: Any) -> Any:
-    return type("Subclass", (original,), {}) if isinstance(original, type) else f"over {original}"
+    return type("Subclass", (original,), {}) if isinstance(original, type) else Over(f"over {original}")
 
 
 @pytest.mark.parametrize("patch", KINDS.values(), ids=KINDS)

@@ -100,7 +100,7 @@ def collected_logs(dask_worker: Any) -> list[str]:
 
 
 def break_hook(dask_worker: Any) -> Any:
-    meter_of(dask_worker)._hooks._take = boom
+    meter_of(dask_worker).hooks._take = boom
 
 
 def break_reading(dask_worker: Any) -> Any:
@@ -118,7 +118,7 @@ def break_finalizing(dask_worker: Any) -> Any:
 def break_digests(dask_worker: Any) -> Any:
     # Read where the data tell nothing of themselves.
     meter = meter_of(dask_worker)
-    meter._spills.watching = False
+    meter.spills.watching = False
     meter._pending._spill = boom
 
 

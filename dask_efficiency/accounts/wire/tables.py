@@ -174,8 +174,7 @@ def read_table(
     names, before, kept = table.names, table.rows, True
     if named:
         new = _named(name, named, check)
-        former = [each for place, each in enumerate(names) if new.get(place, each) != each]
-        kept = not any(each is not None for each in former)
+        kept = all(place >= len(names) or names[place] in (None, each) for place, each in new.items())
         names = _with_names(name, names, new)
         before = np.zeros((len(names), columns), np.int64)
         before[: len(table.rows)] = table.rows

@@ -95,7 +95,34 @@ class Spilled(NamedTuple):
     held_up: int
 
 
-Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled
+class Noted(NamedTuple):
+    """A task changed its state on a worker that is recorded: what a trace wants to know, before what it meant."""
+
+    at: int
+    key: Any
+    start: str
+    finish: str
+    #: Its state now; empty where it is forgotten.
+    state: str
+    #: Number of the stimulus; each has its own where nobody can tell.
+    stimulus: int
+    #: Upstream's number of its run; -1 of a task that is forgotten.
+    run_id: int = -1
+    #: The worker that it comes from, and whether it is on its way; empty where it does not.
+    sender: str = ""
+    in_flight: bool = False
+    #: Bytes of its result, as far as that is known.
+    nbytes: int = 0
+    #: When it was handed to its thread, by upstream's clock of the day; 0.0 where that is not known.
+    handed: float = 0.0
+    #: Of one that ended outside the worker's threads: when it began and stopped by that clock of the scheduler, and how
+    #: far that is ahead, all in seconds.
+    outside: tuple[float, float, float] | None = None
+    #: Nanoseconds that storing its result took.
+    stored: int = 0
+
+
+Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
+from weakref import ReferenceType
 
 #: Tasks whose hooks are timed after each heartbeat. Timing one takes as long as the hook itself does, so all of them
 #: are not.
@@ -54,10 +55,10 @@ class TimedHook:
     cost
         Where that is counted.
     plugin
-        Whose hook it is.
+        Whose hook it is, and who has this.
     """
 
-    def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: Any) -> None:
+    def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: ReferenceType[Any]) -> None:
         self._hook = hook
         self._cost = cost
         self._plugin = plugin
@@ -65,5 +66,6 @@ class TimedHook:
     def __call__(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """As of the hook."""
         self._cost.timed(self._hook, key, start, finish, ends=start == "executing")
-        if self._cost.enough and self._plugin.transition is self:
-            self._plugin.transition = self._hook
+        plugin = self._plugin()
+        if self._cost.enough and plugin is not None and plugin.transition is self:
+            plugin.transition = self._hook

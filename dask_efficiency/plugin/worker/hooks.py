@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ReferenceType, ref
 
 from distributed.core import Status
 from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, UnpauseEvent
@@ -16,9 +17,9 @@ from dask_efficiency.accounts.worker.log import (
     MAX_PREFIX_LENGTH,
     Entry,
     Moved,
+    Noted,
     Observed,
     Place,
-    Run,
     Spilled,
     Taken,
     Turned,
@@ -52,22 +53,14 @@ MAX_ENTRIES = 200
 
 
 class Recorder(Protocol):
-    """Who records a worker's tasks for a trace, in the moment. Its methods never raise."""
+    """Who records a worker's tasks for a trace: reads the log as the slots do, while it records. Never raises."""
 
-    def transition(self, key: Any, start: str, finish: str) -> None:
-        """A task changed its state."""
+    @property
+    def spills(self) -> bool:
+        """Whether only what upstream says between two stimuli tells which task spilled."""
 
-    def taken(self, ts: Any, at: int) -> None:
-        """A task became ``executing``."""
-
-    def seceded(self, key: Any, at: int) -> None:
-        """A task left its slot and goes on in its thread."""
-
-    def ended(self, key: Any, ts: Any, at: int, run: Run | None, *, left: bool) -> None:
-        """A task's thread is done: its run there if it was one of ours, and whether it had left its slot before."""
-
-    def at_disk(self, start: int, stop: int, reading: bool) -> None:
-        """The event loop wrote results to disk, or read them back."""
+    def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
+        """Follow what happened, in order; ``whole`` where the last stimulus of it is over."""
 
 
 #: Makes an entry of what every task has; to call its class takes one more call of a Python function.
@@ -125,11 +118,14 @@ class WorkerHooks:
         self._room = 0
         self._failed = failed
         self._recorder: Recorder | None = None
-        self._plugin: Any = None
+        #: The worker's half, which has this hook.
+        self._plugin: ReferenceType[Any] | None = None
         #: Tasks that left their slots and are in their threads.
         self._left = {ts.key for ts in worker.state.long_running}
-        #: The stimulus of the last entry, where that tells which task spilled.
+        #: The stimulus of the last entry, where that tells which task spilled; and for a recorder, with its number.
         self._stimulus: Any = None
+        self._noted: Any = None
+        self._stimuli = 0
         #: The accounts were read last at this instant: what was free until then stays what it was.
         self._read_at = self._looked_at = at
         #: What was noted last of why slots are free, and whether that is anything but that nothing is to be done.
@@ -144,7 +140,7 @@ class WorkerHooks:
 
     def attach(self, plugin: Any) -> None:
         """Have upstream call the hook; the worker's data is watched by now."""
-        self._plugin = plugin
+        self._plugin = ref(plugin)
         plugin.transition = self.transition
 
     def detach(self) -> None:
@@ -153,28 +149,30 @@ class WorkerHooks:
             self.catch_up()
         except Exception as error:
             self._failed(error)
-        if self._plugin is not None:
-            vars(self._plugin).pop("transition", None)
-            self._plugin = None
+        plugin = None if self._plugin is None else self._plugin()
+        if plugin is not None:
+            vars(plugin).pop("transition", None)
+        self._plugin = None
 
     def record(self, recorder: Recorder | None) -> None:
-        """Tell a recorder of every transition, or nobody."""
+        """Write down what a trace wants to know, and have a recorder read the log from here on; or nobody."""
+        self.catch_up()
         self._recorder = recorder
 
     def sample(self) -> None:
         """Time the hooks of the tasks that come next; called at each heartbeat."""
         self.cost.next_interval(self._state.executed_count)
-        if self._plugin is not None:
-            self._plugin.transition = TimedHook(self.transition, self.cost, self._plugin)
+        plugin = None if self._plugin is None else self._plugin()
+        if plugin is not None:
+            plugin.transition = TimedHook(self.transition, self.cost, ref(plugin))
 
     # -- the hook ----------------------------------------------------------------------------
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         """A task changed its state: as Dask calls a plugin's hook, in the middle of a stimulus."""
         try:
-            recorder = self._recorder
-            if recorder is not None and noted(start, finish):
-                recorder.transition(key, start, finish)
+            if self._recorder is not None and noted(start, finish):
+                self._note(self._recorder, key, start, finish)
             if (start, finish) in QUIET:
                 return
             ts = self._tasks.get(key)
@@ -201,7 +199,7 @@ class WorkerHooks:
         if self._spills.watching:
             self._room = MAX_ENTRIES
             if len(self._log) >= self._room:
-                self._read(all_of_them=False)
+                self._read(all_of_them=False, whole=False)
             return
         self._room = 0
         stimuli = self._state.stimulus_log
@@ -209,6 +207,41 @@ class WorkerHooks:
         if stimulus is not self._stimulus:
             self._stimulus = stimulus
             self.catch_up()
+
+    def _note(self, recorder: Recorder, key: Any, start: str, finish: str) -> None:
+        """Write down what only a trace wants to know, after what happened before this stimulus was read if it must."""
+        stimuli = self._state.stimulus_log
+        event: Any = stimuli[-1] if stimuli else None
+        if event is None or event is not self._noted:
+            self._noted = event
+            self._stimuli += 1
+            if recorder.spills:
+                self._read(all_of_them=event is not None, whole=True)
+        at, ts = monotonic_ns(), self._tasks.get(key)
+        if ts is None:
+            self._log.append(Noted(at, key, start, finish, "", self._stimuli))
+            return
+        outside = None
+        if start in AT_WORK and key not in self._done and getattr(event, "key", None) == key:
+            began, stopped = getattr(event, "start", None), getattr(event, "stop", None)
+            if began is not None and stopped is not None:
+                outside = began, stopped, self._worker.scheduler_delay
+        entry = Noted(
+            at,
+            key,
+            start,
+            finish,
+            ts.state,
+            self._stimuli,
+            ts.run_id,
+            ts.coming_from or "",
+            ts in self._state.in_flight_tasks,
+            ts.nbytes or 0,
+            ts.start_time or 0.0,
+            outside,
+            stored_ns(ts),
+        )
+        self._log.append(entry)
 
     def _take(self, ts: Any, at: int) -> None:
         annotations = ts.annotations
@@ -218,8 +251,6 @@ class WorkerHooks:
         if len(prefix) > MAX_PREFIX_LENGTH:
             prefix = prefix[:MAX_PREFIX_LENGTH]
         self._log.append(_new(Taken, (at, ts.key, prefix, ts.span_id or "", recomputed, since)))
-        if self._recorder is not None:
-            self._recorder.taken(ts, at)
 
     def _sent(self, at: int) -> int | None:
         """When the message that this stimulus is was sent: it may have lain there while the event loop spilled."""
@@ -231,16 +262,13 @@ class WorkerHooks:
     def _move(self, key: Any, ts: Any, start: str, finish: str, at: int) -> None:
         place = _NEITHER if finish == "memory" else self._place(ts)
         run, used, elsewhere, nbytes, made, watched = None, None, 0, -1.0, -1, False
-        recorder, left = self._recorder, self._left
+        left = self._left
         if place is _LONG_RUNNING:
             if key not in left:
                 left.add(key)
                 used = self._threads.live().get(key)
-                if recorder is not None:
-                    recorder.seceded(key, at)
         elif place is _NEITHER or key in left:
             run = self._done.pop(key, None)
-            had_left = key in left
             left.discard(key)
             if run is None:
                 elsewhere = self._threads.told_elsewhere(key)
@@ -250,8 +278,6 @@ class WorkerHooks:
                     nbytes = size_of(ts)
                 if ts.nbytes is not None:
                     made = ts.nbytes
-            if recorder is not None:
-                recorder.ended(key, ts, at, run, left=had_left)
         entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched
         self._log.append(_new(Moved, entry))
 
@@ -269,14 +295,16 @@ class WorkerHooks:
 
         ``report`` says that what free slots were free for is told now, and stays.
         """
-        self._read(all_of_them=True)
+        self._read(all_of_them=True, whole=True)
         if report:
             self._read_at = monotonic_ns()
 
-    def _read(self, *, all_of_them: bool) -> None:
+    def _read(self, *, all_of_them: bool, whole: bool) -> None:
         entries = in_order(self._log)
         self._log.clear()
         self.slots.read(entries)
+        if self._recorder is not None:
+            self._recorder.read(entries, whole=whole)
         self._pending.finalize(self.slots.take(all_of_them=all_of_them), at=monotonic_ns())
 
     # -- why slots are free --------------------------------------------------------------------
@@ -361,6 +389,12 @@ def spill_noter(
 def size_of(ts: Any) -> float:
     """Bytes of a task's input or, where it has none, of its output."""
     return (input_bytes(ts) if ts.dependencies else 0.0) or ts.nbytes or 0.0
+
+
+def stored_ns(ts: Any) -> int:
+    """Nanoseconds that storing a task's result took, as upstream notes it above 5 ms."""
+    last = ts.startstops[-1] if ts.startstops else None
+    return round((last["stop"] - last["start"]) * 1e9) if last is not None and last["action"] == "disk-write" else 0
 
 
 def sent_at(event: ComputeTaskEvent) -> float | None:

@@ -41,7 +41,7 @@ from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.causes import WorkerCauses
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
-from dask_efficiency.plugin.worker.hooks import Recorder, WorkerHooks, spill_noter
+from dask_efficiency.plugin.worker.hooks import WorkerHooks, spill_noter
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugin.worker.process_threads import ProcessThreads
@@ -64,6 +64,11 @@ REPEAT_NS = round(0.75e9 * REPORT_SECONDS)
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
 
 
+def _in_threads(parts: Parts[WorkerPart]) -> int:
+    """CPU nanoseconds that parts took in threads of this process."""
+    return sum(part.in_threads for part in parts)
+
+
 def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
     """Meter a worker; one that this session metered a moment ago goes on with the same accounts."""
     meter = _METERS.get(worker)
@@ -74,6 +79,13 @@ def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
     return meter
 
 
+def stop(worker: Worker) -> None:
+    """Have the meter of a worker, which failed, measure nothing more; the worker goes on as if there were none."""
+    meter = _METERS.get(worker)
+    if meter is not None:
+        meter.stop_measuring()
+
+
 class WorkerMeter:
     """One worker's meter: the hooks, the executors' measurements, and the answers to the scheduler."""
 
@@ -81,9 +93,8 @@ class WorkerMeter:
         self.worker = worker
         self.session = plugin.session
         address = worker.address
-        self._guard = Guard("the meter", f"dask_efficiency switched its meter on {address} off", self._stop_measuring)
+        self._guard = Guard("the meter", f"dask_efficiency switched its meter on {address} off", partial(stop, worker))
         self._state = worker.state
-        self._plugin = plugin
         self._incarnation = uuid.uuid4().hex
         self._seq = 0
         self._heartbeats = HeartbeatWriter()
@@ -98,27 +109,29 @@ class WorkerMeter:
         self.threads = TaskThreads(worker)
         self._parts: Parts[WorkerPart] = Parts("worker", self)
         #: What its process did beside the tasks.
-        self._process = ProcessThreads(self.threads, lambda: sum(part.in_threads for part in self._parts))
+        self._process = ProcessThreads(self.threads, partial(_in_threads, self._parts))
         self._waits = Guard("its threads", f"dask_efficiency no longer reports what {address} waits for")
         self._gpu = WorkerGpu(worker, self.threads)
         self._causes = WorkerCauses(worker, self.threads, enabled=plugin.waiting)
         #: What happened to its slots, and was not read yet.
         log: list[Entry] = []
-        self._spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
+        self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._kept_back = KeptBack()
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
             self._ledger,
             self._metrics,
             threads=self.threads,
-            spills=self._spills,
+            spills=self.spills,
             library=self._causes.library,
             use=self._gpu.use,
             rate=partial(self._paced, self._process_metrics.counter.add),
         )
-        self._hooks = WorkerHooks(
-            worker, self._slots, self._pending, self._spills, self.threads, log, failed=self._guard.fail, at=at
+        self.hooks = WorkerHooks(
+            worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at
         )
+        #: The recording that went on when its half arrived, and which tasks are profiled in it.
+        self.asked_to_record = plugin.recording, plugin.profile
         #: Its final snapshot, once it is made.
         self._final: dict[str, Any] | None = None
         #: CPU time of making heartbeats.
@@ -140,15 +153,15 @@ class WorkerMeter:
 
     def attach(self, plugin: WorkerHalf) -> None:
         """Put the hooks in place."""
-        self._plugin = plugin
+        self.asked_to_record = plugin.recording, plugin.profile
         self.worker.metrics[METRIC] = self.heartbeat
         self.worker.handlers[OP] = self.handle
         self.threads.attach()
-        self._spills.start()
+        self.spills.start()
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
-        self._hooks.attach(plugin)
+        self.hooks.attach(plugin)
         if plugin.recording is not None:
             self._parts.load("recorder")
         self._parts.each("start")
@@ -162,7 +175,7 @@ class WorkerMeter:
     def _remove(self) -> None:
         worker = self.worker
         self._parts.stop()
-        self._hooks.detach()
+        self.hooks.detach()
         if worker.metrics.get(METRIC) == self.heartbeat:
             del worker.metrics[METRIC]
         if worker.handlers.get(OP) == self.handle:
@@ -171,7 +184,7 @@ class WorkerMeter:
         self._guard(self._rest, monotonic_ns())  # while the watch that saw them can be asked
         self._causes.stop()
         self._sensors.stop()
-        self._spills.stop()
+        self.spills.stop()
         self.threads.restore()
 
     def _closes(self) -> bool:
@@ -182,7 +195,7 @@ class WorkerMeter:
         if self._final is not None:
             return self._final
         self._parts.each("closing")
-        self._hooks.catch_up()
+        self.hooks.catch_up()
         self._gpu.stop()
         at = monotonic_ns()
         self._catch_up(at)
@@ -202,28 +215,15 @@ class WorkerMeter:
         }
         return self._final
 
-    def _stop_measuring(self) -> None:
-        """It failed; the worker goes on as if it were not there."""
+    def stop_measuring(self) -> None:
+        """It failed: measure nothing more."""
         self._parts.stop()
-        self._hooks.detach()
+        self.hooks.detach()
         self._gpu.stop()
         self._causes.stop()
         self._sensors.stop()
-        self._spills.stop()
+        self.spills.stop()
         self.threads.restore()
-
-    # -- for parts ---------------------------------------------------------------------------
-
-    @property
-    def asked_to_record(self) -> tuple[str | None, dict[str, dict[str, int]]]:
-        """The recording that goes on where its half arrived, and which tasks are profiled in it."""
-        return self._plugin.recording, self._plugin.profile
-
-    def record(self, recorder: Recorder | None) -> None:
-        """Have the hooks tell a recorder what happens, or nobody."""
-        self._hooks.record(recorder)
-        self._spills.on_stretch = None if recorder is None else recorder.at_disk
-        self.threads.meter.recording = recorder is not None
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -252,17 +252,17 @@ class WorkerMeter:
         sensors = self._sensors.tell()
         if sensors:
             payload[SENSORS] = sensors
-        self._hooks.sample()
+        self.hooks.sample()
         self._parts.each("heartbeat")
         self._heartbeats_ns += thread_time_ns() - began
         self._last_heartbeat, self._reported_at = payload, at
         return dict(payload)
 
     def _keep_back(self) -> bool:
-        if not self._spills.watching:
+        if not self.spills.watching:
             return False
-        self._hooks.catch_up()
-        return self._kept_back.is_due(self._spills.last, undecided=bool(self._ledger.undecided))
+        self.hooks.catch_up()
+        return self._kept_back.is_due(self.spills.last, undecided=bool(self._ledger.undecided))
 
     def _pace(self) -> dict[str, Any]:
         core_wait = None if self._waits.off is not None else self._process.core_wait.all
@@ -290,7 +290,7 @@ class WorkerMeter:
             try:
                 if action == ASK_FINAL_SNAPSHOT:
                     return self._final_snapshot() if self._closes() else {}
-                self._hooks.catch_up()
+                self.hooks.catch_up()
                 await self._gpu.catch_up()
                 at = monotonic_ns()
                 self._catch_up(at)
@@ -339,20 +339,20 @@ class WorkerMeter:
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
         self._causes.catch_up()
-        self._hooks.look_back(at)
-        self._hooks.observe(at)
-        self._hooks.catch_up(report=True)
+        self.hooks.look_back(at)
+        self.hooks.observe(at)
+        self.hooks.catch_up(report=True)
 
     def _rest(self, at: int) -> None:
         """Finalize every task that ended, whatever is known of it: no more will be."""
-        self._hooks.catch_up()
+        self.hooks.catch_up()
         self._pending.rest(at=at)
 
     def _snapshot(self, at: int, *, final: bool = False) -> Snapshot:
         self._seq += 1
         outside = self._metrics.outside()
         seceded = self._slots.seceded_ns(at)
-        if self._spills.watching:
+        if self.spills.watching:
             outside[BY_MEMORY_MANAGER] = self._slots.unnoticed
         if seceded:
             outside["seceded tasks"] = seceded
@@ -361,7 +361,7 @@ class WorkerMeter:
         for part in self._parts:
             outside.update(part.outside())
         if self._heartbeats_ns:
-            outside[OWN_WORK] = self._heartbeats_ns + self._hooks.cost.spent + self._causes.spent + self._sensors.spent
+            outside[OWN_WORK] = self._heartbeats_ns + self.hooks.cost.spent + self._causes.spent + self._sensors.spent
         details = self._metrics.details() | self._pending.details
         self._waits(self._process.read)
         if self._waits.off is None:
@@ -370,7 +370,7 @@ class WorkerMeter:
             outside.update(self._process.outside)
         if self.threads.not_measured:
             details["thread-noncpu: CPU not measured"] = self.threads.not_measured
-        held, spilled = self._ledger.held, self._spills.between
+        held, spilled = self._ledger.held, self.spills.between
         used = self.threads.so_far(held, spilled, self._causes.library_so_far) | self._pending.used_so_far()
         used.update(
             (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used

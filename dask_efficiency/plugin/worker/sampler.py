@@ -10,6 +10,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +125,7 @@ class WaitingSampler:
     def stop(self) -> None:
         """End, without waiting for the thread; safe to call twice."""
         self._closing = True
-        self._wake()
+        _release(self._alarm)
 
     def tick_now(self, *, edge: bool = False) -> None:
         """Bring :attr:`sums` up to now: with what was sampled, and what is certain of threads that still wait.
@@ -155,7 +157,7 @@ class WaitingSampler:
         self._windows.open(window_id)
         if self._look is not None:
             self._look.stacks_wanted = True
-            self._wake()  # it may be asleep for long
+            _release(self._alarm)  # it may be asleep for long
 
     def close_window(self, window_id: str) -> WindowDetails | None:
         """What was sampled in a window, as :meth:`SampleWindows.close` gives it; None if no such window is open."""
@@ -180,14 +182,6 @@ class WaitingSampler:
             self.sums.stop()
 
     # -- in any thread -----------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        """Called in a task's thread before it while the sampler is asleep, and as a window opens. It must not raise."""
-        try:
-            self._task_threads.meter.wake = None
-            self._alarm.release()
-        except RuntimeError:  # it is awake
-            pass
 
     def _fail(self, error: BaseException) -> None:
         """Log once and sample nothing more; the worker goes on as if we were not there."""
@@ -216,10 +210,10 @@ class WaitingSampler:
                 throttling,
                 libraries,
                 Stacks() if has_gil() else None,  # without a GIL, frames of others change while they are walked
-                running=self._running,
+                running=partial(_running, self._worker, self._task_threads, self._place_of),
                 loop_ident=self._loop_ident,
                 cores=cores([own_processors()]),
-                nthreads=lambda: self._worker.state.nthreads,
+                nthreads=partial(getattr, self._worker.state, "nthreads"),
                 add=self._added.append,
                 row=self._rows.append,
                 hold=self._holds.append,
@@ -278,20 +272,29 @@ class WaitingSampler:
 
     def _sleep(self, seconds: float) -> None:
         """Until a task begins, or for so long."""
-        self._task_threads.meter.wake = self._wake
+        self._task_threads.meter.wake = partial(_release, self._alarm)
         # A task may have come meanwhile: the worker knows of it before it begins.
         if self._is_idle() and not self._closing:
             self._alarm.acquire(timeout=seconds)
         self._task_threads.meter.wake = None
 
-    def _running(self) -> list[tuple[int, int, Key | None]]:
-        """Idents of the threads that run tasks, when each began, and span and prefix of those that hold a slot."""
-        found: list[tuple[int, int, Key | None]] = []
-        keys = self._worker.active_threads
-        for ident, (start, _, _) in list(self._task_threads.meter.live.items()):
-            key = keys.get(ident)
-            found.append((ident, start, self._place_of(key) if key is not None else None))
-        return found
+
+def _release(alarm: _thread.LockType) -> None:
+    """Wake the sampler up; also called in a task's thread before it while it is asleep. Must not raise."""
+    with suppress(RuntimeError):  # it is awake
+        alarm.release()
+
+
+def _running(
+    worker: Worker, threads: TaskThreads, place_of: Callable[[Any], Key | None]
+) -> list[tuple[int, int, Key | None]]:
+    """Idents of the threads that run tasks, when each began, and span and prefix of those that hold a slot."""
+    found: list[tuple[int, int, Key | None]] = []
+    keys = worker.active_threads
+    for ident, (start, _, _) in list(threads.meter.live.items()):
+        key = keys.get(ident)
+        found.append((ident, start, place_of(key) if key is not None else None))
+    return found
 
 
 def stood_still(late: int, turns: int, faults: int) -> int:

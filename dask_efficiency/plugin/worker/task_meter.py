@@ -145,6 +145,7 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
             # Read once: other threads may set them to None.
             wake, around, after = meter.wake, meter.around, None
             if wake is not None:
+                meter.wake = None
                 wake()
             ident = get_ident()
             start = monotonic_ns()

@@ -47,16 +47,17 @@ class DataMoves:
         with _lock:
             if not _loops:
                 _install()
-            self._loop = _loops.setdefault(self._thread, _Loop())
-            self._loop.users.append(self)
-        self._short_ns = self._loop.short_ns
+            loop = _loops.setdefault(self._thread, _Loop())
+            loop.users.append(self)
+        self._short_ns = loop.short_ns
         self._elsewhere_ns = _elsewhere()
 
     def close(self) -> None:
         """Stop adding up; to be called once."""
         with _lock:
-            self._loop.users.remove(self)
-            if not self._loop.users:
+            loop = _loops[self._thread]
+            loop.users.remove(self)
+            if not loop.users:
                 del _loops[self._thread]
             if not _loops:
                 _uninstall()
@@ -81,7 +82,7 @@ class DataMoves:
         self._ran_ns = self._turned_ns
         slept = max(0, took_ns - (self._turned_ns - before))
         elsewhere, self._elsewhere_ns = self._elsewhere_ns, _elsewhere()
-        before, self._short_ns = self._short_ns, self._loop.short_ns
+        before, self._short_ns = self._short_ns, _loops[self._thread].short_ns
         moved, self._long_ns = self._short_ns - before + self._long_ns, 0
         return min(took_ns, moved + max(0, min(slept, self._elsewhere_ns - elsewhere)))
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from distributed import Client, LocalCluster
@@ -79,8 +79,11 @@ def test_a_hook_is_timed_until_there_are_enough_and_the_end_of_executing_is_that
     def hook(key: Any, start: str, finish: str) -> None:
         calls.append((key, start, finish))
 
-    plugin = SimpleNamespace()
-    plugin.transition = TimedHook(hook, HookCost(), plugin)
+    class Plugin:
+        transition: Any
+
+    plugin = Plugin()
+    plugin.transition = TimedHook(hook, HookCost(), ref(plugin))
     for i in range(SAMPLE):
         assert plugin.transition is not hook
         plugin.transition(i, "waiting", "ready", stimulus_id="s")
@@ -102,10 +105,8 @@ def test_a_workers_own_work_is_shown_and_its_hooks_are_timed_only_for_a_sample()
             return vars(plugin).get("transition")
 
         eventually(lambda: isinstance(called(), TimedHook))
-        eventually(lambda: client.gather(client.map(abs, range(100), pure=False)) and meter._hooks.cost.spent > 0)
-        eventually(
-            lambda: client.gather(client.map(abs, range(50), pure=False)) and called() == meter._hooks.transition
-        )
+        eventually(lambda: client.gather(client.map(abs, range(100), pure=False)) and meter.hooks.cost.spent > 0)
+        eventually(lambda: client.gather(client.map(abs, range(50), pure=False)) and called() == meter.hooks.transition)
         own = snapshot(client).outside[OWN_WORK]
         assert 0 < own < 5
         meter._guard.fail(RuntimeError("injected"))

@@ -152,7 +152,7 @@ def test_a_meter_holds_no_task_of_dasks_that_is_gone() -> None:
             await client.gather(client.map(abs, range(20), pure=False))
         while worker.state.tasks:  # noqa: ASYNC110  # no event says so
             await asyncio.sleep(0.01)
-        assert len(meter._hooks._log) >= 2 * 20  # nobody has read what happened to them
+        assert len(meter.hooks._log) >= 2 * 20  # nobody has read what happened to them
         gc.collect()
         assert set(TaskState._instances) <= others
 

@@ -12,7 +12,12 @@ from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.recording.worker.recorder import Profiles, Requests, WorkerRecorder
 
 if TYPE_CHECKING:
+    from distributed import Worker
+
+    from dask_efficiency.plugin.worker.hooks import WorkerHooks
     from dask_efficiency.plugin.worker.meter import WorkerMeter
+    from dask_efficiency.plugin.worker.spill_watch import SpillWatch
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 
 class Recorder(WorkerPart):
@@ -20,18 +25,28 @@ class Recorder(WorkerPart):
 
     Parameters
     ----------
-    meter
-        The worker's meter.
+    worker, threads, hooks, spills
+        The worker, what tasks used in its threads, who writes the log of its slots, and who sees its event loop spill.
+    asked
+        The recording that goes on already, and which tasks are profiled in it.
     """
 
-    def __init__(self, meter: WorkerMeter) -> None:
-        self._meter = meter
+    def __init__(
+        self,
+        worker: Worker,
+        threads: TaskThreads,
+        hooks: WorkerHooks,
+        spills: SpillWatch,
+        asked: tuple[str | None, Requests],
+    ) -> None:
+        self._worker, self._threads, self._hooks, self._spills = worker, threads, hooks, spills
+        self._asked = asked
         self.recorder: WorkerRecorder | None = None
         self._guard = Guard("the recorder", "")
 
     @classmethod
     def of(cls, meter: WorkerMeter) -> Self:  # noqa: D102
-        return cls(meter)
+        return cls(meter.worker, meter.threads, meter.hooks, meter.spills, meter.asked_to_record)
 
     def record(self, recording: str | None, profile: Requests | None = None) -> None:
         """Begin a recording, or end the one that goes on; ``profile`` says which tasks are profiled meanwhile."""
@@ -44,37 +59,47 @@ class Recorder(WorkerPart):
         if former is not None:
             former.stop()
         if recording is not None:
-            address = self._meter.worker.address
-            self._guard = Guard(
-                "the recorder", f"dask_efficiency switched its recorder on {address} off", lambda: self.record(None)
-            )
+            self._guard = Guard("the recorder", f"dask_efficiency switched its recorder on {self._worker.address} off")
             self._guard(self._begin, recording, profile or {})
-        self._meter.record(self.recorder)
+        self._hooks.record(self.recorder)
+        self._spills.on_stretch = None if self.recorder is None else self.recorder.at_disk
+        self._threads.meter.recording = self.recorder is not None
 
     def _begin(self, recording: str, profile: Requests) -> None:
-        meter, made = self._meter, offered("profiles/torch")
-        profiles: Profiles | None = None if made is None else made(meter.worker.state.tasks, meter.threads.profile)
-        self.recorder = WorkerRecorder(meter.worker, recording, self._guard.fail, profiles)
+        made = offered("profiles/torch")
+        profiles: Profiles | None = None if made is None else made(self._worker.state.tasks, self._threads.profile)
+        self.recorder = WorkerRecorder(self._worker, recording, profiles)
         if profiles is not None:
             profiles.ask(profile)
 
     def start(self) -> None:
         """Take part in the recording that goes on where the meter begins."""
-        self.record(*self._meter.asked_to_record)
+        self.record(*self._asked)
 
     def stop(self) -> None:
         """End the recording that goes on."""
         self.record(None)
 
+    def _flush(self, **known: bool) -> int | None:
+        """Send what is recorded; the number of the last batch, None where nothing records or it failed."""
+        recorder = self.recorder
+        if recorder is None:
+            return None
+        self._hooks.catch_up()
+        if recorder.failure is not None:
+            self._guard.fail(recorder.failure)
+        seq: int | None = self._guard(recorder.flush, **known)
+        if self._guard.off is not None:
+            self.record(None)
+        return seq
+
     def heartbeat(self) -> None:
         """Send what is recorded."""
-        if self.recorder is not None:
-            self._guard(self.recorder.flush)
+        self._flush()
 
     def closing(self) -> None:
         """Send all that is recorded."""
-        if self.recorder is not None:
-            self._guard(self.recorder.flush, closing=True)
+        self._flush(closing=True)
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """``record``, where the window is the recording or nothing; or ``flush``: the number of the last batch."""
@@ -84,7 +109,7 @@ class Recorder(WorkerPart):
         profiles = None if self.recorder is None else self.recorder.profiles
         if profiles is not None:
             await profiles.catch_up()
-        seq = None if self.recorder is None else self._guard(self.recorder.flush, running=True)
+        seq = self._flush(running=True)
         if seq is None:
             return {"recorder_off": self._guard.off or "it does not record"}
         if profiles is not None and profiles.unwritten:

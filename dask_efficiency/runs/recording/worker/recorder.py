@@ -1,18 +1,18 @@
-"""WorkerRecorder: a row for each run and each transfer of a worker, from Dask's hooks."""
+"""WorkerRecorder: a row for each run and each transfer of a worker, from the log of its slots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import repeat
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Run
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Noted, Place, Run, Taken
 from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
-from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT, noted
+from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
 from dask_efficiency.runs.trace.profiles import Profile
@@ -20,7 +20,6 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
 if TYPE_CHECKING:
     from distributed import Worker
-    from distributed.worker_state_machine import TaskState
 
 #: Rows after which a batch is sent between two heartbeats.
 MAX_ROWS = 500
@@ -36,14 +35,15 @@ _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
 )
 
 #: Which slot became free last: the stimulus that did it, the run that had the slot, and when.
-_Freed = tuple[Any, int, int]
+_Freed = tuple[int, int, int]
 
 #: A run that was given a slot: its number, when it was received and when it was ready, when it took the slot (None
 #: where it began before the recording), when it left its slot before its end, the slot's number, and
-#: which slot became free in the same stimulus before. A plain tuple, for there is one for every task.
-_Taken = tuple[int, int, int, int | None, int, int, _Freed | None]
+#: which slot became free in the same stimulus before; its span and prefix. A plain tuple, for every task has one.
+_Taken = tuple[int, int, int, int | None, int, int, _Freed | None, str, str]
 _SECEDED: Final = 4
 _SLOT: Final = 5
+_SPAN: Final = 7
 
 #: And when it ended, what it was in its thread, and when it was handed to the thread, by upstream's clock of the day.
 _Ended = tuple[_Taken, int, Run, float]
@@ -75,16 +75,6 @@ class Profiles(Protocol):
         """Profile no more; safe to call twice."""
 
 
-class _NoLog(Sequence[Any]):
-    """Stands in for the log of stimuli where the user has upstream keep none: no two looks see the same stimulus."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, i: Any) -> Any:
-        return object()
-
-
 class WorkerRecorder:
     """Records one worker while its recording goes on; all its methods are called on the event loop.
 
@@ -97,8 +87,6 @@ class WorkerRecorder:
         The worker.
     recording
         Which recording its batches are of.
-    failed
-        Called where something of this fails.
     profiles
         Of some of the tasks; sent with the rows, and closed when the recording stops.
     """
@@ -107,17 +95,17 @@ class WorkerRecorder:
         self,
         worker: Worker,
         recording: str,
-        failed: Callable[[Exception], object],
         profiles: Profiles | None = None,
     ) -> None:
         self.recording = recording
-        self._failed = failed
+        #: What failed in following the log; nothing is followed after it.
+        self.failure: Exception | None = None
         self.profiles = profiles
         self._worker = worker
         self._state = worker.state
-        log = worker.state.stimulus_log
-        self._stimuli: Sequence[Any] = _NoLog() if getattr(log, "maxlen", None) == 0 else log
         self._seq = 0
+        #: What was noted last.
+        self._noted: Noted | None = None
         #: When tasks were received, and ready, that have no slot yet.
         self._received: dict[Any, int] = {}
         self._ready: dict[Any, int] = {}
@@ -126,7 +114,7 @@ class WorkerRecorder:
         self._ended: list[_Ended] = []
         #: Runs of tasks that were received and never ran here.
         self._never_ran: list[_Ended] = []
-        self._freed: _Freed = (None, MISSING, MISSING)
+        self._freed: _Freed = (MISSING, MISSING, MISSING)
         self._free_slots: list[int] = []
         self._slots = 0
         self._moves: dict[Any, list[int]] = {}
@@ -140,14 +128,16 @@ class WorkerRecorder:
         self._unspilled = 0
         #: Reading inputs back and writing, in nanoseconds, by position among those that ended.
         self._spilled: dict[int, tuple[int, int]] = {}
-        #: The task that ended last and the stimulus that ended it, until its fine metrics are read.
-        self._last: tuple[Any, TaskState | None] = (None, None)
-        #: Those that ended before it in the same stimulus, by position, since tasks spill.
-        self._together: list[tuple[int, TaskState | None]] = []
+        #: Those that ended last, all in one stimulus, and whose fine metrics are not read: position, span and prefix,
+        #: and what storing took.
+        self._unread: list[tuple[int, str, str, int]] = []
+        self._unread_of = MISSING
         self._read_spills()
         for ts in worker.state.executing:
-            self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None)
-        self._watch = LoopWatch(worker, lambda *row: self._blocked.append(row))
+            of = ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
+            self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None, *of)
+        blocked = self._blocked
+        self._watch = LoopWatch(worker, lambda *row: blocked.append(row))
 
     def stop(self) -> None:
         """Record no more."""
@@ -160,176 +150,152 @@ class WorkerRecorder:
         if stop - start >= MIN_AT_DISK_NS:
             self._blocked.append((start, stop, 0, _READS_BACK if reading else _SPILLS))
 
-    # -- runs --------------------------------------------------------------------------------
+    # -- the log -----------------------------------------------------------------------------
 
-    def transition(self, key: Any, start: str, finish: str) -> None:
-        """A task changed state; only what is :func:`~.transitions.noted` needs to come here.
+    @property
+    def spills(self) -> bool:
+        """Whether only what upstream says between two stimuli tells which task spilled."""
+        return len(self._digests) != self._unspilled
 
-        What that means for its slot, a tracker tells.
-        """
+    def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
+        """Follow what happened, in order; ``whole`` where the last stimulus of it is over."""
+        if self.failure is not None:
+            return
         try:
-            if finish == "ready":
-                self._ready[key] = monotonic_ns()
-            elif start == "released" and finish == "waiting":
-                self._received[key] = monotonic_ns()
-                if self._moves:
-                    self._moves.pop(key, None)
-            elif noted(start, finish):
-                self._note(key, start, finish, monotonic_ns())
+            for entry in entries:
+                if type(entry) is Noted:
+                    self._noted = entry
+                    self._note(entry)
+                elif type(entry) is Taken:
+                    self._take(entry, self._noted)
+                elif type(entry) is Moved:
+                    self._move(entry, self._noted)
+            if whole:
+                self._read_spills()
+            if len(self._ended) >= MAX_ROWS:
+                self.flush()
         except Exception as error:
-            self._failed(error)
+            self.failure = error
 
-    def _note(self, key: Any, start: str, finish: str, at: int) -> None:
-        if finish == "waiting":
-            if self._state.tasks[key].state == "waiting":  # else its thread is at work, or its result on the way
+    def _note(self, entry: Noted) -> None:
+        at, key, start, finish, *_ = entry
+        if finish == "ready":
+            self._ready[key] = at
+        elif start == "released" and finish == "waiting":
+            self._received[key] = at
+            self._moves.pop(key, None)
+        elif finish == "waiting":
+            if entry.state == "waiting":  # else its thread is at work, or its result on the way
                 self._received[key] = at
                 self._ready.pop(key, None)
                 self._moves.pop(key, None)
         elif start in WITHOUT_SLOT:
-            self._give_up(key)
+            if finish != "executing":
+                self._give_up(entry)
         elif key in self._running:
             pass
         elif start == "flight" or (start in MAYBE_IN_FLIGHT and key in self._moves):
-            self._landed(key, at)
+            self._landed(entry)
         elif finish == "flight":
-            self._asked(key, at)
+            self._asked(entry)
         elif finish == "fetch":
             self._moves.setdefault(key, [MISSING, 0, at, MISSING, MISSING, 0])
         elif finish == "released":
             self._moves.pop(key, None)
 
-    def _give_up(self, key: Any) -> None:
+    # -- runs --------------------------------------------------------------------------------
+
+    def _give_up(self, entry: Noted) -> None:
         """A task that was received will not run here."""
+        key = entry.key
         if key in self._received:
-            self._never_ran.append((self._without_slot(key), MISSING, _NOT_IN_THREAD, 0.0))
+            self._never_ran.append((self._without_slot(key, entry.run_id), MISSING, _NOT_IN_THREAD, 0.0))
             del self._received[key]
         self._ready.pop(key, None)
 
-    def _without_slot(self, key: Any) -> _Taken:
-        ts = self._state.tasks.get(key)
-        run_id = MISSING if ts is None else ts.run_id
-        return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None
+    def _without_slot(self, key: Any, run_id: int) -> _Taken:
+        return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None, "", ""
 
-    def taken(self, ts: TaskState, at: int) -> None:
+    def _take(self, entry: Taken, noted: Noted | None) -> None:
         """A task took a slot."""
-        try:
-            key = ts.key
-            if key in self._running:
-                return
-            freed = self._freed
-            self._running[key] = (
-                ts.run_id,
-                self._received.pop(key, MISSING),
-                self._ready.pop(key, MISSING),
-                at,
-                MISSING,
-                heappop(self._free_slots) if self._free_slots else self._take_slot(),
-                freed if freed[0] is self._stimuli[-1] else None,
-            )
-        except Exception as error:
-            self._failed(error)
+        key = entry.key
+        if key in self._running or noted is None:
+            return
+        freed = self._freed
+        self._running[key] = (
+            noted.run_id,
+            self._received.pop(key, MISSING),
+            self._ready.pop(key, MISSING),
+            entry.at,
+            MISSING,
+            heappop(self._free_slots) if self._free_slots else self._take_slot(),
+            freed if freed[0] == noted.stimulus else None,
+            entry.span,
+            entry.prefix,
+        )
 
     def _take_slot(self) -> int:
         """A slot that no run had so far."""
         self._slots += 1
         return self._slots - 1
 
-    def seceded(self, key: Any, at: int) -> None:
-        """A task left its slot and goes on in its thread."""
-        try:
-            taken = self._running.get(key)
-            if taken is not None:
-                self._running[key] = (*taken[:_SECEDED], at, *taken[_SECEDED + 1 :])  # type: ignore[assignment]  # as long
-                heappush(self._free_slots, taken[_SLOT])
-                self._freed = self._stimuli[-1], taken[0], at
-        except Exception as error:
-            self._failed(error)
-
-    def ended(self, key: Any, ts: TaskState | None, at: int, run: Run | None, *, left: bool) -> None:
-        """A task's thread is done: its run there if it was one of ours, and whether it had left its slot before."""
-        try:
-            taken = self._running.pop(key, None)
-            if taken is None:
-                return
-            stimulus = self._stimuli[-1]
-            if len(self._digests) != self._unspilled or len(self._ended) >= MAX_ROWS:
-                self._complete_former(stimulus)
-            if not left:
-                heappush(self._free_slots, taken[_SLOT])
-                self._freed = stimulus, taken[0], at
-            if run is None:
-                run = self._outside_threads(key, taken, ts, at)
-            self._ended.append((taken, at, run, 0.0 if ts is None else ts.start_time or 0.0))
-            self._last = stimulus, ts
-        except Exception as error:
-            self._failed(error)
-
-    def _outside_threads(self, key: Any, taken: _Taken, ts: TaskState | None, at: int) -> Run:
-        """Of a coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's."""
-        event = self._stimuli[-1]
-        start, stop = getattr(event, "start", None), getattr(event, "stop", None)
-        if start is None or stop is None or getattr(event, "key", None) != key:
-            return _NOT_IN_THREAD
-        wall = time_ns() - monotonic_ns()
-        handed = round(ts.start_time * 1e9) - wall if ts is not None and ts.start_time is not None else MISSING
-        submitted = min(max(MISSING if taken[3] is None else taken[3], handed), at)
-        # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
-        took = min(max(0, round((stop - start) * 1e9)), at - submitted)
-        began = min(max(submitted, round((start - self._worker.scheduler_delay) * 1e9) - wall), at - took)
-        return began, began + took, 0, 0, MISSING
-
-    def _complete_former(self, stimulus: Any) -> None:
-        """Complete what ended in a former stimulus: upstream adds a task's fine metrics right after its own."""
-        if self._last[0] is stimulus:
-            self._together.append((len(self._ended) - 1, self._last[1]))
+    def _move(self, entry: Moved, noted: Noted | None) -> None:
+        """A task whose thread was at work may have left its slot, or ended: the rules are those of the slots."""
+        taken = self._running.get(entry.key)
+        if taken is None or noted is None:
             return
-        self._read_spills()
-        if len(self._ended) >= MAX_ROWS:
-            self.flush()
+        left = taken[_SECEDED] != MISSING
+        if entry.place is Place.LONG_RUNNING:
+            if not left:
+                self._running[entry.key] = (*taken[:_SECEDED], entry.at, *taken[_SECEDED + 1 :])  # type: ignore[assignment]  # as long
+                self._free(taken, noted, entry.at)
+        elif left or entry.place is Place.NEITHER:
+            del self._running[entry.key]
+            if not left:
+                self._free(taken, noted, entry.at)
+            run = _outside_threads(taken, noted, entry.at) if entry.run is None else entry.run
+            if noted.stimulus != self._unread_of:  # those of another had not spilled, or are read
+                self._unread.clear()
+                self._unread_of = noted.stimulus
+            self._unread.append((len(self._ended), *taken[_SPAN:], noted.stored))
+            self._ended.append((taken, entry.at, run, noted.handed))
+
+    def _free(self, taken: _Taken, noted: Noted, at: int) -> None:
+        heappush(self._free_slots, taken[_SLOT])
+        self._freed = noted.stimulus, taken[0], at
 
     def _read_spills(self) -> None:
         """Of all tasks that have ended; called when their fine metrics have arrived."""
         self._unspilled = -1 if self._spill.any() else len(self._digests)
-        stimulus, last = self._last
-        if stimulus is None:
-            return
-        self._last = None, None
         if self._unspilled < 0:
-            for position, ts in (*self._together, (len(self._ended) - 1, last)):
-                if ts is not None:
-                    self._read_spill(position, ts)
-        self._together.clear()
-
-    def _read_spill(self, position: int, ts: TaskState) -> None:
-        read, written = self._spill.since(ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH])
-        # What is read back may push others out: all that was not written to store the result.
-        stored = min(written, _stored(ts)) if read else written
-        self._spilled[position] = read + written - stored, stored
+            for position, span, prefix, stored in self._unread:
+                read, written = self._spill.since(span, prefix)
+                # What is read back may push others out: all that was not written to store the result.
+                stored = min(written, stored) if read else written
+                self._spilled[position] = read + written - stored, stored
+        self._unread.clear()
 
     # -- transfers ---------------------------------------------------------------------------
 
-    def _asked(self, key: Any, at: int) -> None:
-        move = self._moves.setdefault(key, [MISSING, 0, at, MISSING, MISSING, 0])
-        sender = self._state.tasks[key].coming_from
-        move[_ASKED] = at
-        if sender is not None:
-            move[_SENDER] = self._senders.setdefault(sender, len(self._senders))
+    def _asked(self, entry: Noted) -> None:
+        move = self._moves.setdefault(entry.key, [MISSING, 0, entry.at, MISSING, MISSING, 0])
+        move[_ASKED] = entry.at
+        if entry.sender:
+            move[_SENDER] = self._senders.setdefault(entry.sender, len(self._senders))
 
-    def _landed(self, key: Any, at: int) -> None:
+    def _landed(self, entry: Noted) -> None:
         """A transfer may be over; whether it arrived, the task's state tells."""
-        ts = self._state.tasks.get(key)
-        if ts is not None and ts in self._state.in_flight_tasks:
+        if entry.in_flight:
             return
-        move = self._moves.pop(key, None)
+        move = self._moves.pop(entry.key, None)
         if move is not None and move[_ASKED] != MISSING:
-            move[_STOPPED] = at
-            if ts is not None:
-                move[_NBYTES] = int(ts.nbytes or 0)
-                move[_ARRIVED] = int(ts.state == "memory")
+            move[_STOPPED] = entry.at
+            move[_NBYTES] = entry.nbytes
+            move[_ARRIVED] = int(entry.state == "memory")
             self._moved.append(move)
-            self._moved_keys.append(key)
-        if ts is not None and ts.state == "fetch":
-            self._moves[key] = [MISSING, 0, at, MISSING, MISSING, 0]
+            self._moved_keys.append(entry.key)
+        if entry.state == "fetch":
+            self._moves[entry.key] = [MISSING, 0, entry.at, MISSING, MISSING, 0]
 
     # -- batches -----------------------------------------------------------------------------
 
@@ -350,7 +316,10 @@ class WorkerRecorder:
             ended += [
                 (run, at if run[3] is not None else MISSING, _NOT_IN_THREAD, 0.0) for run in self._running.values()
             ]
-            ended += [(self._without_slot(key), MISSING, _NOT_IN_THREAD, 0.0) for key in self._received]
+            tasks = self._state.tasks
+            for key in self._received:
+                run_id = tasks[key].run_id if key in tasks else MISSING
+                ended.append((self._without_slot(key, run_id), MISSING, _NOT_IN_THREAD, 0.0))
         profiles, not_profiled = ([], {}) if self.profiles is None else self.profiles.take(closing=closing)
         if not (ended or self._moved or self._blocked or profiles or not_profiled):
             return self._seq
@@ -370,7 +339,8 @@ class WorkerRecorder:
             not_profiled=not_profiled,
         )
         self._ended, self._never_ran, self._spilled = [], [], {}
-        self._moved, self._moved_keys, self._blocked = [], [], []
+        self._moved, self._moved_keys = [], []
+        self._blocked.clear()
         if not self._moves:  # those that are on the way have numbers of senders
             self._senders = {}
         self._worker.log_event(BATCHES, message)
@@ -382,7 +352,7 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     if not ended:
         return ()
     taken, stopped, runs, handed = zip(*ended, strict=True)
-    run_id, received, ready, taken_at, seceded, slot, freed = zip(*taken, strict=True)
+    run_id, received, ready, taken_at, seceded, slot, freed, _, _ = zip(*taken, strict=True)
     start, stop, cpu, _, thread = zip(*runs, strict=True)
     executing = [MISSING if at is None else at for at in taken_at]
     by_clock = [int(seconds * 1e9) - wall for seconds in handed]
@@ -413,9 +383,15 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     return zip(*(columns[name] for name in RUN), strict=True)
 
 
-def _stored(ts: TaskState) -> int:
-    """Nanoseconds that storing a task's result took, as upstream notes it above 5 ms."""
-    last = ts.startstops[-1] if ts.startstops else None
-    if last is None or last["action"] != "disk-write":
-        return 0
-    return round((last["stop"] - last["start"]) * 1e9)
+def _outside_threads(taken: _Taken, noted: Noted, at: int) -> Run:
+    """Of a coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's."""
+    if noted.outside is None:
+        return _NOT_IN_THREAD
+    start, stop, delay = noted.outside
+    wall = time_ns() - monotonic_ns()
+    handed = round(noted.handed * 1e9) - wall if noted.handed else MISSING
+    submitted = min(max(MISSING if taken[3] is None else taken[3], handed), at)
+    # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
+    took = min(max(0, round((stop - start) * 1e9)), at - submitted)
+    began = min(max(submitted, round((start - delay) * 1e9) - wall), at - took)
+    return began, began + took, 0, 0, MISSING

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -11,40 +9,25 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.accounts.worker.log import Entry, Moved, Noted, Place, Taken
 from dask_efficiency.plugin.worker.transitions import noted
 from dask_efficiency.runs.recording.worker import recorder
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
-from dask_efficiency.runs.trace.batch import RUN, decode
-
-
-@dataclass(eq=False)
-class Task:
-    """What upstream knows of a task."""
-
-    key: str
-    run_id: int
-    prefix: str = "inc"
-    span_id: str | None = "span"
-    state: str = "waiting"
-    start_time: float | None = None
-    startstops: list[Any] = field(default_factory=list)
+from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode
 
 
 class Scene:
-    """A worker that records, and what it sends."""
+    """A worker that records: the entries of its log, and what it sends."""
 
-    def __init__(self, *, log: Any = None) -> None:
-        self.now = 0
+    def __init__(self) -> None:
+        self.now = self.number = 0
         self.address = "tcp://worker"
-        self.scheduler_delay = 0.0
         self.digests_total: dict[Any, float] = {}
         self.messages: list[Any] = []
-        self.stimuli = [object()] if log is None else log
-        self.tasks: dict[str, Task] = {}
-        self.state: Any = SimpleNamespace(
-            tasks=self.tasks, executing=set(), in_flight_tasks=set(), stimulus_log=self.stimuli
-        )
-        self.recorder = WorkerRecorder(self, "recording", pytest.fail)  # type: ignore[arg-type]
+        self.run_ids: dict[str, int] = {}
+        self.tasks: dict[str, Any] = {}
+        self.state: Any = SimpleNamespace(tasks=self.tasks, executing=set())
+        self.recorder = WorkerRecorder(self, "recording")  # type: ignore[arg-type]
         self.taken: dict[str, int] = {}
 
     def log_event(self, topic: str, message: Any) -> None:
@@ -52,25 +35,36 @@ class Scene:
 
     def stimulus(self) -> None:
         self.now += 1
-        self.stimuli.append(object())
+        self.number += 1
+        if self.recorder.spills:  # as the hook does
+            self.recorder.read([], whole=True)
+
+    def read(self, *entries: Entry) -> None:
+        self.recorder.read(entries, whole=False)
+        assert self.recorder.failure is None
+
+    def note(self, key: str, start: str, finish: str, **known: Any) -> Noted:
+        return Noted(self.now, key, start, finish, finish, self.number, self.run_ids.get(key, -1), **known)
 
     def receive(self, key: str) -> None:
-        self.tasks[key] = Task(key, run_id=len(self.tasks) + 1)
-        self.recorder.transition(key, "released", "waiting")
+        self.run_ids[key] = len(self.run_ids) + 1
+        self.tasks[key] = SimpleNamespace(run_id=self.run_ids[key])
+        self.read(self.note(key, "released", "waiting"))
 
     def ready(self, key: str) -> None:
         self.now += 1
-        self.recorder.transition(key, "waiting", "ready")
+        self.read(self.note(key, "waiting", "ready"))
 
     def take(self, key: str) -> None:
         self.now += 1
         self.taken[key] = self.now
-        self.recorder.taken(self.tasks[key], self.now)  # type: ignore[arg-type]
+        self.read(self.note(key, "ready", "executing"), Taken(self.now, key, "inc", "span", False))
 
     def end(self, key: str) -> None:
         self.now += 1
         run = self.taken.pop(key), self.now, 0, 1, 1
-        self.recorder.ended(key, self.tasks[key], self.now, run, left=False)  # type: ignore[arg-type]
+        moved = Moved(self.now, key, "executing", "memory", Place.NEITHER, run)
+        self.read(self.note(key, "executing", "memory"), moved)
 
     def run(self, key: str) -> None:
         self.stimulus()
@@ -117,10 +111,10 @@ def test_the_profiles_that_a_worker_which_closes_could_not_write_are_counted(sce
     assert decode(scene.messages[0]).not_profiled == {"busy": 1}
 
 
-def test_two_of_the_six_transitions_of_a_plain_task_are_noted():
+def test_four_of_the_six_transitions_of_a_plain_task_are_noted():
     states = ["released", "waiting", "ready", "executing", "memory", "released", "forgotten"]
     pairs = list(pairwise(states))
-    assert [pair for pair in pairs if noted(*pair)] == [("released", "waiting"), ("waiting", "ready")]
+    assert [pair for pair in pairs if noted(*pair)] == pairs[:4]
 
 
 def test_a_run_has_one_row_with_all_its_instants(scene):
@@ -134,8 +128,7 @@ def test_a_run_has_one_row_with_all_its_instants(scene):
 def test_a_task_that_is_received_and_given_up_has_one_row_without_a_slot(scene):
     scene.receive("x")
     scene.ready("x")
-    scene.recorder.transition("x", "ready", "released")
-    scene.recorder.transition("x", "released", "forgotten")
+    scene.read(scene.note("x", "ready", "released"))
     (row,) = scene.rows(closing=True)
     assert (row["ready"], row["slot"], row["executing"], row["ended"]) == (1, MISSING, MISSING, MISSING)
 
@@ -197,11 +190,32 @@ def test_a_task_comes_after_the_one_whose_slot_it_waited_for(scene, waited, afte
     assert rows[2]["slot"] == 0
 
 
-def test_where_upstream_keeps_no_log_nothing_comes_after_anything(patched):
-    scene = Scene(log=deque(maxlen=0))
-    scene.run("x")
-    scene.run("y")
-    assert [row["after"] for row in scene.rows()] == [MISSING, MISSING]
+def test_a_transfer_has_one_row_and_one_that_is_wanted_again_another(scene):
+    scene.read(scene.note("x", "released", "fetch"))
+    scene.now = 2
+    scene.read(scene.note("x", "fetch", "flight", sender="tcp://other"))
+    scene.now = 5
+    scene.read(scene.note("x", "flight", "memory", nbytes=7))
+    scene.read(scene.note("y", "released", "fetch"), scene.note("y", "fetch", "flight", sender="tcp://third"))
+    scene.read(scene.note("y", "flight", "fetch", in_flight=True))  # it is not over
+    scene.now = 6
+    scene.read(scene.note("y", "flight", "fetch"))
+    assert scene.recorder.flush() == 1
+    batch = decode(scene.messages[0])
+    rows = [dict(zip(TRANSFER, row, strict=True)) for row in batch.transfers.tolist()]
+    assert [(row["queued"], row["start"], row["stop"], row["nbytes"], row["arrived"]) for row in rows] == [
+        (0, 2, 5, 7, 1),
+        (5, 5, 6, 0, 0),
+    ]
+    assert [batch.senders[row["sender"]] for row in rows] == ["tcp://other", "tcp://third"]
+
+
+def test_what_fails_is_kept_and_nothing_is_followed_after_it(scene):
+    scene.recorder._ready = None
+    scene.recorder.read([scene.note("x", "waiting", "ready")], whole=True)
+    assert isinstance(scene.recorder.failure, TypeError)
+    scene.recorder.read([scene.note("y", "released", "waiting")], whole=True)
+    assert not scene.recorder._received
 
 
 def test_between_two_heartbeats_a_full_batch_is_sent(patched, scene):

@@ -44,6 +44,7 @@ class Task:
     dependencies: tuple[Any, ...] = ()
     waiting_for_data: tuple[Any, ...] = ()
     startstops: list[Any] = field(default_factory=list)
+    coming_from: str | None = None
 
 
 class Threads:
@@ -73,6 +74,7 @@ class Worker:
         self.digests_total: dict[Any, float] = {}
         self.scheduler_delay = 0.0
         self.sent: list[Any] = []
+        self.failures: list[Exception] = []
         self.state: Any = SimpleNamespace(
             tasks={},
             executing=set(),
@@ -101,8 +103,10 @@ class Worker:
             rate=lambda _: None,
         )
         worker: Any = self
-        self.hooks = WorkerHooks(worker, Slots(self.ledger), pending, spills, threads, log, failed=pytest.fail, at=0)  # type: ignore[arg-type]
-        self.recorder = WorkerRecorder(worker, "recording", pytest.fail)  # type: ignore[arg-type]
+        self.hooks = WorkerHooks(
+            worker, Slots(self.ledger), pending, spills, threads, log, failed=self.failures.append, at=0
+        )  # type: ignore[arg-type]
+        self.recorder = WorkerRecorder(worker, "recording")
         self.hooks.record(self.recorder)
 
     def log_event(self, topic: str, message: Any) -> None:
@@ -153,6 +157,8 @@ def test_the_slot_time_of_a_trace_is_the_held_time_of_the_ledger_to_the_nanoseco
         if ts in worker.state.executing or ts in worker.state.long_running:
             worker.move(key, ts.state, "memory", None)
     worker.hooks.catch_up()
+    assert worker.recorder.failure is None
+    assert worker.failures == []
     worker.recorder.flush(closing=True)
     rows = [dict(zip(RUN, row, strict=True)) for message in worker.sent for row in decode(message).runs.tolist()]
     left = [(row["ended"] if row["seceded"] == MISSING else row["seceded"]) - row["executing"] for row in rows]
