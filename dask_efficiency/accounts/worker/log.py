@@ -29,6 +29,20 @@ class Place(StrEnum):
     NEITHER = "neither"
 
 
+class Done(NamedTuple):
+    """What only a trace wants to know of a task that moved."""
+
+    #: Number of the stimulus; each transition has its own where nobody can tell.
+    stimulus: int
+    #: When it was handed to its thread, by upstream's clock of the day; 0.0 where that is not known.
+    handed: float = 0.0
+    #: Of one that ended outside the worker's threads: when it began and stopped by that clock of the scheduler, and how
+    #: far that is ahead, all in seconds.
+    outside: tuple[float, float, float] | None = None
+    #: Nanoseconds that storing its result took.
+    stored: int = 0
+
+
 class Taken(NamedTuple):
     """A task became ``executing``."""
 
@@ -40,6 +54,8 @@ class Taken(NamedTuple):
     recomputed: bool
     #: When the message that brought it was sent, where the event loop spilled meanwhile.
     since: int | None = None
+    #: While somebody records: the number of the stimulus, and upstream's number of the run.
+    begun: tuple[int, int] | None = None
 
 
 class Moved(NamedTuple):
@@ -63,6 +79,8 @@ class Moved(NamedTuple):
     made: int = -1
     #: Whether the GPU was watched.
     watched: bool = False
+    #: While somebody records.
+    done: Done | None = None
 
 
 class Observed(NamedTuple):
@@ -96,7 +114,7 @@ class Spilled(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A task changed its state on a worker that is recorded: what a trace wants to know, before what it meant."""
+    """A task without a slot changed its state, or one that may have come from elsewhere: only a trace wants to know."""
 
     at: int
     key: Any
@@ -104,8 +122,6 @@ class Noted(NamedTuple):
     finish: str
     #: Its state now; empty where it is forgotten.
     state: str
-    #: Number of the stimulus; each has its own where nobody can tell.
-    stimulus: int
     #: Upstream's number of its run; -1 of a task that is forgotten.
     run_id: int = -1
     #: The worker that it comes from, and whether it is on its way; empty where it does not.
@@ -113,13 +129,6 @@ class Noted(NamedTuple):
     in_flight: bool = False
     #: Bytes of its result, as far as that is known.
     nbytes: int = 0
-    #: When it was handed to its thread, by upstream's clock of the day; 0.0 where that is not known.
-    handed: float = 0.0
-    #: Of one that ended outside the worker's threads: when it began and stopped by that clock of the scheduler, and how
-    #: far that is ahead, all in seconds.
-    outside: tuple[float, float, float] | None = None
-    #: Nanoseconds that storing its result took.
-    stored: int = 0
 
 
 Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted

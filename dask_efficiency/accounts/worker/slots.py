@@ -166,7 +166,7 @@ class Slots:
         ledger = self._ledger
         for entry in entries:
             if type(entry) is Taken:
-                at, key, prefix, span, recomputed, since = entry
+                at, key, prefix, span, recomputed, since, _ = entry
                 if since is not None:
                     ledger.delayed(since)
                 ledger.reserve(key, prefix, span, recomputed=recomputed, at=at)

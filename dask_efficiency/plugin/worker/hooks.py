@@ -15,6 +15,7 @@ from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, Unpau
 from dask_efficiency.accounts.worker.balance import Availability
 from dask_efficiency.accounts.worker.log import (
     MAX_PREFIX_LENGTH,
+    Done,
     Entry,
     Moved,
     Noted,
@@ -30,7 +31,7 @@ from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.worker.cost import HookCost, TimedHook
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import input_bytes
-from dask_efficiency.plugin.worker.transitions import QUIET, noted
+from dask_efficiency.plugin.worker.transitions import QUIET, WITHOUT_SLOT, noted
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -124,7 +125,7 @@ class WorkerHooks:
         self._left = {ts.key for ts in worker.state.long_running}
         #: The stimulus of the last entry, where that tells which task spilled; and for a recorder, with its number.
         self._stimulus: Any = None
-        self._noted: Any = None
+        self._numbered: Any = None
         self._stimuli = 0
         #: The accounts were read last at this instant: what was free until then stays what it was.
         self._read_at = self._looked_at = at
@@ -172,7 +173,7 @@ class WorkerHooks:
         """A task changed its state: as Dask calls a plugin's hook, in the middle of a stimulus."""
         try:
             if self._recorder is not None and noted(start, finish):
-                self._note(self._recorder, key, start, finish)
+                self._note(key, start, finish)
             if (start, finish) in QUIET:
                 return
             ts = self._tasks.get(key)
@@ -208,40 +209,40 @@ class WorkerHooks:
             self._stimulus = stimulus
             self.catch_up()
 
-    def _note(self, recorder: Recorder, key: Any, start: str, finish: str) -> None:
-        """Write down what only a trace wants to know, after what happened before this stimulus was read if it must."""
-        stimuli = self._state.stimulus_log
-        event: Any = stimuli[-1] if stimuli else None
-        if event is None or event is not self._noted:
-            self._noted = event
-            self._stimuli += 1
-            if recorder.spills:
-                self._read(all_of_them=event is not None, whole=True)
+    def _note(self, key: Any, start: str, finish: str) -> None:
+        """Write down what only a trace wants to know."""
+        self._number()
         at, ts = monotonic_ns(), self._tasks.get(key)
         if ts is None:
-            self._log.append(Noted(at, key, start, finish, "", self._stimuli))
+            self._log.append(Noted(at, key, start, finish, ""))
             return
-        outside = None
-        if start in AT_WORK and key not in self._done and getattr(event, "key", None) == key:
+        sender, in_flight, nbytes = "", False, 0
+        if start not in WITHOUT_SLOT:
+            sender, in_flight, nbytes = ts.coming_from or "", ts in self._state.in_flight_tasks, ts.nbytes or 0
+        self._log.append(_new(Noted, (at, key, start, finish, ts.state, ts.run_id, sender, in_flight, nbytes)))
+
+    def _number(self) -> int:
+        """The number of the stimulus, for a recorder; it has read what was before, if only that tells who spilled."""
+        stimuli = self._state.stimulus_log
+        event = stimuli[-1] if stimuli else None
+        if event is None or event is not self._numbered:
+            self._numbered = event
+            self._stimuli += 1
+            if self._recorder is not None and self._recorder.spills:
+                self._read(all_of_them=event is not None, whole=True)
+        return self._stimuli
+
+    def _done_by(self, key: Any, ts: Any) -> Done:
+        """What a trace wants to know of a task that moved."""
+        number, event, outside = self._number(), self._numbered, None
+        if ts is None:
+            return Done(number)
+        if key not in self._done and getattr(event, "key", None) == key:
             began, stopped = getattr(event, "start", None), getattr(event, "stop", None)
             if began is not None and stopped is not None:
                 outside = began, stopped, self._worker.scheduler_delay
-        entry = Noted(
-            at,
-            key,
-            start,
-            finish,
-            ts.state,
-            self._stimuli,
-            ts.run_id,
-            ts.coming_from or "",
-            ts in self._state.in_flight_tasks,
-            ts.nbytes or 0,
-            ts.start_time or 0.0,
-            outside,
-            stored_ns(ts),
-        )
-        self._log.append(entry)
+        done: Done = _new(Done, (number, ts.start_time or 0.0, outside, stored_ns(ts)))
+        return done
 
     def _take(self, ts: Any, at: int) -> None:
         annotations = ts.annotations
@@ -250,7 +251,8 @@ class WorkerHooks:
         prefix = ts.prefix
         if len(prefix) > MAX_PREFIX_LENGTH:
             prefix = prefix[:MAX_PREFIX_LENGTH]
-        self._log.append(_new(Taken, (at, ts.key, prefix, ts.span_id or "", recomputed, since)))
+        begun = None if self._recorder is None else (self._number(), ts.run_id)
+        self._log.append(_new(Taken, (at, ts.key, prefix, ts.span_id or "", recomputed, since, begun)))
 
     def _sent(self, at: int) -> int | None:
         """When the message that this stimulus is was sent: it may have lain there while the event loop spilled."""
@@ -262,6 +264,7 @@ class WorkerHooks:
     def _move(self, key: Any, ts: Any, start: str, finish: str, at: int) -> None:
         place = _NEITHER if finish == "memory" else self._place(ts)
         run, used, elsewhere, nbytes, made, watched = None, None, 0, -1.0, -1, False
+        done = None if self._recorder is None else self._done_by(key, ts)
         left = self._left
         if place is _LONG_RUNNING:
             if key not in left:
@@ -278,7 +281,7 @@ class WorkerHooks:
                     nbytes = size_of(ts)
                 if ts.nbytes is not None:
                     made = ts.nbytes
-        entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched
+        entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched, done
         self._log.append(_new(Moved, entry))
 
     def _place(self, ts: Any) -> Place:

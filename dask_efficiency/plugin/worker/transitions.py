@@ -35,11 +35,11 @@ QUIET = frozenset(
 
 @cache
 def noted(start: str, finish: str) -> bool:
-    """Whether a transition may mean something for a trace."""
+    """Whether a transition may mean something for a trace, beside what it does to slots."""
     return (
         finish in ("ready", "waiting", "fetch", "flight")
         or start == "flight"
-        or start in AT_WORK
-        or (start in WITHOUT_SLOT and finish != "constrained")
+        or start in MAYBE_IN_FLIGHT
+        or (start in WITHOUT_SLOT and finish not in ("executing", "constrained"))
         or (start in ("fetch", "missing") and finish == "released")
     )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.accounts.worker.balance import Balance, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Noted, Place, Run, Taken
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Place, Run, Taken
 from dask_efficiency.accounts.worker.slots import Slots
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.names import RECOMPUTED
@@ -77,7 +77,7 @@ class Threads:
 
 
 class Recorder:
-    """Reads the log for a trace: how long it says that tasks had their slots, and that each was noted before."""
+    """Reads the log for a trace: how long it says that tasks had their slots."""
 
     spills = False
 
@@ -85,22 +85,21 @@ class Recorder:
         self.taken_at: dict[str, int] = {}
         self.held = 0
         self.left: list[str] = []
-        self.noted: Noted | None = None
 
     def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
         for entry in entries:
-            if isinstance(entry, Noted):
-                self.noted = entry
-            elif isinstance(entry, (Taken, Moved)):
-                assert self.noted is not None
-                assert self.noted.key == entry.key
-                self.take(entry) if isinstance(entry, Taken) else self.move(entry)
+            if isinstance(entry, Taken):
+                self.take(entry)
+            elif isinstance(entry, Moved):
+                self.move(entry)
 
     def take(self, entry: Taken) -> None:
+        assert entry.begun is not None
         assert self.taken_at.setdefault(entry.key, entry.at) == entry.at
 
     def move(self, entry: Moved) -> None:
         key = entry.key
+        assert entry.done is not None
         if key in self.left:
             if entry.place is not Place.LONG_RUNNING:
                 self.left.remove(key)

@@ -9,7 +9,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Entry, Moved, Noted, Place, Run, Taken
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, Moved, Noted, Place, Run, Taken
 from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT
@@ -104,8 +104,6 @@ class WorkerRecorder:
         self._worker = worker
         self._state = worker.state
         self._seq = 0
-        #: What was noted last.
-        self._noted: Noted | None = None
         #: When tasks were received, and ready, that have no slot yet.
         self._received: dict[Any, int] = {}
         self._ready: dict[Any, int] = {}
@@ -164,12 +162,11 @@ class WorkerRecorder:
         try:
             for entry in entries:
                 if type(entry) is Noted:
-                    self._noted = entry
                     self._note(entry)
                 elif type(entry) is Taken:
-                    self._take(entry, self._noted)
+                    self._take(entry)
                 elif type(entry) is Moved:
-                    self._move(entry, self._noted)
+                    self._move(entry)
             if whole:
                 self._read_spills()
             if len(self._ended) >= MAX_ROWS:
@@ -178,20 +175,20 @@ class WorkerRecorder:
             self.failure = error
 
     def _note(self, entry: Noted) -> None:
-        at, key, start, finish, *_ = entry
+        at, key, start, finish = entry[:4]
         if finish == "ready":
             self._ready[key] = at
         elif start == "released" and finish == "waiting":
             self._received[key] = at
-            self._moves.pop(key, None)
+            if self._moves:
+                self._moves.pop(key, None)
         elif finish == "waiting":
             if entry.state == "waiting":  # else its thread is at work, or its result on the way
                 self._received[key] = at
                 self._ready.pop(key, None)
                 self._moves.pop(key, None)
         elif start in WITHOUT_SLOT:
-            if finish != "executing":
-                self._give_up(entry)
+            self._give_up(entry)
         elif key in self._running:
             pass
         elif start == "flight" or (start in MAYBE_IN_FLIGHT and key in self._moves):
@@ -216,20 +213,21 @@ class WorkerRecorder:
     def _without_slot(self, key: Any, run_id: int) -> _Taken:
         return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None, "", ""
 
-    def _take(self, entry: Taken, noted: Noted | None) -> None:
+    def _take(self, entry: Taken) -> None:
         """A task took a slot."""
         key = entry.key
-        if key in self._running or noted is None:
+        if key in self._running or entry.begun is None:
             return
+        stimulus, run_id = entry.begun
         freed = self._freed
         self._running[key] = (
-            noted.run_id,
+            run_id,
             self._received.pop(key, MISSING),
             self._ready.pop(key, MISSING),
             entry.at,
             MISSING,
             heappop(self._free_slots) if self._free_slots else self._take_slot(),
-            freed if freed[0] == noted.stimulus else None,
+            freed if freed[0] == stimulus else None,
             entry.span,
             entry.prefix,
         )
@@ -239,30 +237,30 @@ class WorkerRecorder:
         self._slots += 1
         return self._slots - 1
 
-    def _move(self, entry: Moved, noted: Noted | None) -> None:
+    def _move(self, entry: Moved) -> None:
         """A task whose thread was at work may have left its slot, or ended: the rules are those of the slots."""
-        taken = self._running.get(entry.key)
-        if taken is None or noted is None:
+        taken, done = self._running.get(entry.key), entry.done
+        if taken is None or done is None:
             return
         left = taken[_SECEDED] != MISSING
         if entry.place is Place.LONG_RUNNING:
             if not left:
                 self._running[entry.key] = (*taken[:_SECEDED], entry.at, *taken[_SECEDED + 1 :])  # type: ignore[assignment]  # as long
-                self._free(taken, noted, entry.at)
+                self._free(taken, done, entry.at)
         elif left or entry.place is Place.NEITHER:
             del self._running[entry.key]
             if not left:
-                self._free(taken, noted, entry.at)
-            run = _outside_threads(taken, noted, entry.at) if entry.run is None else entry.run
-            if noted.stimulus != self._unread_of:  # those of another had not spilled, or are read
+                self._free(taken, done, entry.at)
+            run = _outside_threads(taken, done, entry.at) if entry.run is None else entry.run
+            if done.stimulus != self._unread_of:  # those of another had not spilled, or are read
                 self._unread.clear()
-                self._unread_of = noted.stimulus
-            self._unread.append((len(self._ended), *taken[_SPAN:], noted.stored))
-            self._ended.append((taken, entry.at, run, noted.handed))
+                self._unread_of = done.stimulus
+            self._unread.append((len(self._ended), *taken[_SPAN:], done.stored))
+            self._ended.append((taken, entry.at, run, done.handed))
 
-    def _free(self, taken: _Taken, noted: Noted, at: int) -> None:
+    def _free(self, taken: _Taken, done: Done, at: int) -> None:
         heappush(self._free_slots, taken[_SLOT])
-        self._freed = noted.stimulus, taken[0], at
+        self._freed = done.stimulus, taken[0], at
 
     def _read_spills(self) -> None:
         """Of all tasks that have ended; called when their fine metrics have arrived."""
@@ -383,13 +381,13 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
     return zip(*(columns[name] for name in RUN), strict=True)
 
 
-def _outside_threads(taken: _Taken, noted: Noted, at: int) -> Run:
+def _outside_threads(taken: _Taken, done: Done, at: int) -> Run:
     """Of a coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's."""
-    if noted.outside is None:
+    if done.outside is None:
         return _NOT_IN_THREAD
-    start, stop, delay = noted.outside
+    start, stop, delay = done.outside
     wall = time_ns() - monotonic_ns()
-    handed = round(noted.handed * 1e9) - wall if noted.handed else MISSING
+    handed = round(done.handed * 1e9) - wall if done.handed else MISSING
     submitted = min(max(MISSING if taken[3] is None else taken[3], handed), at)
     # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
     took = min(max(0, round((stop - start) * 1e9)), at - submitted)

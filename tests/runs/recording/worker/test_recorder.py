@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.accounts.worker.log import Entry, Moved, Noted, Place, Taken
+from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Place, Taken
 from dask_efficiency.plugin.worker.transitions import noted
 from dask_efficiency.runs.recording.worker import recorder
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
@@ -44,7 +44,7 @@ class Scene:
         assert self.recorder.failure is None
 
     def note(self, key: str, start: str, finish: str, **known: Any) -> Noted:
-        return Noted(self.now, key, start, finish, finish, self.number, self.run_ids.get(key, -1), **known)
+        return Noted(self.now, key, start, finish, finish, self.run_ids.get(key, -1), **known)
 
     def receive(self, key: str) -> None:
         self.run_ids[key] = len(self.run_ids) + 1
@@ -58,13 +58,12 @@ class Scene:
     def take(self, key: str) -> None:
         self.now += 1
         self.taken[key] = self.now
-        self.read(self.note(key, "ready", "executing"), Taken(self.now, key, "inc", "span", False))
+        self.read(Taken(self.now, key, "inc", "span", False, begun=(self.number, self.run_ids[key])))
 
     def end(self, key: str) -> None:
         self.now += 1
         run = self.taken.pop(key), self.now, 0, 1, 1
-        moved = Moved(self.now, key, "executing", "memory", Place.NEITHER, run)
-        self.read(self.note(key, "executing", "memory"), moved)
+        self.read(Moved(self.now, key, "executing", "memory", Place.NEITHER, run, done=Done(self.number)))
 
     def run(self, key: str) -> None:
         self.stimulus()
@@ -111,10 +110,10 @@ def test_the_profiles_that_a_worker_which_closes_could_not_write_are_counted(sce
     assert decode(scene.messages[0]).not_profiled == {"busy": 1}
 
 
-def test_four_of_the_six_transitions_of_a_plain_task_are_noted():
+def test_two_of_the_six_transitions_of_a_plain_task_are_noted():
     states = ["released", "waiting", "ready", "executing", "memory", "released", "forgotten"]
     pairs = list(pairwise(states))
-    assert [pair for pair in pairs if noted(*pair)] == pairs[:4]
+    assert [pair for pair in pairs if noted(*pair)] == pairs[:2]
 
 
 def test_a_run_has_one_row_with_all_its_instants(scene):
