@@ -6,7 +6,7 @@ can be written down, and read again without a worker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -137,3 +137,51 @@ Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
     """Entries by when they happened, those of one instant as they were written: some are known later than others."""
     return sorted(entries, key=itemgetter(0))
+
+
+# -- as plain data -------------------------------------------------------------------------------
+
+_KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spilled, Noted)}
+
+
+def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
+    """Entries as lists that JSON can hold, each led by its kind: so a scene that was seen once can be read again.
+
+    Keys of tasks are texts afterwards.
+    """
+    return [
+        [type(entry).__name__, *(str(value) if name == "key" else value for name, value in entry._asdict().items())]
+        for entry in entries
+    ]
+
+
+def from_plain(rows: Iterable[Sequence[Any]]) -> list[Entry]:
+    """Entries of what :func:`to_plain` made.
+
+    Raises
+    ------
+    ValueError
+        On a kind that is none, or fields that are not its own.
+    """
+    found: list[Entry] = []
+    for kind, *values in rows:
+        fields = _KINDS[kind]._fields if kind in _KINDS else ()
+        if len(fields) != len(values):
+            raise ValueError(f"a row is {kind!r} and {len(values)} values; expected one of {sorted(_KINDS)}, whole")
+        named = dict(zip(fields, map(_tupled, values), strict=True))
+        for name, restore in _RESTORED.items():
+            if named.get(name) is not None:
+                named[name] = restore(named[name])
+        found.append(_KINDS[kind](**named))
+    return found
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
+
+
+_RESTORED: dict[str, Callable[[Any], Any]] = {
+    "place": Place,
+    "availability": Availability,
+    "done": lambda values: Done(*values),
+}
