@@ -5,8 +5,8 @@ a process of its own and prints, for each, the report's verdict and first advice
 its stragglers, what a stopwatch and the kernel say, and the true cause, so that a person can judge. It exits with 1 if
 something was said that is known to mislead, or if a workload did not end.
 
-What misleads is data: patterns of sentences that are untrue of this workload, with the reason; an ideal that these
-cores or this graph do not allow; and a runtime below the stopwatch's for which nobody is named. A cause that is not
+What misleads is data: patterns of sentences that are untrue of this workload, with the reason; and a runtime below the
+stopwatch's for which nobody is named. A cause that is not
 named yet is counted, and no failure.
 
 ``--mend`` runs each once more with its fault mended, and holds what was promised against that: a promise may be off by
@@ -33,34 +33,31 @@ from typing import Any
 from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
 from benchmarks.in_a_process import in_a_process, lacking
-from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.advice import advised
+from dask_efficiency.report.findings import leading
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import stragglers
 from dask_efficiency.report.sections.report import context
 from dask_efficiency.runs.sections import path as path_sections
 from dask_efficiency.runs.stragglers.offline import judge
+from dask_efficiency.show.finding import Basis
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0
 
-#: An ideal this much below what is possible misleads, and so does a runtime this much below the stopwatch's.
+#: A runtime this much below the stopwatch's misleads.
 TOLERANCE = 0.8
 
 QUICK = 0.2
 
 PROCESSES = r"(try|use) processes"
 CHAINED = r"one after the other"
-#: How long a verdict says that it took.
-TOOK = re.compile(r"\b(?:run|it) took ([\d.]+) (ms|s|min)\b")
+#: How long a headline says that it took.
+TOOK = re.compile(r"^([\d.]+) (ms|s|min)\b")
 #: A list of all that waiting may be for names none of it.
 ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
 #: Misleads where a trace was recorded.
 ASKS_FOR_TRACE = r"trace=True tells|record a trace"
-#: What a verdict promises: how long the run takes with the cure, or by how much it is shorter; or what is left of it
-#: without the client's own code, or with workers from the beginning.
-WITH_CURE = re.compile(r"\bit takes ([\d.]+) (ms|s|min) instead of")
-SHORTER = re.compile(r"\bthe run is ([\d.]+) (ms|s|min) shorter")
-ELSEWHERE = re.compile(r"^It took .* and ([\d.]+) (ms|s|min) of work on the cluster")
 #: A promise may be off by this share of the run.
 MAX_OFF = 0.2
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
@@ -180,7 +177,7 @@ DIAGNOSES = (
         work.lock_and_sleep,
         "tasks wait for a lock, and sleep about as long",
         {PROCESSES: "the lock holds for all processes of the cluster"},
-        r"lock.*sleep|sleep.*lock",
+        r"(?s)lock.*sleep|sleep.*lock",
     ),
     Diagnosis(
         "spilling",
@@ -318,7 +315,7 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
     about_path = (path_sections.context(path), *path_sections.bounds(path).lines) if path is not None else ()
     said = Said(
         name=diagnosis.name,
-        verdict=report.verdict,
+        verdict=f"{report.headline}\n" + "\n".join(map(str, leading(report))),
         advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
         path=path.verdict if path is not None else "not recorded",
         stragglers=stragglers.verdict(judge(report.trace)) if report.trace is not None else "not recorded",
@@ -326,17 +323,18 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,
     )
-    named = re.search(diagnosis.names, ALTERNATIVES.sub("", said.first)) is not None
-    promised = _promised(said.verdict, ran.report.cluster_seconds)
+    named = re.search(diagnosis.names, ALTERNATIVES.sub("", said.first), re.IGNORECASE) is not None
+    promised = _promised(report)
     return replace(said, misleads=_misleading(diagnosis, ran, said), named=named, promised_seconds=promised)
 
 
-def _promised(verdict: str, seconds: float) -> float | None:
-    """How long the run takes with the cure, as a verdict has it."""
-    if found := WITH_CURE.search(verdict) or ELSEWHERE.search(verdict):
-        return float(found[1]) * UNITS[found[2]]
-    if found := SHORTER.search(verdict):
-        return seconds - float(found[1]) * UNITS[found[2]]
+def _promised(report: EfficiencyReport) -> float | None:
+    """How long the run takes with the first finding fixed; None where that is a bound, or not known."""
+    for one in report.findings[:1]:
+        if one.basis is Basis.REPLAYED and one.saves_seconds is not None:
+            return report.cluster_seconds - one.saves_seconds
+        if one.kind in ("client", "no-workers") and one.saves_seconds is not None:
+            return report.wall_clock_seconds - one.saves_seconds
     return None
 
 
@@ -347,17 +345,7 @@ def _misleading(diagnosis: Diagnosis, ran: Ran, said: Said) -> list[str]:
         patterns[ASKS_FOR_TRACE] = "it was recorded"
     text = f"{said.first}\n{said.beside}"
     untrue = [f"{found[0]!r}: {why}" for pattern, why in patterns.items() if (found := re.search(pattern, text))]
-    return untrue + _ideal(ran, said.verdict) + _took(ran, diagnosis, said.verdict)
-
-
-def _ideal(ran: Ran, verdict: str) -> list[str]:
-    """An ideal that no run could reach."""
-    computing = ran.report.breakdown[Bucket.THREAD_CPU] + ran.kernel.get("other cpu", 0.0)
-    floor = max(ran.floor_seconds, computing / ran.cores)
-    ideal = ran.report.ideal_seconds
-    if "ideally" not in verdict or ideal >= TOLERANCE * floor:
-        return []
-    return [f"'ideally {ideal:.3g} s': {floor:.3g} s is the least that these cores and this work allow"]
+    return untrue + _took(ran, diagnosis, said.verdict)
 
 
 def _took(ran: Ran, diagnosis: Diagnosis, verdict: str) -> list[str]:

@@ -23,8 +23,8 @@ from distributed.scheduler import heartbeat_interval
 from prometheus_client import generate_latest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import Snapshot
 from dask_efficiency.accounts.worker.balance import Outcome
@@ -86,7 +86,7 @@ class FakeMeter:
         self.at = 0
         self.cost_seconds = 0.0
         self.read_interval_seconds = 0.5
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[SlowWorker, ...] = ()
         self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
         for worker in self._workers:
             self.cluster.worker_joined(worker.address, worker.name, nthreads, at=0)

@@ -31,7 +31,7 @@ from benchmarks import preflight_simulated
 from benchmarks.preflight_bed import MIN_SLOWDOWN, PREFLIGHT_FAULTS, neighbours_slow_memory, slow_trunk
 from benchmarks.preflight_rivals import gated, node_check
 from benchmarks.stragglers_bed import bed, lacking
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.preflights.judge.components import Component
 
 WORKERS = 4

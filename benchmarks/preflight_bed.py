@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
 from benchmarks.stragglers_bed import FAULTS, LINK, Bed, Fault, pin
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 
 #: How often it is looked whether the victim measures.
 LOOK_SECONDS = 0.01

@@ -34,7 +34,7 @@ import numpy as np
 
 from benchmarks.stragglers_data import LabelledRun, bytedance, effective_cells, flowbench
 from benchmarks.stragglers_rivals import OWN_LIMITS, RIVALS
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.runs.stragglers.offline import FACTOR, find_stragglers, judge_run, usual
 from dask_efficiency.runs.stragglers.tables import Run, run_of_table
 from dask_efficiency.straggler.score import Usual

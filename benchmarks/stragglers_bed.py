@@ -26,7 +26,7 @@ import dask
 from distributed import Client, LocalCluster
 
 from benchmarks.namespaces import add_bridge, add_host, sh, unlike_others
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 
 MEMORY_LIMIT = 600 * 2**20
 

@@ -34,7 +34,7 @@ import dask_efficiency
 from benchmarks.stragglers_bed import FAULTS, bed, lacking
 from benchmarks.stragglers_work import SHAPES, Place
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 
 WORKERS = 4
 
@@ -52,7 +52,7 @@ class Outcome:
 
     fault: str
     victim: str
-    found: dict[str, Finding]
+    found: dict[str, SlowWorker]
 
     @property
     def hit(self) -> bool:
@@ -73,7 +73,7 @@ class Outcome:
 def run(fault: str, shape: str, *, seconds: float, seed: int, threads: int = 1) -> Outcome:
     """A cluster's life; nothing is wrong in it if ``fault`` is empty."""
     victim = str(seed % WORKERS) if fault else ""
-    found: dict[str, Finding] = {}
+    found: dict[str, SlowWorker] = {}
     with bed(WORKERS, threads=threads) as cluster:
         cluster.client.register_plugin(EfficiencyPlugin())
         addresses = [cluster.addresses[member.name] for member in cluster.members]

@@ -28,7 +28,7 @@ from distributed import Client, Future, LocalCluster, wait
 
 from dashboards.generate import FOLDER
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 from tests.live.prometheus_process import Prometheus, scraping
 from tests.plugin.pretended_gpu import pretend_gpu
@@ -209,8 +209,8 @@ class _Pretended(Stragglers):
     """Two workers alone give none to see."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        return (Finding("0", "127.0.0.1", Cause.CONTENTION, 2.0, 0.9, time.time(), 1.5),)
+    def findings(self) -> tuple[SlowWorker, ...]:
+        return (SlowWorker("0", "127.0.0.1", Cause.CONTENTION, 2.0, 0.9, time.time(), 1.5),)
 
 
 def _pretend_straggler(dask_scheduler: Any) -> None:

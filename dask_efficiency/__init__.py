@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dask_efficiency.accounts.buckets import Bucket
-    from dask_efficiency.accounts.finding import Finding
     from dask_efficiency.plugin.client.questions import NotRegisteredError, unregister
     from dask_efficiency.plugin.preload import dask_setup
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.questions import get_trace, stragglers
     from dask_efficiency.runs.trace.files import load_trace
     from dask_efficiency.runs.trace.run_trace import RunTrace
+    from dask_efficiency.show.finding import Finding
     from dask_efficiency.simulation.calls import ideal_ladder, place, simulate, sweep
     from dask_efficiency.simulation.model.cluster import ClusterSpec
 
@@ -35,7 +35,7 @@ _HOMES = {
     "CriticalPath": "dask_efficiency.runs.path.path",
     "EfficiencyPlugin": "dask_efficiency.plugin.scheduler.plugin",
     "EfficiencyReport": "dask_efficiency.report.model",
-    "Finding": "dask_efficiency.accounts.finding",
+    "Finding": "dask_efficiency.show.finding",
     "NotRegisteredError": "dask_efficiency.plugin.client.questions",
     "RunTrace": "dask_efficiency.runs.trace.run_trace",
     "__version__": "dask_efficiency.plugin.version",

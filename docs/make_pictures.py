@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -267,13 +268,13 @@ def main(names: list[str]) -> None:
     """Make them in a temporary folder."""
     from playwright.sync_api import sync_playwright
 
-    from tests.conftest import ARGUMENTS, CHROMIUM
+    from tests.conftest import ARGUMENTS
 
     with (
         sync_playwright() as started,
         tempfile.TemporaryDirectory() as folder,
     ):
-        camera = Camera(started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS))
+        camera = Camera(started.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS))
         os.chdir(folder)
         for name in names or PICTURES:
             print(name, flush=True)

@@ -21,10 +21,10 @@ _LIBRARY = re.compile(
 )
 
 #: How cloudpickle calls the file of a function that travels by value, as those of notebooks and scripts do.
-_BY_VALUE = "dynamic-code"
+BY_VALUE = "dynamic-code"
 
 #: What people type in has no file: how its names begin, in angle brackets. Code that libraries generate has others.
-_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", _BY_VALUE)
+_TYPED = ("stdin", "string", "input", "console", "ipython-input", "command-", "doctest", BY_VALUE)
 
 #: In the qualified name of a function within another, as the wrappers of decorators are.
 _LOCAL = "locals>."
@@ -67,7 +67,7 @@ def place_of(frame: Frame) -> str:
 
 def _is_own(frame: Frame) -> bool:
     """Whether a frame is the user's own. Functions within functions travel by value, too, and may be a library's."""
-    return is_the_users(frame.file) and not (_BY_VALUE in frame.file and _LOCAL in frame.function)
+    return is_the_users(frame.file) and not (BY_VALUE in frame.file and _LOCAL in frame.function)
 
 
 @lru_cache(maxsize=4096)

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 
-def say(found: Any, *, as_json: bool, written: bool = False) -> None:
-    """Print a result; of one that was written to a file, the verdict."""
+def say(found: Any, *, as_json: bool, written: bool = False, everything: bool = True) -> None:
+    """Print a result: all of it, or its first screen; of one that was written to a file, the sentence at its top."""
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=1))
     elif written:
-        click.echo(f"{found.verdict}.")
+        click.echo(f"{found.document.verdict}.")
     else:
         from dask_efficiency.show.terminal.coloured import show
 
-        show(found.document)
+        show(found.document if everything else found.first_screen)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS
 from dask_efficiency.fleet.questions import ask_series
@@ -82,7 +82,7 @@ class Retiring:
     limit: Retirements
     say: Callable[[str], None]
 
-    def __call__(self, findings: Sequence[Finding], fleet: Sequence[str], *, at: float) -> None:
+    def __call__(self, findings: Sequence[SlowWorker], fleet: Sequence[str], *, at: float) -> None:
         """Retire one of those that were found, if that is possible now.
 
         Raises

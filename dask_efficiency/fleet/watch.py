@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, Receiver
 from dask_efficiency.fleet.rounds import messages as said
@@ -53,7 +53,7 @@ class Observer(Protocol):
     def untold(self) -> None:
         """Somebody could not be told."""
 
-    def ongoing(self, findings: tuple[Finding, ...], /) -> None:
+    def ongoing(self, findings: tuple[SlowWorker, ...], /) -> None:
         """What goes on now."""
 
 
@@ -96,7 +96,7 @@ class FleetWatch:
     rounds: Rounds = field(default_factory=Rounds)
     #: What the last round judged, and whom it found; or why nobody could be found.
     window: MetricSeries | None = field(default=None, init=False)
-    found: tuple[Finding, ...] = field(default=(), init=False)
+    found: tuple[SlowWorker, ...] = field(default=(), init=False)
     unjudged: str = field(default="", init=False)
     #: Who was there in the last pull, of those that the window knows.
     present: tuple[str, ...] = field(default=(), init=False)

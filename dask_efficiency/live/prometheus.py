@@ -19,9 +19,9 @@ from dask_efficiency.accounts.causes import CAUSES, of_bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
-from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.wire import OWN_WORK
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.show.figures import harmless, shorten
@@ -62,7 +62,7 @@ class Source(Protocol):
         """Why nothing is measured any more; None while it works."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The stragglers of now, the most certain first."""
 
     def refresh(self) -> None:
@@ -230,7 +230,7 @@ def _stragglers(source: Source) -> Iterator[Metric]:
     yield effect
 
 
-def _labels(finding: Finding) -> tuple[str, str, str]:
+def _labels(finding: SlowWorker) -> tuple[str, str, str]:
     worker, host = (_label(name) for name in (finding.worker, finding.host))
     return worker, host, str(finding.cause)
 

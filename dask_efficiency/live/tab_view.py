@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
 from dask_efficiency.live.causes import causes_since
 from dask_efficiency.live.last_seconds import Details, DetailsNow, LastSeconds, done_since
@@ -25,7 +25,7 @@ class TabView:
     #: Seconds since the epoch, less the seconds of the polls' clock.
     clock_offset: float
     #: Who is slow now, the most certain first.
-    stragglers: Sequence[Finding]
+    stragglers: Sequence[SlowWorker]
     #: Seconds since the epoch.
     now: float
 
@@ -54,7 +54,7 @@ def tab_view(
     since: float,
     now: float,
     heartbeat_seconds: float,
-    stragglers: Sequence[Finding],
+    stragglers: Sequence[SlowWorker],
 ) -> TabView:
     """What there is to show of a cluster.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.live.causes import listed, not_sampled
 from dask_efficiency.live.top_view import TopView
-from dask_efficiency.report.verdict import verdict
+from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.show.colours import COLOURS, LETTERS
 from dask_efficiency.show.figures import apportion, format_seconds, format_share, harmless, shorten
 from dask_efficiency.show.parts import Part, parts_of
@@ -203,7 +203,7 @@ def _verdict(view: TopView) -> str:
         return f"No heartbeat came in {format_seconds(last.seconds)}."
     if last.seconds >= view.life.window_seconds:
         return ""  # the sentence on its life says it
-    return f"Last {format_seconds(last.seconds)}: {verdict(last.report)}."
+    return f"Last {format_seconds(last.seconds)}: {in_a_line(last.report)}."
 
 
 def _causes(view: TopView) -> str:
@@ -233,7 +233,7 @@ def _events(view: TopView) -> str:
 
 
 def _life(view: TopView) -> str:
-    return f"Since {format_seconds(view.life.window_seconds)} ago: {verdict(view.life)}."
+    return f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}."
 
 
 def _left_out(view: TopView, shown: int) -> str:

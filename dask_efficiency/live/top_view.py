@@ -13,8 +13,8 @@ from dask_efficiency.live.causes import causes_since
 from dask_efficiency.live.last_seconds import LastSeconds, done_since, mean_threads
 from dask_efficiency.live.observation import Observation, WorkerObservation
 from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.verdict import verdict
 from dask_efficiency.show.names import natural
 
 
@@ -44,7 +44,7 @@ class TopView:
             "scheduler": self.source,
             "seconds": last.seconds,
             "nthreads": last.nthreads,
-            "verdict": verdict(last.report),
+            "headline": in_a_line(last.report),
             "efficiency": _finite(last.report.efficiency),
             "threads": last.threads,
             "threads_by_cause": last.threads_by_cause,
@@ -65,7 +65,7 @@ class TopView:
             "gpus": {"number": len(gpus.gpus), "shares": gpus.shares_of_all} if gpus.gpus else None,
             "life": {
                 "seconds": life.window_seconds,
-                "verdict": verdict(life),
+                "headline": in_a_line(life),
                 "efficiency": _finite(life.efficiency),
                 "thread_seconds": dict(life.breakdown),
             },

@@ -81,9 +81,9 @@ def preflight(
     Returns
     -------
     PreflightResult
-        ``findings``, a :class:`~dask_efficiency.Finding` for each slow worker or host, and ``paths``, the slow paths
-        between groups of hosts; ``retired`` and ``kept``, names of slow workers. An awaitable if the client is
-        asynchronous.
+        ``findings``, a :class:`~dask_efficiency.accounts.slow_worker.SlowWorker` for each slow worker or host, and
+        ``paths``, the slow paths between groups of hosts; ``retired`` and ``kept``, names of slow workers. An awaitable
+        if the client is asynchronous.
 
     Raises
     ------

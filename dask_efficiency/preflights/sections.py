@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.preflights.judge.components import MEANINGS, Component
 from dask_efficiency.preflights.judge.links import SlowPath
 from dask_efficiency.preflights.judge.result import PreflightResult
@@ -200,5 +200,5 @@ def _rest(rows: Sequence[object]) -> str:
     return f"{rest} more are not shown." if rest > 0 else ""
 
 
-def _who(one: Finding) -> str:
+def _who(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host}")

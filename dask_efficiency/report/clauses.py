@@ -1,4 +1,4 @@
-"""A loss, a straggler, a long task or a skewed prefix as a clause of a sentence."""
+"""A loss, a long task or a skewed prefix as a clause of a sentence."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import math
 from collections import Counter
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.lost_time import WORTH_A_ROW
-from dask_efficiency.report.model import Culprit, EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import WORTH_SAYING
 from dask_efficiency.runs.stragglers.long_tail import LongTask
-from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of, named, sentence
+from dask_efficiency.show.figures import format_count, format_seconds, name_of, named, sentence
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
-from dask_efficiency.straggler.wording import meaning
 
 #: What happened to the threads, by bucket and cause.
 PHRASES: dict[tuple[str, str], str] = {
@@ -36,16 +34,6 @@ PHRASES: dict[tuple[str, str], str] = {
     (Bucket.IDLE, "parallelism"): "idle threads for lack of parallelism",
 }
 
-#: The cure that is simulated of a loss, as it stands before how long the run takes with it.
-CURED: dict[tuple[str, str], str] = {
-    (Bucket.THREAD_NONCPU, "gil"): "in processes of one thread each",
-    (Bucket.THREAD_NONCPU, "sleep"): "with twice the threads",
-    (Bucket.THREAD_NONCPU, "network"): "with twice the threads",
-    (Bucket.THREAD_NONCPU, "core"): "without them",
-    (Bucket.IDLE, "parallelism"): "in even pieces",
-    (Bucket.SPILL, ""): "with memory enough not to spill",
-}
-
 
 def loss_name(bucket: str, cause: str, *, in_libraries: bool = False) -> str:
     """A loss as one names it in a sentence; of a whole bucket its own name.
@@ -60,22 +48,6 @@ def loss_name(bucket: str, cause: str, *, in_libraries: bool = False) -> str:
     return PHRASES.get((bucket, cause), str(bucket))
 
 
-def where(culprit: Culprit) -> str:
-    """Who held what was waited for, where that is known; else the line on which the time went, or the prefix."""
-    computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
-    if culprit.held_by:
-        return f"held by {sentence(culprit.held_by)}{computed}"
-    if not culprit.line:
-        return f"in tasks of {name_of(culprit.prefix)}" if culprit.prefix else ""
-    return at_line(culprit.function, culprit.line, culprit.prefix) + computed
-
-
-def at_line(function: str, line: str, prefix: str) -> str:
-    """A line of code, what it called, and in whose tasks."""
-    called = f"`{name_of(function)}` in " if function else ""
-    return f"in {called}{name_of(line)}" + (f" (prefix {name_of(prefix)})" if prefix else "")
-
-
 def why_not_known(report: EfficiencyReport) -> str:
     """For what reason nobody knows why threads waited, and on which workers; empty where all is known, or is little."""
     waited = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.THREAD_NONCPU, 0.0)
@@ -88,15 +60,6 @@ def why_not_known(report: EfficiencyReport) -> str:
     whose = "" if len(workers) == len(report.by_worker) else f" of {named(workers)}"
     more = f", and {format_count(len(others), 'more reason')} on other workers" if others else ""
     return f"why threads{whose} waited is not known here: {sentence(reason)}{more}"
-
-
-def slow_worker(finding: Finding) -> str:
-    """Who takes how much longer, and what that means."""
-    who = f"worker {name_of(finding.worker)}" if finding.worker else f"all of host {name_of(finding.host)}"
-    times = "longer" if finding.effect is None else f"{format_times(finding.effect)[:-1]} times as long"
-    lost = finding.seconds_lost
-    saved = f", without which the run is {format_seconds(lost)} shorter" if lost else ""
-    return f"{who} takes {times} for the same work: {sentence(meaning(finding))}{saved}"
 
 
 def long_task(one: LongTask, skew: Skew | None = None) -> str:

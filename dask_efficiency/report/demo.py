@@ -208,7 +208,6 @@ def run_demo(
 
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.report.efficiency_report import efficiency_report
-    from dask_efficiency.report.sections.report import document
     from dask_efficiency.show.terminal.coloured import show
 
     with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
@@ -220,14 +219,14 @@ def run_demo(
             run_workload(client, announce=announce, scale=scale)
         report = measured.report
         print()
-        show(document(report))
+        show(report.first_screen)
         report.save(output)
     print(f"""
 Saved to {output}. Where to look next:
 
-  dask-efficiency report {output}
+  dask-efficiency report {output} --all
 
-    shows this report again; with a scheduler's address in place of the file, a live cluster's.
+    shows all of this report; with a scheduler's address in place of the file, a live cluster's.
     With --html demo.html it writes a page with more: a timeline, all workers and prefixes.
 
   client.register_plugin(EfficiencyPlugin())

@@ -17,8 +17,8 @@ from typing import Any
 
 from distributed import Client, get_client
 
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.senders import by_prefix
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
 from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clock_offset, register
 from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
@@ -188,6 +188,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         if self._report is None:
             return f"<efficiency_report {self._name!r}: {self._why_not}>"
         return repr(self._report)
+
+    def __str__(self) -> str:
+        return repr(self) if self._report is None else str(self._report)
 
     def __rich_console__(self, console: Any, options: Any) -> Generator[Any, None, None]:
         yield self._report if self._report is not None else repr(self)
@@ -417,7 +420,7 @@ def _with_saving(report: EfficiencyReport) -> EfficiencyReport:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _of_the_run(trace: RunTrace, report: EfficiencyReport) -> tuple[Finding, ...]:
+def _of_the_run(trace: RunTrace, report: EfficiencyReport) -> tuple[SlowWorker, ...]:
     """Findings of a live view with what they cost the run, then those that only the whole run shows."""
     from dask_efficiency.runs.stragglers.offline import find_stragglers
 

@@ -18,10 +18,10 @@ from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.plain import decode_gpu, encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.profile import Frame, Stack
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.files.storage import (
     ZIP,
     DamagedFileError,
@@ -31,9 +31,9 @@ from dask_efficiency.files.storage import (
     stored,
     writing,
 )
+from dask_efficiency.report.findings import find, headline
 from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.verdict import verdict
 
 FORMAT = "dask-efficiency-report"
 VERSION = 1
@@ -66,7 +66,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Finding):
+    if isinstance(value, SlowWorker):
         return value.to_dict()
     if isinstance(value, GpuTotals):
         return encode_gpu(value)
@@ -85,7 +85,8 @@ def _plain(value: Any) -> Any:
 
 def _summary(report: EfficiencyReport) -> dict[str, Any]:
     numbers = {
-        "verdict": verdict(report),
+        "headline": headline(report),
+        "findings": tuple(one.to_dict() for one in find(report)),
         "efficiency": report.efficiency,
         "occupancy": report.occupancy,
         "load_balance": report.load_balance,
@@ -243,9 +244,9 @@ def _breakdown(value: Any, where: str) -> Breakdown:
         raise ReportFileError(f"{where!r}: {error.args[0]}") from None
 
 
-def _finding(value: Any, where: str) -> Finding:
+def _finding(value: Any, where: str) -> SlowWorker:
     try:
-        return Finding.from_dict(value)
+        return SlowWorker.from_dict(value)
     except ValueError as error:
         raise ReportFileError(f"{where!r}: {error}") from None
 
@@ -281,13 +282,13 @@ _READERS: dict[Any, Reader] = {
     float: _real,
     Stack: _stack,
     Breakdown: _breakdown,
-    Finding: _finding,
+    SlowWorker: _finding,
     GpuTotals: _gpu,
     Timeline: _timeline,
 }
 
 #: What a list of values of a type is called.
-_LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole numbers", Finding: "a list of findings"}
+_LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole numbers", SlowWorker: "a list of findings"}
 
 
 def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "") -> dict[str, Any]:

@@ -31,12 +31,13 @@ def largest_losses(report: EfficiencyReport) -> list[Largest]:
 
     A bucket that has no causes, or of which most is of no known cause, counts as one.
     """
-    parts = [part for loss in report.losses for part in _parts(report, loss.bucket)]
+    parts = [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
     parts.sort(key=lambda part: -part.ns)
     return [part for part in parts[:2] if part.ns >= CLOSE * parts[0].ns]
 
 
-def _parts(report: EfficiencyReport, bucket: Bucket) -> list[Largest]:
+def parts_of_loss(report: EfficiencyReport, bucket: Bucket) -> list[Largest]:
+    """A bucket's causes as far as they are known and worth a row; else the bucket as a whole."""
     whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
     shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}
     if not shown or known.get(UNKNOWN, 0) > MOSTLY * whole:

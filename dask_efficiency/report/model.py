@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, NAMES, fit, name_of, of_bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from dask_efficiency.report.sections.predictions import Predicted
     from dask_efficiency.runs.path.path import CriticalPath
+    from dask_efficiency.show.document import Document
+    from dask_efficiency.show.finding import Finding
 
 #: Names of the factors whose product is the efficiency, with the buckets that each takes away,
 #: in the order in which they are taken (accounting after the POP methodology).
@@ -230,7 +232,7 @@ class EfficiencyReport(Printed):
     timeline: Timeline | None = None
     code: tuple[str, ...] = ()
     computed_by: Mapping[str, str] = field(default_factory=dict)
-    stragglers: tuple[Finding, ...] = ()
+    stragglers: tuple[SlowWorker, ...] = ()
     gpu: Mapping[str, GpuTotals] = field(default_factory=dict)
     no_workers_seconds: float = 0.0
     cores: float | None = None
@@ -451,9 +453,36 @@ class EfficiencyReport(Printed):
         return critical_path(self.trace, **scope)
 
     @property
-    def verdict(self) -> str:
-        """The report in one sentence."""
-        return str(late("dask_efficiency.report.verdict:verdict")(self))
+    def headline(self) -> str:
+        """How long it took, and how much of that can be saved, in at most 100 characters."""
+        return str(late("dask_efficiency.report.findings:headline")(self))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What costs time, where, what fixing each saves, and how; what saves most comes first."""
+        found: tuple[Finding, ...] = late("dask_efficiency.report.findings:find")(self)
+        return found
+
+    @property
+    def first_screen(self) -> Document:
+        """What is said of it first; what a renderer takes."""
+        found: Document = self._said("first_screen")
+        return found
+
+    def __repr__(self) -> str:
+        return f"<EfficiencyReport {self.name!r:.80}: {self.headline}>"
+
+    def show(self, *titles: str) -> None:
+        """Print everything that the report says, or the sections of these titles.
+
+        Raises
+        ------
+        ValueError
+            If there is no such section; names those that there are.
+        """
+        from dask_efficiency.show.terminal.coloured import show
+
+        show(late(f"{self._said_by}:chosen")(self, titles))
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:

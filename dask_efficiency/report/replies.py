@@ -11,12 +11,13 @@ from distributed.protocol import loads
 from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
 from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of, of_bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.plain import decode_gpu
 from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.by_value import in_the_script
 from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.breakdowns import explained
@@ -143,7 +144,7 @@ def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
 
     @cache
     def stacks() -> list[Stack]:
-        frames = [Frame(*frame) for frame in payload.get("frames", ())]
+        frames = [in_the_script(Frame(*frame)) for frame in payload.get("frames", ())]
         return [tuple(map(frames.__getitem__, stack)) for stack in payload.get("stacks", ())]
 
     def holds(name: str) -> tuple[Hold, ...]:
@@ -170,8 +171,8 @@ def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
     ]
 
 
-def _findings(payload: Mapping[str, Any]) -> tuple[Finding, ...]:
-    return tuple(map(Finding.from_dict, payload.get("stragglers", ())))
+def _findings(payload: Mapping[str, Any]) -> tuple[SlowWorker, ...]:
+    return tuple(map(SlowWorker.from_dict, payload.get("stragglers", ())))
 
 
 def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:

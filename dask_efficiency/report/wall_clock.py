@@ -5,21 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.finding import Finding
-from dask_efficiency.report.arrivals import first_request
-from dask_efficiency.report.gpu import waiting_seconds
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import format_seconds
 
 #: A part of the window, or of the time of the cluster, from which on it is worth words.
 WORTH_SAYING = 0.05
-
-#: Where more than this share of the time is waiting that may have to be, no ideal runtime is promised.
-MAX_NOT_AVOIDABLE = 0.5
-
-#: What threads wait for only because of how the cluster is set up: it need not be waited for.
-AVOIDABLE = ("gil", "core", "throttled", "stopped")
 
 #: From this share of the window on, a client that is not busy with Dask is in its user's own code.
 OWN_CODE = 0.2
@@ -29,9 +20,6 @@ NO_WORKERS = "without any worker"
 
 #: What the client does for Dask in its own time; the rest of that time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
-
-#: What sets the ideal runtime, by the names of :attr:`~dask_efficiency.EfficiencyReport.ideal_bounds`.
-_BOUND_BY = {"cores": ", bound by {cores:.3g} cores", "chain": ", bound by its longest chain of tasks"}
 
 
 def wall_clock_known(report: EfficiencyReport) -> bool:
@@ -61,44 +49,6 @@ def client(report: EfficiencyReport) -> str:
     return f"on the client, mostly its {most}"
 
 
-def ideally(report: EfficiencyReport) -> str:
-    """The ideal runtime and what binds it; empty where it is not known, or nothing could be saved."""
-    whole = report.breakdown
-    there = whole.total_ns - whole.ns(Bucket.NO_WORK)
-    if not report.useful_seconds or not report.losses or whole.ns(Bucket.RUNNING) >= WORTH_SAYING * there:
-        # What is running may turn out useful: U / N would promise too short a run.
-        return ""
-    if not_avoidable_seconds(report) > MAX_NOT_AVOIDABLE * there / 1e9:
-        # What tasks wait for decides how much of that can be saved.
-        return ""
-    bounds = report.ideal_bounds
-    binding = max(bounds, key=lambda name: bounds[name])
-    return f"ideally {format_seconds(report.ideal_seconds)}" + _BOUND_BY.get(binding, "").format(cores=report.cores)
-
-
-def not_avoidable_seconds(report: EfficiencyReport) -> float:
-    """Thread-seconds in tasks off the CPU that another setup of the cluster need not save, as far as is known."""
-    saved = sum(report.waiting.get(cause, 0.0) for cause in AVOIDABLE) + waiting_seconds(report.details)
-    return max(0.0, report.breakdown[Bucket.THREAD_NONCPU] - saved)
-
-
-def took(report: EfficiencyReport) -> str:
-    """How long the window was and what it went to, in a clause; empty where that is not known."""
-    if not wall_clock_known(report):
-        return ""
-    divided = parts(report)
-    ideal = ideally(report)
-    if set(divided) == {ON_CLUSTER}:
-        return f"it took {format_seconds(report.cluster_seconds)}" + (f", {ideal}" if ideal else "")
-    said = []
-    for what, seconds in divided.items():
-        on_cluster = what == ON_CLUSTER
-        aside = ideal if on_cluster else first_request(report.arrivals) if what == NO_WORKERS else ""
-        said.append(f"{format_seconds(seconds)} {what}" + (f" ({aside})" if aside else ""))
-    whole = format_seconds(report.wall_clock_seconds)
-    return f"it took {whole}: {', '.join(said[:-1])}{' and ' if said[:-1] else ''}{said[-1]}"
-
-
 def largest_is_elsewhere(report: EfficiencyReport) -> bool:
     """Whether most of the window was not work on the cluster: then that is said first."""
     return wall_clock_known(report) and next(iter(parts(report))) != ON_CLUSTER
@@ -121,7 +71,7 @@ def lines(report: EfficiencyReport) -> list[str]:
     return [said + (f"; not known: {' and '.join(missing)}" if missing else "")]
 
 
-def kept_in_bounds(report: EfficiencyReport) -> tuple[Finding, ...]:
+def kept_in_bounds(report: EfficiencyReport) -> tuple[SlowWorker, ...]:
     """The stragglers: without one of them, too, the run takes its ideal runtime at least."""
     if not wall_clock_known(report):
         return report.stragglers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed import Client
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import Caller, ask, sync
 from dask_efficiency.plugin.wings import offered
@@ -78,7 +78,7 @@ def stragglers(source: Client | RunTrace | MetricSeries | pd.DataFrame | None = 
 
     Returns
     -------
-    tuple of Finding
+    tuple of SlowWorker
         The most certain first; empty if there is none. An awaitable if the client is asynchronous. While the cluster
         records, ``seconds_lost`` comes from a replay of what was recorded, which takes this process seconds for a
         hundred thousand tasks; else it is None.
@@ -109,10 +109,10 @@ def stragglers(source: Client | RunTrace | MetricSeries | pd.DataFrame | None = 
     return tuple(find_outliers(source, **options))
 
 
-async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
+async def ask_stragglers(caller: Caller) -> tuple[SlowWorker, ...]:
     """Who is slow now."""
     payload = await ask(caller, names.STRAGGLERS)
-    findings = tuple(map(Finding.from_dict, payload["stragglers"]))
+    findings = tuple(map(SlowWorker.from_dict, payload["stragglers"]))
     if not findings:
         return findings
     try:
@@ -122,7 +122,7 @@ async def ask_stragglers(caller: Caller) -> tuple[Finding, ...]:
     return await asyncio.to_thread(with_cost, trace, findings)
 
 
-def with_cost(trace: RunTrace, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def with_cost(trace: RunTrace, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
     """Findings with the time that each cost the recorded run, where a replay can say that."""
     there = {name for worker in trace.workers for name in (worker.name, worker.host)}
     known = list(findings)

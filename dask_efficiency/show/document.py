@@ -301,7 +301,9 @@ class Document:
     sections: tuple[Section, ...]
     #: Sentences below the sections.
     last: tuple[str, ...] = ()
-    #: What stands below the verdict.
+    #: What is said of each finding, the first one first: what and where, and what to do. Stands below the verdict.
+    findings: tuple[tuple[str, ...], ...] = ()
+    #: What stands below that.
     figure: ByBucket | Sides | None = None
     #: The main figures by name.
     stats: tuple[tuple[str, str], ...] = ()

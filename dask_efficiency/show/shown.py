@@ -38,15 +38,23 @@ class Printed:
         found: Document = self._said("document")
         return found
 
-    def __repr__(self) -> str:
+    @property
+    def first_screen(self) -> Document:
+        """What is printed of it; all of it, where that is not long."""
+        return self.document
+
+    def __str__(self) -> str:
         from dask_efficiency.show.terminal.plain import plain
 
-        return plain(self.document)
+        return plain(self.first_screen)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.document.verdict}>"
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
         from dask_efficiency.show.terminal.coloured import renderables
 
-        yield from renderables(self.document, console, options)
+        yield from renderables(self.first_screen, console, options)
 
     def _repr_html_(self) -> str:
         from dask_efficiency.show.html.render import fragment

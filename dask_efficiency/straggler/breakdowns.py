@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
 from dask_efficiency.accounts.cluster.account import place
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
 #: What a worker's waiting is the cause of, by its cause; of the others it is not known what they mean for a worker.
 BY_WAITING: dict[str, Cause] = {
@@ -71,8 +71,8 @@ class RecentWaiting:
 
 
 def explained(
-    findings: Sequence[Finding], causes: Mapping[str, Mapping[str, int]], by_worker: Mapping[str, Breakdown]
-) -> tuple[Finding, ...]:
+    findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], by_worker: Mapping[str, Breakdown]
+) -> tuple[SlowWorker, ...]:
     """Findings with the cause that a report's breakdowns show.
 
     Parameters
@@ -93,7 +93,7 @@ def explained(
     return tuple(decided(finding, found.get(finding.worker)) for finding in findings)
 
 
-def decided(finding: Finding, cause: Cause | None) -> Finding:
+def decided(finding: SlowWorker, cause: Cause | None) -> SlowWorker:
     """A finding whose cause is open with the one that breakdowns show, if they show any."""
     return finding if cause is None or finding.cause not in OPEN else replace(finding, cause=cause)
 

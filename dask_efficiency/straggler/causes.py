@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 
 #: A share of CPU time is the same as the peers' unless it is lower by this part of it.
 FLAT_SHARE = 0.08

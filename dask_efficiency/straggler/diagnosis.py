@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
@@ -51,7 +51,7 @@ _ONLY_WITH_DURATION = [row for row, signal in enumerate(LIVE.values()) if signal
 _OF_HOSTS = [row for row, signal in enumerate(LIVE.values()) if signal.of_hosts]
 
 #: Findings by worker and host; one of them is empty.
-Findings = dict[tuple[str, str], Finding]
+Findings = dict[tuple[str, str], SlowWorker]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ class Instant:
 
 
 def findings_of(
-    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], Finding], instant: Instant
+    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: Instant
 ) -> Findings:
     """The stragglers among the workers of a group.
 
@@ -118,8 +118,8 @@ def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool
 
 
 def _finding(
-    group: Group, scores: LiveScores, history: History, i: int, known: Finding | None, instant: Instant
-) -> Finding:
+    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, instant: Instant
+) -> SlowWorker:
     z = np.where(scores.mean[:, i] >= MIN_EFFECT / 2, scores.z[:, i], -np.inf)
     if not scores.mean[DURATION, i] > 0:
         z[_ONLY_WITH_DURATION] = -np.inf
@@ -133,7 +133,7 @@ def _finding(
         row, least = int(group.rows[i]), float(MIN_EFFECT[main]) / 2
         began = history.since(row, main, least, at=instant.at, window_ns=instant.window_ns)
         since = instant.now - (instant.at - began) / 1e9
-    return Finding(
+    return SlowWorker(
         worker=group.workers[i],
         host=group.hosts[i],
         cause=cause,

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import name_of
-from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.lines import blamed, place_of
 from dask_efficiency.accounts.profile import Place
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
 #: By what slows a worker: what its tasks wait for. What else slows workers is in their machines.
 WAITING: dict[Cause, str] = {Cause.SLEEP: "sleep", Cause.LOCK: "lock"}
@@ -26,8 +26,8 @@ def line_of(cause: Cause, rows: Iterable[tuple[Place, int]]) -> str:
 
 
 def with_lines(
-    findings: Sequence[Finding], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[Place, int]]
-) -> tuple[Finding, ...]:
+    findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[Place, int]]
+) -> tuple[SlowWorker, ...]:
     """Findings of a report, each with its line where most of that waiting of all workers was the straggler's.
 
     Parameters
@@ -41,7 +41,7 @@ def with_lines(
     """
     rows = list(profile)
 
-    def is_most(finding: Finding) -> bool:
+    def is_most(finding: SlowWorker) -> bool:
         name = name_of(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
         waited = {worker: row.get(name, 0) for worker, row in causes.items()}
         return 2 * waited.get(finding.worker, 0) > sum(waited.values())

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.diagnosis import Findings, Group, Instant, findings_of
 from dask_efficiency.straggler.history import History
@@ -32,15 +32,15 @@ MAX_PAST = 200
 class Change:
     """What an interval brought: new stragglers, and workers that are stragglers no more."""
 
-    found: tuple[Finding, ...] = ()
-    cleared: tuple[Finding, ...] = ()
+    found: tuple[SlowWorker, ...] = ()
+    cleared: tuple[SlowWorker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """A finding that is over, and when it ended, in seconds since the epoch."""
 
-    finding: Finding
+    finding: SlowWorker
     until: float
 
 
@@ -76,7 +76,7 @@ class StragglerWatch:
         self.past: deque[Past] = deque(maxlen=MAX_PAST)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The stragglers of now, the most certain first."""
         return tuple(sorted(self._flags.values(), key=lambda finding: -finding.score))
 
@@ -95,7 +95,7 @@ class StragglerWatch:
         """Bytes of the arrays: 23 kB a worker."""
         return self._comparison.nbytes + self._history.nbytes
 
-    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+    def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
         """Stragglers of now and of the past that were slow at some time in an interval, the most certain first."""
         past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
         now = (finding for finding in self._flags.values() if finding.since <= stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
 #: By cause: what it means, and what to look at.
 MEANINGS: dict[Cause, tuple[str, str]] = {
@@ -43,13 +43,13 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
 }
 
 
-def meaning(finding: Finding) -> str:
+def meaning(finding: SlowWorker) -> str:
     """What slows a worker, with the line where that is known."""
     said, _ = MEANINGS[finding.cause]
     return f"{said}, in {finding.line[:200]}" if finding.line else said
 
 
-def describe(finding: Finding) -> str:
+def describe(finding: SlowWorker) -> str:
     """A finding in one sentence."""
     who = f"worker {finding.worker[:200]!r}" if finding.worker else "all workers"
     where = f" on host {finding.host[:200]!r}" if finding.host else ""

@@ -15,13 +15,13 @@ from distributed import Client, LocalCluster
 
 from benchmarks.simulated_traces import transfer_bound, wide
 from dask_efficiency import EfficiencyPlugin, unregister
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.source import Kind, look_at
 from tests.report.samples import report_of, seconds
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
-SLOW = Finding("w3", "h1", Cause.SLOW_CPU, 3.0, 0.95, 0.0, 2.5, None, ())
+SLOW = SlowWorker("w3", "h1", Cause.SLOW_CPU, 3.0, 0.95, 0.0, 2.5, None, ())
 
 
 def run(*arguments: str) -> Result:
@@ -101,7 +101,7 @@ def test_the_findings_in_a_saved_report_are_shown() -> None:
     assert result.exit_code == 0
     assert "w3 takes 2.50 times as long" in result.stdout
     assert "As the scheduler found them during the run" in " ".join(result.stdout.split())
-    assert [Finding.from_dict(one) for one in json.loads(run("stragglers", "a-report", "--json").stdout)] == [SLOW]
+    assert [SlowWorker.from_dict(one) for one in json.loads(run("stragglers", "a-report", "--json").stdout)] == [SLOW]
     assert "--history and --factor judge a recorded run" in error_of(run("stragglers", "a-report", "--factor", "1"))
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.fleet.dask_source import Retiring, SchedulerSource, retire
 from dask_efficiency.plugin import names
@@ -22,13 +22,13 @@ from dask_efficiency.plugin.client.questions import NoAnswerError
 from dask_efficiency.straggler.retirements import Retirements
 
 
-def found(name: str, score: float) -> Finding:
-    return Finding(name, "", Cause.GPU, score, 0.9, 0.0, None)
+def found(name: str, score: float) -> SlowWorker:
+    return SlowWorker(name, "", Cause.GPU, score, 0.9, 0.0, None)
 
 
 def test_of_a_host_that_is_found_no_worker_is_retired() -> None:
     said: list[str] = []
-    host = Finding("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2"))
+    host = SlowWorker("", "h", Cause.DISK, 3.0, 0.9, 0.0, None, workers=("w1", "w2"))
     Retiring(lambda question: pytest.fail("asked"), Retirements(share=0.5, every_seconds=600), said.append)(
         [host], [f"w{i}" for i in range(8)], at=0
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError
 from dask_efficiency.fleet.rounds.rounds import Event
@@ -50,9 +50,9 @@ class Judge:
     finds: list[str] = field(default_factory=list)
     saw: list[tuple[MetricSeries, MetricSeries | None]] = field(default_factory=list)
 
-    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[Finding]:
+    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
         self.saw.append((window, past))
-        return [Finding(name, "", Cause.GPU, 1.5, 0.9, window.start, None) for name in self.finds]
+        return [SlowWorker(name, "", Cause.GPU, 1.5, 0.9, window.start, None) for name in self.finds]
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Told:
     def untold(self) -> None:
         self.counted.append("untold")
 
-    def ongoing(self, findings: tuple[Finding, ...], /) -> None:
+    def ongoing(self, findings: tuple[SlowWorker, ...], /) -> None:
         self.counted.append(f"{len(findings)} ongoing")
 
 
@@ -209,7 +209,7 @@ def test_who_is_gone_is_known_at_once_though_the_window_still_has_its_samples() 
 
 def test_a_host_that_was_found_goes_on_until_it_is_no_longer_found() -> None:
     scene = Scene(fleet=Fleet(hosts=("x", "x", "y")))
-    watch = replace(scene.watch(), detector=lambda window, past: [Finding("", "x", Cause.DISK, 2.0, 0.9, 0.0, None)])
+    watch = replace(scene.watch(), detector=lambda window, past: [SlowWorker("", "x", Cause.DISK, 2.0, 0.9, 0.0, None)])
     assert [event.finding.host for event in watch.round(10_000)] == ["x"]
     assert watch.round(10_100) == watch.round(10_200) == []
 

@@ -4,7 +4,7 @@ import pytest
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.live.last_seconds import Details, LastSeconds, done_since
-from dask_efficiency.report.verdict import verdict
+from dask_efficiency.report.findings import in_a_line
 from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 
 
@@ -13,13 +13,11 @@ def test_what_was_done_is_the_difference_and_never_negative() -> None:
     assert did.to_nanoseconds() == {"idle": 2}
 
 
-def test_the_verdict_says_what_was_useful_and_what_the_largest_loss_is() -> None:
+def test_a_line_says_what_was_useful_and_what_the_largest_loss_is() -> None:
     did = done_since({}, {"thread-cpu": 6 * SECOND, "idle": 3 * SECOND, "spill": SECOND, "no-work": 50 * SECOND})
     nobody = Details.of(ClusterLedger(at=0), at=0)
     last = LastSeconds(seconds=9.0, nthreads=4, did=did, then=None, now=nobody)
-    assert verdict(last.report) == (
-        "60 % efficient: 6.0 of 10.0 thread-seconds were useful; the largest loss is idle, 3.0 thread-seconds"
-    )
+    assert in_a_line(last.report) == "60 % efficient; Threads idle: 3.0 s of thread time"
 
 
 def test_all_parts_are_of_the_time_between_two_instants() -> None:

@@ -11,9 +11,9 @@ from dask_efficiency.accounts.buckets import FINALIZED, Bucket
 from dask_efficiency.accounts.causes import CAUSES
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
-from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import Outcome, Used
@@ -56,7 +56,7 @@ class Source:
         self.off: str | None = None
         self.cost_seconds = 0.0
         self.read_interval_seconds = 0.5
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[SlowWorker, ...] = ()
         self.at = 0
         self.refreshed = 0
 
@@ -260,8 +260,8 @@ def test_a_hostile_uuid_breaks_no_line_of_the_export(collector, registry, source
     assert samples(registry, "dask_efficiency_export_failures_total") == {(): 0.0}
 
 
-def straggler(worker: str, host: str = "h", cause: Cause = Cause.DISK, effect: float = 1.5) -> Finding:
-    return Finding(worker, host, cause, 2.0, 0.9, 0.0, effect)
+def straggler(worker: str, host: str = "h", cause: Cause = Cause.DISK, effect: float = 1.5) -> SlowWorker:
+    return SlowWorker(worker, host, cause, 2.0, 0.9, 0.0, effect)
 
 
 def test_stragglers_are_counted_by_cause_and_exported_with_their_effect(collector, registry, source):

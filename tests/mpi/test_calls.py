@@ -47,7 +47,7 @@ def asked(folder: Path, *arguments: str) -> Result:
 
 def test_a_prediction_shows_itself(folder: Path) -> None:
     found = simulated(folder)
-    text = repr(found)
+    text = str(found)
     assert "8 ranks on 2 hosts" in text
     assert "alltoall" in text
     assert "pc1 - a" in text
@@ -78,7 +78,7 @@ def test_what_each_rank_does_can_be_opened_in_perfetto(folder: Path) -> None:
 def test_the_best_hosts_are_named_with_the_link_that_makes_others_slow(folder: Path) -> None:
     found = place_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", [folder / "far", folder / "near"])
     assert [one.name for one in found.ranked] == ["near", "far"]
-    text = repr(found)
+    text = str(found)
     assert "near: " in found.verdict
     assert "The busiest link, a - b" in " ".join(text.split())
     assert found.to_dict()["saved_seconds"] == pytest.approx(found.saved_seconds)

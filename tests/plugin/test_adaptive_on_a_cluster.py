@@ -106,7 +106,7 @@ def test_of_a_worker_that_is_killed_the_missing_tasks_are_numbered(cluster: Loca
         kill(client, killed)
         eventually(lambda: killed not in cluster.scheduler.workers)
     assert found.tasks == {"without account": 10}, found.notes
-    assert "10 without account" in repr(found.report)
+    assert "10 without account" in str(found.report)
     assert any("of 10 tasks that it finished since, only the number is known" in note for note in found.notes)
     assert found.breakdown["lost-worker"] > 0
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, snapshot
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.decorations import MAX_NOTE, Decoration, decorate
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.report import efficiency_report as client_half
@@ -137,7 +137,7 @@ def closed() -> Closed:
         patch.setattr(replies, "of_window", keep_window)
         patch.setattr(efficiency_report, "_made_of", keep_payload)
         report = asyncio.run(run())
-    finding = Finding("only", "host", Cause.SLOW_CPU, score=2.0, confidence=0.9, since=0.0, effect=2.0)
+    finding = SlowWorker("only", "host", Cause.SLOW_CPU, score=2.0, confidence=0.9, since=0.0, effect=2.0)
     kept["payload"]["stragglers"] = [finding.to_dict()]
     return Closed(report=report, **kept)
 

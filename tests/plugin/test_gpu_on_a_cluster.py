@@ -11,10 +11,10 @@ import pytest
 from distributed import Client, LocalCluster, wait
 from prometheus_client.parser import text_string_to_metric_families
 
-from dask_efficiency import EfficiencyPlugin, Finding, efficiency_report, load_report, snapshot, stragglers
+from dask_efficiency import EfficiencyPlugin, efficiency_report, load_report, snapshot, stragglers
 from dask_efficiency.accounts.buckets import HELD, combine
-from dask_efficiency.accounts.finding import Cause
 from dask_efficiency.accounts.gpu.totals import DeviceTotals
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.scheduler import straggler_watch
 from tests.gpu import tasks
 from tests.gpu.conftest import stub_directory
@@ -166,7 +166,7 @@ def test_a_slow_gpu_is_told_from_a_slow_worker(stub_directory: Path, monkeypatch
         each = addresses(client)
         seconds = {address: 0.01 if address == each[2] else 0.005 for address in each}
 
-        def found() -> tuple[Finding, ...]:
+        def found() -> tuple[SlowWorker, ...]:
             wait([client.submit(tasks.train, seconds[a], 10, workers=[a], pure=False) for a in each for _ in range(8)])
             return tuple(finding for finding in stragglers(client) if finding.cause == Cause.GPU)
 

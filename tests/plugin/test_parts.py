@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any, Self
 
 import pytest
@@ -48,6 +48,13 @@ class Quiet(SchedulerPart):
     of = classmethod(lambda cls, meter: cls())  # type: ignore[assignment]
 
 
+class Meter:
+    """What parts are made of; they do not keep it alive."""
+
+
+METER = Meter()
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Parts[SchedulerPart]:
     there = {
@@ -65,7 +72,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Parts[SchedulerPart]:
     monkeypatch.setattr(
         module, "ANSWERED_BY", {"scheduler/ask": "scheduler/second", "scheduler/gone": "scheduler/missing"}
     )
-    parts: Parts[SchedulerPart] = Parts("scheduler", SimpleNamespace())
+    parts: Parts[SchedulerPart] = Parts("scheduler", METER)
     parts.load_all()
     return parts
 

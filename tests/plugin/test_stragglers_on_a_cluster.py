@@ -17,7 +17,7 @@ from distributed import Client
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.scheduler import straggler_watch
 from dask_efficiency.runs.stragglers.offline import judge
 from tests.plugin.tasks import spin
@@ -75,7 +75,7 @@ def test_a_worker_that_is_stopped_in_turns_is_found_told_of_in_every_way_and_ret
         name = name_of(client, victim)
         pid = client.run(os.getpid, workers=[victim])[victim]
 
-        async def act(scheduler: Any, finding: Finding) -> None:
+        async def act(scheduler: Any, finding: SlowWorker) -> None:
             # The others of a busy machine may be slow too, now and then.
             if finding.worker == name:
                 await scheduler.retire_workers(names=[finding.worker])
@@ -91,7 +91,7 @@ def test_a_worker_that_is_stopped_in_turns_is_found_told_of_in_every_way_and_ret
         events = [event for _, event in client.get_events("dask-efficiency")]
         mine = next(event for event in events if event["worker"] == name)
         assert mine["action"] == "straggler"
-        found = Finding.from_dict(mine)
+        found = SlowWorker.from_dict(mine)
         assert found.worker == name
         assert found.effect > 1.2
         assert found.evidence[0].value > found.evidence[0].high

@@ -10,7 +10,7 @@ from distributed import Client, Event, LocalCluster, Worker
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
 from dask_efficiency.preflights.worker.preflight import WorkerPreflight
 from tests.plugin.watch import eventually

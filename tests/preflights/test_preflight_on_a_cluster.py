@@ -23,7 +23,7 @@ from distributed import Client, Event, LocalCluster
 
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.cli import main
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights import PreflightResult
@@ -92,7 +92,7 @@ def test_workers_are_measured_without_a_task_and_two_are_too_few_to_tell(client:
     assert len(found.links) == 1
     assert found.links[0].seconds[Component.SEND] > 0
     assert found.too_few == (("0", "1"),)
-    assert "Too few to tell" in " ".join(repr(found).split())
+    assert "Too few to tell" in " ".join(str(found).split())
     assert json.loads(json.dumps(found.to_dict()))["workers"][0]["measured"]["cpu"]["value"] > 0
     assert "<table" in found._repr_html_()
     assert cluster.scheduler.transition_counter == transitions
@@ -146,7 +146,7 @@ def test_a_busy_cluster_is_left_alone_unless_it_is_forced(client: Client, cluste
         found = dask_efficiency.preflight(client)
         assert not found.tested
         assert "the cluster is busy: 1 task on 1 worker" in found.reason
-        assert "Nothing was tested" in repr(found)
+        assert "Nothing was tested" in str(found)
         result = CliRunner().invoke(main, ["preflight", cluster.scheduler_address, "--fail"])
         assert result.exit_code == 2
         assert "Nothing was tested: the cluster is busy" in " ".join(result.output.split())

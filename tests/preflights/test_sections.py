@@ -71,7 +71,7 @@ def test_names_of_users_are_harmless_in_a_page() -> None:
 def test_the_result_shows_itself_and_is_plain_data() -> None:
     links = (Link("w0", "w1", {Component.SEND: 1e-9, Component.RECEIVE: 2e-9}),)
     result = PreflightResult((*HEALTHY, SLOW), links, started=0.0)
-    assert "its disk is slow" in " ".join(repr(result).split())
+    assert "its disk is slow" in " ".join(str(result).split())
     assert "<table" in result._repr_html_()
     content = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert content["slow"] == ["w3"]

@@ -11,9 +11,9 @@ from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.model import PHASES, Repeat
 from dask_efficiency.runs.path.summary import PathSummary
@@ -231,10 +231,10 @@ _evidence = st.builds(
 )
 
 
-def findings() -> st.SearchStrategy[Finding]:
+def findings() -> st.SearchStrategy[SlowWorker]:
     """Any finding at all."""
     return st.builds(
-        Finding,
+        SlowWorker,
         worker=_names,
         host=_names,
         cause=st.sampled_from(Cause),

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
-from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, where, why_not_known
-from dask_efficiency.report.model import Culprit
+from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, why_not_known
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.report.samples import causes, report_of, reports, seconds, skew
 
@@ -48,31 +45,11 @@ def test_a_hostile_prefix_is_harmless() -> None:
     assert "\x1b" not in skewed("\x1b[31m" + "x" * 1000, skew())
 
 
-GIL = Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 9.1, "", "")
-
-
 def test_every_known_cause_has_a_name_for_sentences() -> None:
     assert set(PHRASES) == {(bucket, cause) for bucket in CAUSES for cause in CAUSES[bucket] if cause != UNKNOWN}
     assert loss_name("thread-noncpu", "gil") == "waiting for the GIL"
     assert loss_name("thread-noncpu", "lock", in_libraries=True) == "waiting for threads of a library"
     assert loss_name("idle", UNKNOWN) == loss_name("idle", "") == "idle"
-
-
-def test_who_held_the_gil_is_said_before_where_it_was_waited_for() -> None:
-    held = Culprit("thread-noncpu", "gil", "clean", "etl.py:90", "apply", 9.1, "`upper` in etl.py:88 (prefix join)", "")
-    assert where(held) == "held by `upper` in etl.py:88 (prefix join)"
-    assert where(GIL) == "in `apply` in etl.py:90 (prefix clean)"
-    assert where(replace(GIL, computed_by="`df.compute()` in etl.py:9")) == (
-        "in `apply` in etl.py:90 (prefix clean), computed by `df.compute()` in etl.py:9"
-    )
-    assert where(Culprit("overhead", "event-loop", "clean", "", "", 1.0, "", "")) == "in tasks of clean"
-    assert where(Culprit("overhead", "event-loop", "", "", "", 1.0, "", "")) == ""
-
-
-def test_no_name_of_a_culprit_steers_a_terminal() -> None:
-    bad = "\x1b[31m"
-    assert where(Culprit("thread-noncpu", "gil", bad, bad, bad, 1.0, "", "")).isprintable()
-    assert where(Culprit("thread-noncpu", "gil", "", "", "", 1.0, bad, "")).isprintable()
 
 
 def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:

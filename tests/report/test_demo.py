@@ -71,5 +71,5 @@ def test_the_demo_reports_saves_and_says_where_to_look(tmp_path, capsys, monkeyp
         part for span in report.by_span for part in span.split("/")
     }
     printed = capsys.readouterr().out
-    assert "% efficient" in printed
+    assert "can be saved" in printed or "nothing found" in printed
     assert f"dask-efficiency report {output}" in printed

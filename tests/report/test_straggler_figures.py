@@ -5,18 +5,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.sections import report as sections
 from dask_efficiency.report.sections.stragglers import MAX_STRAGGLERS, SIGNAL_NAMES, stragglers
 from dask_efficiency.show.document import Document
 from dask_efficiency.show.extent import PAGE
 from dask_efficiency.show.html.render import fragment, page
+from dask_efficiency.show.terminal.plain import plain
 from dask_efficiency.straggler.signals import SIGNALS
 from tests.report.samples import by_hand, findings
 
 DURATION = Evidence("duration", 2.2, 1.0, 0.9, 1.1, 9.0, 100)
 SHARE = Evidence("cpu_share", 0.1, 0.9, 0.85, 0.95, 9.0, 100)
-SLOW = Finding("w3", "h3", Cause.CONTENTION, 3.0, 0.99, 12.0, 2.2, None, (DURATION, SHARE))
+SLOW = SlowWorker("w3", "h3", Cause.CONTENTION, 3.0, 0.99, 12.0, 2.2, None, (DURATION, SHARE))
 
 
 def straggler_section(report):
@@ -27,14 +28,14 @@ def straggler_section(report):
 def test_a_report_without_stragglers_says_nothing_of_them():
     assert stragglers(by_hand()).rows == ()
     assert stragglers(by_hand(), PAGE).blocks == ()
-    assert "traggler" not in repr(by_hand())
+    assert "traggler" not in plain(by_hand().document)
 
 
 def test_a_straggler_stands_with_its_cause_its_effect_and_what_to_look_at():
     part = stragglers(by_hand(started=10.0, stragglers=(SLOW,)))
     assert part.rows == (("w3", "h3", "contention", "2.20x", "after 2.0 s", "99 %"),)
     assert part.lines[0].startswith("contention: others use its cores; look for")
-    assert "w3" in repr(by_hand(stragglers=(SLOW,)))
+    assert "w3" in plain(by_hand(stragglers=(SLOW,)).document)
 
 
 def test_what_began_before_the_report_and_what_is_not_known_are_said_as_such():

@@ -12,6 +12,7 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, load_report, snapshot
 from dask_efficiency.report.advice import advised
+from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import burn
 
 pytestmark = pytest.mark.cluster
@@ -52,10 +53,11 @@ def test_time_without_any_worker_is_told_apart_and_is_no_thread_time(late: Any) 
     assert found.wall_clock_seconds == pytest.approx(
         found.cluster_seconds + found.no_workers_seconds + found.client_seconds
     )
-    assert "without any worker (2 workers asked for, the first after " in found.verdict
+    no_workers = next(one for one in found.findings if one.kind == "no-workers")
+    assert no_workers.where.startswith("2 workers asked for, the first after ")
     # both workers, for no longer than there was any
     assert 0 < found.mean_threads <= 2.0 + 1e-9
-    assert "without any worker (no-workers)" in repr(found)
+    assert "without any worker (no-workers)" in plain(found.document)
 
 
 def test_workers_that_came_are_told_from_the_request_to_the_first_task(late: Any) -> None:
@@ -91,7 +93,7 @@ def test_metrics_have_it(late: Any) -> None:
 def test_a_saved_report_says_the_same(late: Any, tmp_path: Path) -> None:
     report, _, _ = late
     report.save(str(tmp_path / "again.json"))
-    assert load_report(tmp_path / "again.json").verdict == report.verdict
+    assert load_report(tmp_path / "again.json").headline == report.headline
 
 
 def test_a_client_that_thinks_is_named_and_the_ideal_knows_the_cores() -> None:
@@ -111,8 +113,8 @@ def test_a_client_that_thinks_is_named_and_the_ideal_knows_the_cores() -> None:
     assert report.wall_clock_seconds <= took
     assert report.no_workers_seconds == 0
     if report.client_seconds > report.cluster_seconds:
-        assert report.verdict.startswith("It took ")
-        assert "in your own code" in report.verdict.partition(";")[0]
+        assert "in your own code" in report.headline
+        assert report.findings[0].kind == "client"
     assert report.cores is not None
     assert 0 < report.cores <= 1024
     assert set(report.ideal_bounds) == {"slots", "cores"}

@@ -147,8 +147,8 @@ def test_placements_are_ranked(tmp_path: Path) -> None:
     found = place(recorded(), tmp_path / "lab.yaml", files, seeds=3)
     assert [one.name for one in found.ranked] == ["many", "few"]
     assert found.is_clear
-    assert "few takes" in repr(found)
-    assert "fullest link" in repr(found)
+    assert "few takes" in str(found)
+    assert "fullest link" in str(found)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "few.txt").write_text("pc0:1\n")
     files[1] = tmp_path / "other" / "few.txt"
@@ -168,7 +168,7 @@ def test_a_ladder_is_a_table_as_well() -> None:
 @pytest.mark.parametrize("make", [elsewhere, swept, placed, lambda: ideal_ladder(recorded(), seeds=2)])
 def test_each_shows_itself_everywhere(make: Any, tmp_path: Path) -> None:
     found = make()
-    said = " ".join(repr(found).split())
+    said = " ".join(str(found).split())
     assert found.verdict in said
     assert "own cluster" in said
     assert "How sure this is" in found._repr_html_()
@@ -191,7 +191,7 @@ def test_no_name_becomes_markup(tmp_path: Path) -> None:
     for html in (found._repr_html_(), (tmp_path / "page.html").read_text()):
         for smuggled in ("<script>alert", "<img", "\x1b", "\u202e"):
             assert smuggled not in html
-    assert "\x1b" not in repr(found)
+    assert "\x1b" not in str(found)
 
 
 def test_rich_prints_them(capsys: pytest.CaptureFixture[str]) -> None:

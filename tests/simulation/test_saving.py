@@ -13,9 +13,7 @@ from benchmarks.diagnoses import DIAGNOSES
 from benchmarks.diagnoses_work import Ran
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import EfficiencyReport, RunTrace
-from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.finding import Cause, Finding
-from dask_efficiency.report.clauses import CURED
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
@@ -23,7 +21,7 @@ from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.saving import COMPUTED, CURES, saving
+from dask_efficiency.simulation.saving import saving
 from tests.report.samples import causes, report_of, seconds, skew
 from tests.runs.replay.test_replay import NO_DELAYS
 
@@ -196,12 +194,6 @@ def test_of_what_cannot_be_simulated_nothing_is_promised(report: EfficiencyRepor
     assert saving(report, Engine(2.0, 1.0)) is None
 
 
-def test_every_cure_has_its_words() -> None:
-    assert {*CURES, (Bucket.IDLE, "parallelism"), (Bucket.THREAD_NONCPU, "core")} == {*CURED}
-    assert {cause for _, cause in CURED} == {*COMPUTED, *(cause for _, cause in CURES)}
-    assert {bucket for bucket, _ in CURES} <= set(Bucket)
-
-
 def test_a_real_simulation_of_tasks_that_sleep_halves_them() -> None:
     found = saving(waiting("sleep", 3.9), simulate_seeds)
     assert found == pytest.approx(1.0, abs=0.1)
@@ -217,7 +209,7 @@ def test_what_was_promised_of_recorded_runs_is_between_the_ideal_and_what_they_t
 
 @pytest.mark.parametrize(("lost", "said"), [(None, None), (0.4, 0.4), (1.5, 1.0)])
 def test_without_a_straggler_a_run_takes_its_ideal_runtime_at_least(lost: float | None, said: float | None) -> None:
-    slow = Finding("w0", "", Cause.SLOW_CPU, 2.0, 0.9, 0.0, 1.5, seconds_lost=lost)
+    slow = SlowWorker("w0", "", Cause.SLOW_CPU, 2.0, 0.9, 0.0, 1.5, seconds_lost=lost)
     report = waiting("gil", waited=2.0, cores=2.0, stragglers=(slow,))
     assert report.ideal_seconds == 1.0
     assert [one.seconds_lost for one in kept_in_bounds(report)] == [said]

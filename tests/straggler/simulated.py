@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.totals import KernelTotals
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
 from tests.straggler.rates import arrived
@@ -63,8 +63,8 @@ class SimulatedCluster:
         self.watch = StragglerWatch(**options)
         self.workers = workers
         self.at = 0.0
-        self.found: list[Finding] = []
-        self.cleared: list[Finding] = []
+        self.found: list[SlowWorker] = []
+        self.cleared: list[SlowWorker] = []
         self._rng = np.random.default_rng(seed)
         self._counters = {worker.name: TaskRateCounter() for worker in workers}
         #: By prefix, launches and nanoseconds.

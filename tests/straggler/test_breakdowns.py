@@ -5,12 +5,12 @@ import pytest
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.cluster.account import WIDTH, place
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.straggler.breakdowns import BY_WAITING, RecentWaiting, decided, explained
 
 
-def finding(worker: str = "a", cause: Cause = Cause.UNKNOWN) -> Finding:
-    return Finding(worker, "host", cause, 2.0, 0.9, 0.0, 1.5)
+def finding(worker: str = "a", cause: Cause = Cause.UNKNOWN) -> SlowWorker:
+    return SlowWorker(worker, "host", cause, 2.0, 0.9, 0.0, 1.5)
 
 
 def of_report(own: dict[str, int], peers: dict[str, int], cause: Cause = Cause.UNKNOWN) -> Cause:

@@ -1,6 +1,6 @@
 import pytest
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
 
 SAME_SHARE, LESS, NO_SHARE = Beside(0.95, 0.95), Beside(0.5, 0.95), Beside(0.02, 0.02)

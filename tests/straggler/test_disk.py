@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.runs.stragglers.offline import CONFIDENCE_OF_SUSPECT, find_stragglers, usual
 from dask_efficiency.runs.stragglers.tables import run_of_table
 from dask_efficiency.straggler.disk import AGAINST_USUAL, judge_disks

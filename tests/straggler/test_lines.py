@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.profile import Place
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.straggler.lines import line_of, with_lines
 from tests.report.profile_samples import CLEAN, SPLIT, UPPER
 
-SLOW = Finding("a", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 1.5)
+SLOW = SlowWorker("a", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 1.5)
 PLACES = {
     Place("thread-noncpu", "sleep", "clean", UPPER): 30,
     Place("thread-noncpu", "sleep", "load", (CLEAN,)): 30,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.straggler.comparison import IntervalComparison
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TASK_SUMS, TRANSFER_SUMS, TaskRates
 from tests.straggler.simulated import SimulatedCluster, SimulatedWorker, healthy, slow
 
 
-def names(findings: list[Finding]) -> list[str]:
+def names(findings: list[SlowWorker]) -> list[str]:
     return [finding.worker for finding in findings]
 
 
@@ -454,7 +454,7 @@ def test_findings_are_in_range_and_survive_json(seed: int, count: int) -> None:
     cluster = healthy(count)
     cluster[0].slowness = slow(1.2)
     for finding in SimulatedCluster(cluster, seed).run(60).found:
-        assert Finding.from_dict(finding.to_dict()) == finding
+        assert SlowWorker.from_dict(finding.to_dict()) == finding
         assert all(math.isfinite(value) for item in finding.evidence for value in dataclasses.astuple(item)[1:])
 
 

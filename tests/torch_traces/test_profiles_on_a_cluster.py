@@ -161,7 +161,7 @@ def test_the_path_leads_into_a_profiled_task_and_tiles(training):
     assert (segments.start[0], segments.stop[-1]) == (path.scope.start, path.scope.stop)
     assert path.notes == ()
     assert path.seconds("kind").get(Kind.DATA_LOADING, 0.0) > 0
-    assert "data-loading" in repr(path) or path.seconds("kind")[Kind.DATA_LOADING] < 0.001 * path.makespan_seconds
+    assert "data-loading" in str(path) or path.seconds("kind")[Kind.DATA_LOADING] < 0.001 * path.makespan_seconds
     without = critical_path(replace(trace, profiles=()), target=key)
     assert path.seconds("prefix") == pytest.approx(without.seconds("prefix"))
     assert Kind.DATA_LOADING not in without.seconds("kind")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.minder import files
 from dask_efficiency.fleet.minder.distances import robust_scores
 from dask_efficiency.fleet.minder.network import Autoencoder
@@ -87,7 +87,7 @@ class Minder:
         """The metrics that it knows, in the order in which they are tried."""
         return tuple(self.models)
 
-    def find(self, run: MetricSeries | RunTrace | pd.DataFrame) -> list[Finding]:
+    def find(self, run: MetricSeries | RunTrace | pd.DataFrame) -> list[SlowWorker]:
         """The workers at fault.
 
         Parameters
@@ -113,7 +113,7 @@ class Minder:
         found = [finding for group in series.comparable() for finding in self._of_group(group)]
         return sorted(found, key=lambda finding: -finding.score)
 
-    def _of_group(self, series: MetricSeries) -> list[Finding]:
+    def _of_group(self, series: MetricSeries) -> list[SlowWorker]:
         if len(series.workers) < MIN_PEERS:
             return []
         stride = -(-series.values.shape[2] // MAX_WINDOWS)
@@ -155,7 +155,7 @@ class Minder:
 
     def _finding(
         self, series: MetricSeries, metric: str, worker: int, start: int, scores: NDArray[np.float32]
-    ) -> Finding:
+    ) -> SlowWorker:
         score = float(np.median(scores[scores > self.threshold])) / self.threshold
         return finding_of(
             series, worker, start, score, [evidence_of(series, metric, worker, start, score * self.threshold)]
@@ -188,6 +188,6 @@ def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.flo
     return model.reconstruct(flat).reshape(windows.shape)
 
 
-def _is_worse(series: MetricSeries, finding: Finding) -> bool:
+def _is_worse(series: MetricSeries, finding: SlowWorker) -> bool:
     evidence = finding.evidence[0]
     return (evidence.value - evidence.peers) * series.meaning(evidence.signal).worse >= 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 
 
@@ -41,7 +41,7 @@ def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
     return replace(series, metrics=own, values=series.values[~of_host]), hosts
 
 
-def of_host(finding: Finding, series: MetricSeries) -> Finding:
+def of_host(finding: SlowWorker, series: MetricSeries) -> SlowWorker:
     """The finding of a host as one that all its workers share."""
     there = tuple(name for name, host in zip(series.workers, series.hosts, strict=True) if host == finding.host)
     return replace(finding, worker="", workers=there)

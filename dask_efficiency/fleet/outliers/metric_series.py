@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.finding import WRONG_BY_METRICS, Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.slow_worker import WRONG_BY_METRICS, Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Series
@@ -349,10 +349,10 @@ def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -
     return known[0] if known else Cause.CONTENTION if "thread_cpu" in metrics else Cause.UNKNOWN
 
 
-def finding_of(series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence]) -> Finding:
+def finding_of(series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence]) -> SlowWorker:
     """A worker that is an outlier from a sample on; the evidence names each metric, the strongest first."""
     metrics = [item.signal.removesuffix(SWINGS) for item in evidence]
-    return Finding(
+    return SlowWorker(
         worker=series.workers[worker],
         host=series.hosts[worker],
         cause=cause_of(metrics, {name: series.meaning(name) for name in metrics}),

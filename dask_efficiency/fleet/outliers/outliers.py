@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals
 from dask_efficiency.fleet.outliers.departures import Past, departures, past_of
 from dask_efficiency.fleet.outliers.hosts import by_host, of_host
@@ -82,7 +82,7 @@ def find_outliers(
     continuity_seconds: float = CONTINUITY_SECONDS,
     share: float = 0.85,
     dominance: float = 0.5,
-) -> list[Finding]:
+) -> list[SlowWorker]:
     """Workers whose metrics have left their own past, and those of their peers.
 
     Parameters
@@ -125,7 +125,7 @@ def find_outliers(
     series = metric_series_of(run)
     past = None if history is None else metric_series_of(history)
 
-    def found(part: MetricSeries, before: MetricSeries | None) -> list[Finding]:
+    def found(part: MetricSeries, before: MetricSeries | None) -> list[SlowWorker]:
         findings = []
         for group in part.comparable():
             scores = outlier_scores(group, before, continuity_seconds=continuity_seconds, share=share)
@@ -227,7 +227,7 @@ def _onsets(series: MetricSeries, found: OutlierScores, workers: NDArray[np.intp
     )
 
 
-def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold: float) -> Finding:
+def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold: float) -> SlowWorker:
     start = int(found.begins[worker]) * block_samples(series)
     evidence = []
     for signal in found.evidence(worker):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
 PREFIX = "dask_efficiency_watch"
 
@@ -62,7 +62,7 @@ class OwnMetrics:
         """Somebody could not be told."""
         self._untold.inc()
 
-    def ongoing(self, findings: Iterable[Finding]) -> None:
+    def ongoing(self, findings: Iterable[SlowWorker]) -> None:
         """What goes on now."""
         counts = Counter(str(finding.cause) for finding in findings)
         for cause in Cause:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.block_signals import evenly, median_of_workers
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 
@@ -23,7 +23,7 @@ class Habits:
         #: By machine, the metrics and by how much it differed from its peers in each; shape (metrics, samples).
         self._kept: dict[str, tuple[tuple[str, ...], Values]] = {}
 
-    def keep(self, findings: Iterable[Finding], past: MetricSeries | None) -> None:
+    def keep(self, findings: Iterable[SlowWorker], past: MetricSeries | None) -> None:
         """Remember who was found, as they were until their fault began, and forget all others.
 
         Parameters

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.files.text_files import known_names
 from dask_efficiency.fleet.minder.detector import Minder
 from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
@@ -21,7 +21,7 @@ from dask_efficiency.straggler.peers import MIN_PEERS
 class Detector(Protocol):
     """Finds machines that are unlike their peers."""
 
-    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[Finding]:
+    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
         """Those of a window; the past is of the same machines, right before it."""
 
 
@@ -31,7 +31,7 @@ class Outliers:
 
     continuity_seconds: float | None = None
 
-    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[Finding]:
+    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
         """Those of a window."""
         if self.continuity_seconds is None:
             return find_outliers(window, history=past)
@@ -44,7 +44,7 @@ class ByMinder:
 
     minder: Minder
 
-    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[Finding]:
+    def __call__(self, window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
         """Those of a window; the past does not count."""
         return self.minder.find(window)
 

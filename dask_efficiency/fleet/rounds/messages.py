@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dask_efficiency.accounts.finding import Evidence
+from dask_efficiency.accounts.slow_worker import Evidence
 from dask_efficiency.fleet.rounds.rounds import Change, Event
 from dask_efficiency.straggler.wording import MEANINGS
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.files.text_files import TextFileError, known_names, read_text
 from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
 from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 
 #: A finding has ended once so many rounds in a row did not make it: one that is near a threshold comes and goes.
 END_ROUNDS = 2
@@ -38,12 +38,12 @@ class Event:
 
     change: Change
     at: float
-    finding: Finding
+    finding: SlowWorker
 
 
 @dataclass(frozen=True, slots=True)
 class _Ongoing:
-    finding: Finding
+    finding: SlowWorker
     #: Rounds in a row that did not make it.
     missed: int = 0
 
@@ -55,11 +55,11 @@ class Rounds:
         self._ongoing: dict[str, _Ongoing] = {}
 
     @property
-    def ongoing(self) -> tuple[Finding, ...]:
+    def ongoing(self) -> tuple[SlowWorker, ...]:
         """Those that began and have not ended, the oldest first."""
         return tuple(one.finding for one in self._ongoing.values())
 
-    def judged(self, findings: Iterable[Finding], present: Collection[str], *, at: float) -> list[Event]:
+    def judged(self, findings: Iterable[SlowWorker], present: Collection[str], *, at: float) -> list[Event]:
         """Take what a round found.
 
         Parameters
@@ -76,7 +76,7 @@ class Rounds:
         list
             What is new: first what ended, in the order in which it began, then what begins.
         """
-        found: dict[str, Finding] = {}
+        found: dict[str, SlowWorker] = {}
         for finding in findings:
             found.setdefault(finding.subject, finding)
         ended = []

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.rounds.past import parted
@@ -19,7 +19,7 @@ EVERY_SECONDS = 60.0
 WINDOW_SECONDS = 900.0
 
 #: The outliers, and what there was before them: as long as there is any, that is the past of all.
-Found = tuple[list[Finding], MetricSeries | None]
+Found = tuple[list[SlowWorker], MetricSeries | None]
 
 
 class _Result(Protocol):
@@ -60,7 +60,7 @@ class OutlierWatch:
         self._look: _Result | None = None
         self._due = 0
         self._before: MetricSeries | None = None
-        self._findings: tuple[Finding, ...] = ()
+        self._findings: tuple[SlowWorker, ...] = ()
         #: Who left since the look began.
         self._gone: set[str] = set()
         #: Findings that are over, oldest first.
@@ -68,11 +68,11 @@ class OutlierWatch:
         self._guard = Guard("the watch for outliers", "dask_efficiency looks for outliers no more")
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The outliers of the last look, by the workers' names, the most certain first."""
         return self._findings
 
-    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+    def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
         """Outliers of now and of the past that were so at some time in an interval, in seconds since the epoch."""
         past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
         return (*(finding for finding in self._findings if finding.since <= stop), *past)
@@ -114,7 +114,7 @@ class OutlierWatch:
             read, before = self._series(WINDOW_SECONDS), self._before
             self._look = self._elsewhere(lambda: _found(read(), before))
 
-    def _take(self, found: list[Finding], now: float) -> None:
+    def _take(self, found: list[SlowWorker], now: float) -> None:
         there = {(finding.worker, finding.host) for finding in found}
         over = (finding for finding in self._findings if (finding.worker, finding.host) not in there)
         self.past.extend(Past(finding, now) for finding in over)

@@ -80,7 +80,7 @@ def whole(tab: Tab) -> Page:
         Text(texts.few_workers_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         worker_bars(columns.few_workers, **BESIDE_OTHERS),
     ]
-    headline = Text(texts.verdict, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
+    headline = Text(texts.headline, sizing_mode="stretch_width", styles=_VERDICT_STYLE, name="headline")
     cause = Text(texts.largest_cause, sizing_mode="stretch_width", styles=_CAUSE_STYLE, name="cause")
     wrap = {"flex-wrap": "wrap"}
     root = Column(
@@ -97,7 +97,7 @@ def pie(tab: Tab) -> Page:
     """The pie, and its key beside it."""
     key = Text(texts.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
     figure = PieFigure(aspect_ratio=1, sizing_mode="scale_height")
-    return _stacked(tab, texts.verdict, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
+    return _stacked(tab, texts.headline, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
 
 
 def timeline(tab: Tab) -> Page:

@@ -13,7 +13,7 @@ from distributed.scheduler import heartbeat_interval
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
 from dask_efficiency.live.bins import WINDOW_NS, ThreadTotals
 from dask_efficiency.live.last_seconds import Details
@@ -50,7 +50,7 @@ class Source(Protocol):
         """Why nothing is measured any more; None while it is."""
 
     @property
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[SlowWorker]:
         """The stragglers of now, the most certain first."""
 
     @property

@@ -24,8 +24,8 @@ from dask_efficiency.live.bokeh.columns import (
 )
 from dask_efficiency.live.causes import SENTENCES, not_sampled
 from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
-from dask_efficiency.report.verdict import verdict as verdict_of
 from dask_efficiency.show.colours import COLOURS, GPU_COLOURS, OTHER_COLOUR
 from dask_efficiency.show.figures import format_share, format_times, name_of
 from dask_efficiency.show.pie import OTHER, wedges
@@ -41,10 +41,10 @@ NO_GPU = "No GPU is measured."
 # -- headlines and titles --------------------------------------------------------------------
 
 
-def verdict(view: TabView) -> str:
-    """How far the view looks back, what was useful, and the largest loss."""
+def headline(view: TabView) -> str:
+    """How far the view looks back, what was useful, and what costs most."""
     last = view.last
-    return _since(last.seconds, f"{escape(verdict_of(last.report))}." if last.did else NO_REPORT)
+    return _since(last.seconds, f"{escape(in_a_line(last.report))}." if last.did else NO_REPORT)
 
 
 def largest_cause(view: TabView) -> str:

@@ -18,8 +18,8 @@ from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.senders import SentGraphs
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.plugin.guard import Guard
@@ -164,7 +164,7 @@ class ClusterAccounts:
         return self.guard.off
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The stragglers of now, the most certain first."""
         return self.stragglers.findings
 

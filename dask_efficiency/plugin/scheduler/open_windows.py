@@ -11,7 +11,7 @@ from typing import Any
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import CLOSE, OPEN
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
@@ -129,7 +129,7 @@ class OpenWindows:
         self.forget(window_id)
         return {**await replies.packed(reply), **added}
 
-    async def with_lines(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """Findings with the lines on which tasks wait now: their workers are asked to look for a moment."""
         accounts, causes = self._accounts, {one.worker: one.cause for one in findings if one.cause in WAITING}
         present = accounts.cluster.present.items()

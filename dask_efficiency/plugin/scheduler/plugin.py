@@ -15,7 +15,7 @@ from dask_efficiency.plugin.version import check_distributed
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-    from dask_efficiency.accounts.finding import Finding
+    from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.scheduler.meter import ClusterMeter
 check_distributed(__version__)
 
@@ -55,7 +55,8 @@ class EfficiencyPlugin(SchedulerPlugin):
         Whether to sample on which line and why tasks wait.
     on_straggler
         ``"warn"``: a straggler is logged and shown. Or a function, which is called on the scheduler as well, with the
-        scheduler and the :class:`~dask_efficiency.Finding`, when one is found; it may be a coroutine function.
+        scheduler and the :class:`~dask_efficiency.accounts.slow_worker.SlowWorker`, when one is found; it may be a
+        coroutine function.
     outliers
         Whether the scheduler also looks, once a minute, for workers whose metrics and sensors stay away from those of
         their peers for minutes, and treats them as stragglers.
@@ -95,7 +96,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         trace_max_tasks: int | None = None,
         gpu: str | None = None,
         waiting: bool | None = None,
-        on_straggler: str | Callable[[Scheduler, Finding], Any] | None = None,
+        on_straggler: str | Callable[[Scheduler, SlowWorker], Any] | None = None,
         outliers: bool | None = None,
         worker_series: float | str | None = None,
         sensors: bool | None = None,

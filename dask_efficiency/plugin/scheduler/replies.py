@@ -17,10 +17,10 @@ from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.cluster.totals import Totals, between
 from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS, OTHER_WORK
@@ -220,7 +220,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def of_stragglers(accounts: ClusterAccounts, findings: Iterable[Finding]) -> dict[str, Any]:
+def of_stragglers(accounts: ClusterAccounts, findings: Iterable[SlowWorker]) -> dict[str, Any]:
     """Who is slow now."""
     return {
         "stragglers": [finding.to_dict() for finding in findings],

@@ -17,7 +17,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, header
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
@@ -62,10 +62,10 @@ class Outliers(Protocol):
     """Looks at the workers' metrics beside their tasks."""
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The outliers of now, by the workers' names."""
 
-    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+    def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
         """Those of an interval, in seconds since the epoch."""
 
     def left(self, worker: str, *, now: float) -> None:
@@ -78,9 +78,9 @@ class Outliers(Protocol):
 class _NoOutliers:
     """Where nothing looks at metrics."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SlowWorker, ...] = ()
 
-    def findings_between(self, start: float, stop: float) -> tuple[Finding, ...]:
+    def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
         return ()
 
     def left(self, worker: str, *, now: float) -> None:
@@ -117,11 +117,11 @@ class Stragglers:
         self.outliers: Outliers = _NoOutliers()
         self._waiting = RecentWaiting()
         #: Outliers that were told, by the worker's name.
-        self._told: dict[str, Finding] = {}
+        self._told: dict[str, SlowWorker] = {}
         #: Address to the name of the worker that is, or was last, there.
         self._names: dict[str, str] = {}
         #: What was found of workers before they had tasks, with their addresses.
-        self._flagged: list[tuple[Finding, set[str]]] = []
+        self._flagged: list[tuple[SlowWorker, set[str]]] = []
         #: What heartbeats told of those that are there, by address.
         self._rates: dict[str, ReceivedRates] = {}
         #: The newest heartbeats whose task rates are not read yet, by address; those that are left for the next
@@ -136,14 +136,14 @@ class Stragglers:
         self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The stragglers of now, the most certain first; then outliers by their metrics, and who joined slow."""
         found = self._with_outliers(self._watch.findings, self.outliers.findings)
         known = {(finding.worker, finding.host) for finding in found}
         flagged = (finding for finding, _ in self._flagged if (finding.worker, finding.host) not in known)
         return (*found, *flagged)
 
-    def flag(self, finding: Finding, addresses: set[str]) -> None:
+    def flag(self, finding: SlowWorker, addresses: set[str]) -> None:
         """Take what was found of workers before they had tasks; it holds until they leave."""
         self._flagged.append((finding, addresses))
         self._call(finding)
@@ -154,7 +154,7 @@ class Stragglers:
         both = self._with_outliers(found, self.outliers.findings_between(start, stop))
         return [finding.to_dict() for finding in both]
 
-    def _with_outliers(self, found: tuple[Finding, ...], outliers: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def _with_outliers(self, found: tuple[SlowWorker, ...], outliers: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """Findings by name, with the outliers that are not among them: what tasks say has the effect, too."""
         named = self._named(found)
         known = {finding.subject for finding in named}
@@ -282,7 +282,7 @@ class Stragglers:
         self._told = now
         self._tell(tuple(found), tuple(cleared))
 
-    def _tell(self, found: tuple[Finding, ...], cleared: tuple[Finding, ...]) -> None:
+    def _tell(self, found: tuple[SlowWorker, ...], cleared: tuple[SlowWorker, ...]) -> None:
         for finding in found:
             logger.warning("Straggler: %s", describe(finding))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
@@ -291,7 +291,7 @@ class Stragglers:
             logger.info("No straggler any more: %s", finding.worker or finding.host)
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler-cleared", **finding.to_dict()})
 
-    def _call(self, finding: Finding) -> None:
+    def _call(self, finding: SlowWorker) -> None:
         """Call the user's function, and await what it returns on the event loop."""
         action = self._on_straggler()
         if not callable(action):
@@ -311,7 +311,7 @@ class Stragglers:
             if inspect.isawaitable(result):
                 self._scheduler._ongoing_background_tasks.call_soon(act, result)
 
-    def _named(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def _named(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
         """With names in place of addresses, and causes that breakdowns show."""
         return tuple(
             replace(decided(f, self._waiting.cause(f.worker)), worker=self._names.get(f.worker, f.worker))

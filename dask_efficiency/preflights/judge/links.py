@@ -42,7 +42,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class SlowWorker:
+class SlowInPairs:
     """A worker whose pairs were all slow.
 
     Parameters
@@ -220,7 +220,7 @@ class Links:
 
     # -- verdict -----------------------------------------------------------------------------
 
-    def slow_workers(self) -> list[SlowWorker]:
+    def slow_workers(self) -> list[SlowInPairs]:
         """Suspects that met whom they had to.
 
         With fewer partners than that, nobody can tell; so of two workers neither is slow.
@@ -234,7 +234,7 @@ class Links:
             ratios = {name: self.ratio(name, seconds) for name, seconds in best.items()}
             slow = {name: ratio for name, ratio in ratios.items() if ratio >= self.thresholds[name]}
             if slow or not ratios:  # else it was slow in one component with one, and in another with the next
-                found.append(SlowWorker(worker, slow, len(partners)))
+                found.append(SlowInPairs(worker, slow, len(partners)))
         return found
 
     def slow_paths(self) -> list[SlowPath]:

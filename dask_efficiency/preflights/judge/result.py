@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.preflights.judge.alone import compare_alone
 from dask_efficiency.preflights.judge.components import MEANINGS, Component
 from dask_efficiency.preflights.judge.links import Link, Links, SlowPath
@@ -70,7 +70,7 @@ class PreflightResult(Printed):
         return {name: Links(of_group) for name, of_group in links.items()}
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SlowWorker, ...]:
         """The slow workers, and hosts of which all workers are slow, the most certain first."""
         return judge(self.subjects, self.by_group.values(), at=self.started)
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.preflights.judge.alone import Comparison, compare_alone
 from dask_efficiency.preflights.judge.components import MEANINGS, THRESHOLD, Component
-from dask_efficiency.preflights.judge.links import Links, SlowWorker
+from dask_efficiency.preflights.judge.links import Links, SlowInPairs
 from dask_efficiency.preflights.judge.subjects import Subject
 
 #: How often a finding is wrong that is barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
@@ -45,7 +45,7 @@ EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
 }
 
 
-def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> tuple[Finding, ...]:
+def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> tuple[SlowWorker, ...]:
     """The slow workers, and hosts of which all workers are, the most certain first.
 
     Parameters
@@ -59,7 +59,7 @@ def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> 
 
     Returns
     -------
-    tuple of Finding
+    tuple of SlowWorker
         ``effect`` and ``score`` are of the component that names the cause: how many times as long as the median of the
         fastest half of the comparable workers, and the same as a multiple of the threshold, in logarithms.
     """
@@ -80,12 +80,12 @@ def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> 
     return tuple(sorted(_by_host(found, subjects), key=lambda finding: -finding.score))
 
 
-def _broken(subject: Subject, at: float) -> Finding:
+def _broken(subject: Subject, at: float) -> SlowWorker:
     cause = Cause.MEMORY if subject.paused else Cause.UNRESPONSIVE
-    return Finding(subject.name, subject.host, cause, score=math.inf, confidence=1.0, since=at, effect=None)
+    return SlowWorker(subject.name, subject.host, cause, score=math.inf, confidence=1.0, since=at, effect=None)
 
 
-def _of_pairs(slow: SlowWorker) -> dict[Component, Comparison]:
+def _of_pairs(slow: SlowInPairs) -> dict[Component, Comparison]:
     ratios = slow.ratios or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
     return {name: Comparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
 
@@ -95,13 +95,13 @@ def _finding(
     slow: Mapping[Component, Comparison],
     shares: Mapping[Component, float],
     at: float,
-) -> Finding:
+) -> SlowWorker:
     waiting = {component for component in subject.readings if _waits(component, subject, shares)}
     name = _explaining({component: one.ratio for component, one in slow.items()}, waiting)
     ratio = slow[name].ratio
     score = math.log(ratio) / math.log(THRESHOLD) if math.isfinite(ratio) else math.inf
     order = sorted(slow, key=lambda each: (each != name, -slow[each].ratio))
-    return Finding(
+    return SlowWorker(
         worker=subject.name,
         host=subject.host,
         cause=_cause(name, waits=name in waiting),
@@ -171,12 +171,12 @@ def _cause(component: Component, *, waits: bool) -> Cause:
     return MEANINGS[component].cause
 
 
-def _by_host(found: Sequence[Finding], subjects: Sequence[Subject]) -> list[Finding]:
+def _by_host(found: Sequence[SlowWorker], subjects: Sequence[Subject]) -> list[SlowWorker]:
     """A host in place of its workers, where it has several and all are slow for one cause, and others have none."""
     on_host: dict[str, int] = {}
     for subject in subjects:
         on_host[subject.host] = on_host.get(subject.host, 0) + 1
-    slow: dict[tuple[str, Cause], list[Finding]] = {}
+    slow: dict[tuple[str, Cause], list[SlowWorker]] = {}
     for finding in found:
         slow.setdefault((finding.host, finding.cause), []).append(finding)
     folded = []
@@ -187,7 +187,7 @@ def _by_host(found: Sequence[Finding], subjects: Sequence[Subject]) -> list[Find
         effects = [finding.effect for finding in findings if finding.effect is not None]
         middle = sorted(findings, key=lambda finding: finding.score)[len(findings) // 2]
         folded.append(
-            Finding(
+            SlowWorker(
                 worker="",
                 host=host,
                 cause=cause,

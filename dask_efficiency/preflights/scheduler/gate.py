@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.preflights.judge.alone import compare_alone, suspects
 from dask_efficiency.preflights.judge.components import Component
@@ -56,7 +56,7 @@ class Gate:
         ask: Ask,
         subject_of: Callable[[WorkerState], Subject],
         free: Callable[[], Awaitable[None]],
-        flag: Callable[[Finding, set[str]], None],
+        flag: Callable[[SlowWorker, set[str]], None],
     ) -> None:
         self._scheduler = scheduler
         self._ask = ask
@@ -142,7 +142,7 @@ class Gate:
     def _of(self, group: str) -> list[Subject]:
         return [one for one in self._known.values() if one.group == group]
 
-    def _flag(self, finding: Finding, group: str) -> None:
+    def _flag(self, finding: SlowWorker, group: str) -> None:
         named = {
             one.address
             for one in self._of(group)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
@@ -54,7 +54,7 @@ class Preflights(SchedulerPart):
         scheduler: Scheduler,
         workers: WorkerHalves,
         options: Callable[[], Options],
-        flag: Callable[[Finding, set[str]], None],
+        flag: Callable[[SlowWorker, set[str]], None],
     ) -> None:
         self._scheduler = scheduler
         self._workers = workers

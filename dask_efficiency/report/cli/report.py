@@ -24,12 +24,19 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Only this long before now, such as 30m or 2h; for a scheduler. [default: all that it keeps]",
 )
+@click.option("--all", "everything", is_flag=True, help="Print everything that it says, not the first screen only.")
 @save_option("the report")
 @html_option
 @json_option
 @scheduler_options
 def command(
-    source: str, last: float | None, as_json: bool, save: str | None, html: str | None, connection: Connection
+    source: str,
+    last: float | None,
+    everything: bool,
+    as_json: bool,
+    save: str | None,
+    html: str | None,
+    connection: Connection,
 ) -> None:
     """Show a saved report, or the past of a live cluster.
 
@@ -45,7 +52,8 @@ def command(
             found.save(save)
         if html is not None:
             found.to_html(html)
-    say(found, as_json=as_json, written=save is not None or html is not None)
+    written = save is not None or html is not None
+    say(found, as_json=as_json, written=written, everything=everything)
 
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:

@@ -74,7 +74,7 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 
 async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     """What the cluster recorded; or what its scheduler found, where it does not record."""
-    from dask_efficiency.accounts.finding import Finding
+    from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.client.questions import ask
     from dask_efficiency.runs.questions import ask_trace
     from dask_efficiency.runs.stragglers.offline import Judgement
@@ -82,7 +82,7 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     answer = await ask(caller, "stragglers")
     with suppress(RuntimeError):  # it does not record
         return await ask_trace(caller)
-    findings = tuple(map(Finding.from_dict, answer["stragglers"]))
+    findings = tuple(map(SlowWorker.from_dict, answer["stragglers"]))
     note = "As the scheduler finds them now, by heartbeats; EfficiencyPlugin(trace=True) records for a closer look."
     return Judgement(findings, answer["workers"], notes=(note,))
 

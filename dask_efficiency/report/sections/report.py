@@ -14,6 +14,7 @@ from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.report.advice import advised, read_on
 from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.files import to_dict
+from dask_efficiency.report.findings import headline, leading
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
@@ -22,7 +23,6 @@ from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.skew import skew
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
-from dask_efficiency.report.verdict import verdict
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.show.document import (
@@ -61,6 +61,9 @@ from dask_efficiency.show.parts import in_order, parts_of
 MIN_FACTOR_SECONDS = 1.0
 TOP_LABELS = 12
 
+#: Where the rest is.
+MORE = "More: report.show() prints all of it, report.show('Workers') a section; report.to_html(path) writes a page."
+
 #: Characters of a setting's value, and of the code.
 VALUE_LENGTH = 100
 MAX_CODE = 12_000
@@ -70,7 +73,32 @@ def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
     """The report for a screen or a notebook."""
     parts = lost_time(report).parts
     figure = ByBucket(parts) if parts else None
-    return Document(title(report), context(report), verdict(report), sections(report, extent), figure=figure)
+    first = tuple(one.lines for one in leading(report))
+    said = sections(report, extent)
+    return Document(title(report), context(report), headline(report), said, findings=first, figure=figure)
+
+
+def first_screen(report: EfficiencyReport) -> Document:
+    """The report as it is seen first: how long it took, what can be saved, and where more is."""
+    return replace(document(report), sections=(), last=(MORE,))
+
+
+def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
+    """Everything, or the sections of these titles.
+
+    Raises
+    ------
+    ValueError
+        If there is no such section; names those that there are.
+    """
+    whole = document(report)
+    if not titles:
+        return whole
+    known = {one.title.lower(): one for one in whole.sections if one.title}
+    unknown = [title for title in titles if title.lower() not in known]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r:.80} is no section of this report; expected one of {sorted(known)}")
+    return replace(whole, findings=(), figure=None, sections=tuple(known[title.lower()] for title in titles))
 
 
 def page(report: EfficiencyReport) -> Document:
@@ -143,7 +171,8 @@ def _data(report: EfficiencyReport) -> dict[str, Any]:
     # all of the report would take more room than what is shown of it
     whole = to_dict(report)
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
-    return {"format": whole["format"], "summary": whole["summary"], "timeline": timeline}
+    summary = {name: value for name, value in whole["summary"].items() if name != "findings"}  # they are shown
+    return {"format": whole["format"], "summary": summary, "timeline": timeline}
 
 
 def _mean_threads(timeline: Timeline) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dask_efficiency.accounts.finding import Evidence, Finding
+from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.report.clauses import long_task
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.offline import Judgement
@@ -57,14 +57,14 @@ def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section("Stragglers: slow for the same work", *lines, table, evidence)
 
 
-def _since(finding: Finding, started: float) -> str:
+def _since(finding: SlowWorker, started: float) -> str:
     seconds = finding.since - started
     if math.isnan(seconds):
         return "-"
     return f"after {format_seconds(seconds)}" if seconds > 0 else "the beginning"
 
 
-def _evidence(findings: tuple[Finding, ...]) -> Section:
+def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
     """Each signal drawn beside that of the peers."""
     rows = []
     drawings = []
@@ -127,7 +127,7 @@ def verdict(found: Judgement) -> str:
     return f"Of {of}, {_who(first)} takes {_times(first)} for the same work: {meaning}{lost}{many}"
 
 
-def _times(finding: Finding) -> str:
+def _times(finding: SlowWorker) -> str:
     return "longer" if finding.effect is None else f"{finding.effect:.2f} times as long"
 
 
@@ -155,12 +155,12 @@ def _table(found: Judgement) -> Section:
     return section("Slow workers", f"{rest} more are not shown." if rest else "", Table(heads, rows, words=(0, 1, 2)))
 
 
-def _advice(shown: tuple[Finding, ...]) -> Section:
+def _advice(shown: tuple[SlowWorker, ...]) -> Section:
     causes = dict.fromkeys(one.cause for one in shown)
     return section("What to do", *(f"{cause}: {MEANINGS[cause][1]}" for cause in causes))
 
 
-def _signals(one: Finding) -> Section:
+def _signals(one: SlowWorker) -> Section:
     heads = ("signal", "its own", "peers", "from", "to", "readings")
     return section(f"How {_who(one)} compares with its peers", Table(heads, tuple(map(_row, one.evidence))))
 
@@ -183,5 +183,5 @@ def _notes(found: Judgement) -> Section:
     return section("Notes", *lines, caveat=True)
 
 
-def _who(one: Finding) -> str:
+def _who(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")

@@ -72,7 +72,7 @@ def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) ->
         The changes in words, as the beginning of a sentence.
     """
     then = (f"Then: {after.verdict}.",)
-    return Document(title(before), "", before.verdict, what_if(before, after, changes), then)
+    return Document(title(before), "", before.verdict, what_if(before, after, changes), last=then)
 
 
 def improvements_document(path: CriticalPath) -> Document:
@@ -84,7 +84,7 @@ def comparison_document(comparison: PathComparison) -> Document:
     """What differs between two paths."""
     both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
     last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
-    return Document(both, "", comparison.verdict, differences(comparison), last)
+    return Document(both, "", comparison.verdict, differences(comparison), last=last)
 
 
 def sections(path: CriticalPath) -> tuple[Section, ...]:

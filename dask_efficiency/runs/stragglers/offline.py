@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
@@ -78,7 +78,7 @@ class Judgement:
         Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[SlowWorker, ...]
     workers: int
     insufficient: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Judgement:
 
 def find_stragglers(
     source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
-) -> list[Finding]:
+) -> list[SlowWorker]:
     """Workers that took longer than their peers for the same work.
 
     Parameters
@@ -107,7 +107,7 @@ def find_stragglers(
 
     Returns
     -------
-    list of Finding
+    list of SlowWorker
         The most certain first. ``seconds_lost`` comes from a replay of the run with the worker as fast as its peers. It
         is None for a table, which does not tell what waited for what, and where something else than computing is slow.
 
@@ -134,7 +134,7 @@ def judge(
     return found
 
 
-def _sure(trace: RunTrace, found: Judgement) -> tuple[Finding, ...]:
+def _sure(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
     """The findings of a trace: a lagging event loop does not say that a worker with one thread waits for itself."""
     alone = {worker.name for worker in trace.workers if worker.nthreads == 1}
     return tuple(
@@ -182,7 +182,7 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
 
 def _finding(
     run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
-) -> Finding | None:
+) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {
         signal: float(one.z[worker])
@@ -200,7 +200,7 @@ def _finding(
     at_the_disk = AT_THE_DISK & high.keys()
     strongest = max(at_the_disk if at_the_disk and disks is not None else high, key=high.__getitem__)
     observations = next(observations for observations in run.observations if observations.signal == strongest)
-    return Finding(
+    return SlowWorker(
         worker=run.workers[worker],
         host=run.hosts[worker],
         cause=cause_of(high, levels, lagging=lagging),
@@ -288,7 +288,7 @@ def _of_two(run: Run) -> tuple[str, ...]:
     return (said + "Which of them is as it should be, a third one or a run from before would tell.",)
 
 
-def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[Finding], factor: float) -> list[Finding]:
+def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[SlowWorker], factor: float) -> list[SlowWorker]:
     """The findings, with one for a host in place of those for its workers where the whole host is slow."""
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
@@ -320,14 +320,14 @@ def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
     return level, math.hypot(healthy_spread(level), FINISHED[one.signal].floor)
 
 
-def _with_cost(trace: RunTrace, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _with_cost(trace: RunTrace, findings: Sequence[SlowWorker]) -> tuple[SlowWorker, ...]:
     return tuple(
         replace(one, seconds_lost=seconds_lost(trace, one)) if number < REPLAYS and one.cause in REPLAYED else one
         for number, one in enumerate(findings)
     )
 
 
-def seconds_lost(trace: RunTrace, finding: Finding) -> float:
+def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:
     """How many seconds shorter a run is when it is replayed with a worker, or all of a host, as fast as its peers."""
     on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
     names = {finding.worker} if finding.worker else on_host

@@ -68,6 +68,7 @@ def renderables(document: Document, console: Console, options: ConsoleOptions) -
         As rich passes them to ``__rich_console__``. Where the encoding is ASCII the plain text is
         rendered; where there are less than 256 colours, the bar is of letters.
     """
+    from rich.padding import Padding
     from rich.text import Text
 
     width = options.max_width
@@ -79,6 +80,10 @@ def renderables(document: Document, console: Console, options: ConsoleOptions) -
     if document.context:
         yield Text(document.context, style="dim")
     yield Text(f"{document.verdict}.", style="bold")
+    for number, (first, *rest) in enumerate(document.findings, 1):
+        yield Text(f"{number}. {first}")
+        for text in rest:
+            yield Padding(Text(text, style="dim"), (0, 0, 0, 3))
     if isinstance(document.figure, ByBucket):
         parts = document.figure.parts
         yield Text()

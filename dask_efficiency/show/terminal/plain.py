@@ -41,6 +41,7 @@ def plain(document: Document, width: int = 80) -> str:
     blocks = [
         [*wrapped(document.title, width), *wrapped(document.context, width)],
         wrapped(f"{document.verdict}.", width),
+        _findings(document.findings, width),
         _bar(document.figure.parts, width) if isinstance(document.figure, ByBucket) else [],
         *(_section(section, width) for section in written(document.sections)),
         *(wrapped(text, width) for text in document.last),
@@ -67,6 +68,15 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return textwrap.wrap(
         ascii_text(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
+
+
+def _findings(findings: Sequence[Sequence[str]], width: int) -> list[str]:
+    lines: list[str] = []
+    for number, (first, *rest) in enumerate(findings, 1):
+        head, *more = wrapped(first, width - 3)
+        lines += [f"{number}. {head}", *(f"   {line}" for line in more)]
+        lines += [line for text in rest for line in wrapped(text, width, "   ")]
+    return lines
 
 
 def _bar(parts: Sequence[Part], width: int) -> list[str]:

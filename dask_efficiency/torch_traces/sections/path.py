@@ -86,7 +86,7 @@ def page(path: TorchCriticalPath) -> Document:
 def what_if_document(before: TorchCriticalPath, after: TorchCriticalPath) -> Document:
     """What changes would do."""
     then = (f"Then: {after.verdict}.",)
-    return Document(title(before), context(before), before.verdict, what_if(before, after), then)
+    return Document(title(before), context(before), before.verdict, what_if(before, after), last=then)
 
 
 def sections(path: TorchCriticalPath) -> tuple[Section, ...]:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.fleet.cli import watch, watch_parts
@@ -151,7 +151,7 @@ def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.Monkey
         "dask_efficiency.cli.connection.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
     )
     source = watch_parts.scheduler_source("host:1", Connection(1))
-    finding = Finding("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
+    finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
     stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
     retire = watch_parts.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
     retire(0.0)

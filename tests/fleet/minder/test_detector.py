@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.fleet.minder.detector import Minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from tests.fleet.minder.test_network import random_autoencoder

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_efficiency import RunTrace
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.tables import Texts
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, cause_of, filled, metric_series_of
 from dask_efficiency.runs.trace.run_trace import WorkerSpec

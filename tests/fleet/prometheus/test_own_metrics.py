@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("prometheus_client")
 from prometheus_client import generate_latest
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.prometheus.own_metrics import OwnMetrics
 from tests.live.prometheus_process import lint, needs_promtool
 
-FOUND = Finding("a", "", Cause.GPU, 2.0, 0.9, 0.0, None)
+FOUND = SlowWorker("a", "", Cause.GPU, 2.0, 0.9, 0.0, None)
 
 
 def metrics() -> OwnMetrics:

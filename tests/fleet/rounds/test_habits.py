@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.rounds.habits import Habits
 
@@ -18,13 +18,13 @@ def past(start: float, level: float, of_a: float) -> MetricSeries:
     return MetricSeries(("heat",), NAMES, ("",) * 4, ("",) * 4, start, 10.0, values)
 
 
-def found(since: float) -> Finding:
-    return Finding("a", "", Cause.GPU, 1.5, 0.9, since, None)
+def found(since: float) -> SlowWorker:
+    return SlowWorker("a", "", Cause.GPU, 1.5, 0.9, since, None)
 
 
 def test_a_host_that_was_found_stands_for_its_workers() -> None:
     habits = Habits()
-    host = Finding("", "h", Cause.GPU, 1.5, 0.9, 60, None, workers=("a", "b"))
+    host = SlowWorker("", "h", Cause.GPU, 1.5, 0.9, 60, None, workers=("a", "b"))
     habits.keep([host], past(0, 50, of_a=2))
     assert row(habits.applied(past(5000, 100, of_a=30)))[:6] == [102] * 6
 

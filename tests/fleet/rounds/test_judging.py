@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.minder.detector import Minder
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.rounds.gathered import Gathered
@@ -24,7 +24,7 @@ FILE = parse_metrics_file(
 )
 
 
-def judged(metric: str, change: float, *, level: float = 60.0) -> list[Finding]:
+def judged(metric: str, change: float, *, level: float = 60.0) -> list[SlowWorker]:
     """Of eight machines that have been alike for half an hour, one changes in a metric."""
     gathered = Gathered(FILE, start=0, samples=540)
     number = [one.name for one in FILE.metrics].index(metric)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.fleet.rounds.messages import line, record, webhook
 from dask_efficiency.fleet.rounds.rounds import Change, Event
 
-FINDING = Finding(
+FINDING = SlowWorker(
     "m04", "", Cause.NETWORK, 1.5, 0.956, 1_700_000_000.4, None, None, (Evidence("pfc", 812.3, 4.1, 1, 9, 30, 60),)
 )
 BEGINS = Event(Change.BEGINS, 1_700_000_480.0, FINDING)
@@ -26,11 +26,11 @@ def test_a_line_says_when_who_why_and_by_what() -> None:
 def test_a_line_of_a_host_says_who_is_on_it() -> None:
     host = replace(BEGINS, finding=replace(FINDING, worker="", host="node1", workers=("w1", "w2")))
     assert " begins node1 (workers w1, w2): network: " in line(host)
-    assert Finding.from_dict(json.loads(json.dumps(record(host)))["finding"]) == host.finding
+    assert SlowWorker.from_dict(json.loads(json.dumps(record(host)))["finding"]) == host.finding
 
 
 def test_a_record_has_the_whole_finding() -> None:
-    assert Finding.from_dict(json.loads(json.dumps(record(BEGINS)))["finding"]) == FINDING
+    assert SlowWorker.from_dict(json.loads(json.dumps(record(BEGINS)))["finding"]) == FINDING
 
 
 def test_the_webhook_has_what_alertmanager_sends() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.fleet.outliers.metric_series import Metric
 from dask_efficiency.fleet.rounds.durations import duration_of, shown_duration

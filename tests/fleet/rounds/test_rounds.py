@@ -7,14 +7,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.rounds.rounds import Change, Rounds
 
 ALL = {"a", "b", "c"}
 
 
-def finding(name: str, *, since: float = 0.0, cause: Cause = Cause.GPU) -> Finding:
-    return Finding(name, "", cause, 1.5, 0.8, since, None)
+def finding(name: str, *, since: float = 0.0, cause: Cause = Cause.GPU) -> SlowWorker:
+    return SlowWorker(name, "", cause, 1.5, 0.8, since, None)
 
 
 def changes(rounds: Rounds, *names: str, present: set[str] = ALL, at: float = 0.0) -> list[tuple[str, str]]:

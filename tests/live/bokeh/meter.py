@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import fit
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.finding import Finding
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import Balance, Outcome
@@ -26,7 +26,7 @@ class Meter:
         self.cluster = ClusterLedger(at=0)
         self.off: str | None = None
         self.since = 1_000.0
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[SlowWorker, ...] = ()
         self.recent: deque[Moment] = deque()
         #: What each worker's only GPU has done by so many seconds; None without any.
         self.gpu: Callable[[str, int], GpuTotals] | None = None

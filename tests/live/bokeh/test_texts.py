@@ -6,7 +6,7 @@ import pytest
 
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.live.bokeh import texts
 from dask_efficiency.live.bokeh.tab import Tab
 from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
@@ -15,7 +15,7 @@ from tests.live.bokeh.test_columns import view_of
 
 def test_before_any_report_it_is_said_that_there_is_none(tab: Tab) -> None:
     now = view_of(tab, Meter(), seconds=0)
-    assert texts.verdict(now).endswith(texts.NO_REPORT)
+    assert texts.headline(now).endswith(texts.NO_REPORT)
     assert texts.prefixes_key(now) == texts.NO_TASK
 
 
@@ -83,8 +83,8 @@ def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab:
     meter = Meter()
     assert texts.straggler_table(view_of(tab, meter)) == ""
     meter.findings = (
-        Finding("<b>w3</b>", "h3", Cause.DISK, 2.0, 0.97, 0.0, 1.52),
-        *(Finding("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(texts.MAX_STRAGGLERS)),
+        SlowWorker("<b>w3</b>", "h3", Cause.DISK, 2.0, 0.97, 0.0, 1.52),
+        *(SlowWorker("", f"h{i}", Cause.GIL, 2.0, 0.97, 0.0, 3.0) for i in range(texts.MAX_STRAGGLERS)),
     )
     text = texts.straggler_table(view_of(tab, meter, seconds=40))
     assert "worker &lt;b&gt;w3&lt;/b&gt;" in text

@@ -15,8 +15,8 @@ from distributed import Scheduler
 
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.details import WindowDetails
-from dask_efficiency.accounts.finding import Cause, Finding
 from dask_efficiency.accounts.profile import Frame, Place
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import Snapshot, encode_window
 from dask_efficiency.accounts.worker.ledger import Ledger
@@ -167,7 +167,7 @@ def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(open_windows, "LOOKING_SECONDS", 0.0)
-    slow = Finding("worker-1", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0)
+    slow = SlowWorker("worker-1", "host", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0)
     others = (replace(slow, worker="worker-2", cause=Cause.SLOW_CPU), replace(slow, worker="gone", cause=Cause.LOCK))
     stack = (Frame("load", "/home/me/etl.py", 20),)
 
@@ -183,7 +183,7 @@ def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(
                 half.profile = {Place("thread-noncpu", "sleep", "load", stack): 9}
             watch = type(made.meter.accounts.stragglers)
             monkeypatch.setattr(watch, "findings", property(lambda self: (slow, *others)))
-            found = [Finding.from_dict(one) for one in (await made.handle(names.STRAGGLERS, ""))["stragglers"]]
+            found = [SlowWorker.from_dict(one) for one in (await made.handle(names.STRAGGLERS, ""))["stragglers"]]
             assert [one.line for one in found] == ["etl.py:20", "", ""]
             assert asked == [(names.OPEN, "worker-1"), (names.CLOSE, "worker-1")]
             monkeypatch.setattr(watch, "findings", property(lambda self: others))

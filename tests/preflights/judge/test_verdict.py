@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Reading, Subject

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
-from dask_efficiency.accounts.finding import Cause
+from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights.judge.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
 from dask_efficiency.preflights.judge.result import PreflightResult

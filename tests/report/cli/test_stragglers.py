@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.simulated_traces import wide
-from dask_efficiency.accounts.finding import Finding
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.cli import main
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
@@ -41,7 +41,7 @@ def test_json_is_a_list_of_findings(tmp_path: Path) -> None:
     file = tmp_path / "tasks.csv"
     slowed(tasks(), "w03", 2.0).to_csv(file, index=False)
     _, output = run(file, "--json")
-    assert [Finding.from_dict(one).worker for one in json.loads(output)] == ["w03"]
+    assert [SlowWorker.from_dict(one).worker for one in json.loads(output)] == ["w03"]
 
 
 def test_history_judges_two_workers(tmp_path: Path) -> None:

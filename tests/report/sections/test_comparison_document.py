@@ -82,7 +82,7 @@ def test_a_prefix_that_is_new_is_called_so_in_plain_text_and_in_rich() -> None:
 
 
 def test_the_representation_is_the_plain_text() -> None:
-    assert repr(LONG) == plain(document(LONG))
+    assert str(LONG) == plain(document(LONG))
 
 
 def test_show_prints_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@ from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.report.sections.skew import MAX_SENTENCES
 from dask_efficiency.report.sections.skew import skew as said
 from dask_efficiency.report.sections.stragglers import long_tail
-from dask_efficiency.report.verdict import verdict
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.show.document import Section, Table
 from dask_efficiency.show.extent import MAX_ROWS, PAGE, SCREEN
@@ -74,12 +73,6 @@ def test_it_stands_behind_the_long_tail_which_says_what_both_know() -> None:
     assert len(tables(said(report))) == 2
     (line,) = long_tail(report).lines
     assert line.endswith("its input is 20 times as large; for 19.0 s nothing else ran")
-
-
-def test_the_verdict_names_the_task_for_which_all_else_waited() -> None:
-    assert verdict(skewed_report()).startswith(SENTENCE[:1].upper() + SENTENCE[1:])
-    assert verdict(skewed_report(long_tail=(KNOWN,))).count("21.0 s") == 1
-    assert "nothing else ran" not in verdict(skewed_report(skew={"join": skew(alone_seconds=1.0)}))
 
 
 def test_terminal_notebook_and_page_show_it() -> None:

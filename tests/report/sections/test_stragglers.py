@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.sections.stragglers import MAX_STRAGGLERS, document
 from dask_efficiency.runs.stragglers.offline import Judgement
 from dask_efficiency.show.terminal.plain import plain
@@ -15,7 +15,7 @@ EVIDENCE = (
     Evidence("duration", 1.6, 1.0, 0.95, 1.05, 9.0, 40),
     Evidence("new-signal", math.nan, 1.0, 1.0, 1.0, 0.1, 3),
 )
-FINDING = Finding("w3", "node-1", Cause.SLOW_CPU, 3.0, 0.97, 0.0, 1.6, 12.5, EVIDENCE)
+FINDING = SlowWorker("w3", "node-1", Cause.SLOW_CPU, 3.0, 0.97, 0.0, 1.6, 12.5, EVIDENCE)
 
 
 def render(found: Judgement, name: str, width: int = 80) -> str:
@@ -33,7 +33,7 @@ def test_a_finding_is_told_with_cause_cost_and_signals() -> None:
 
 
 def test_a_slow_host_is_named_as_a_whole() -> None:
-    host = Finding("", "node-1", Cause.DISK, 3.0, 0.97, math.nan, 1.6)
+    host = SlowWorker("", "node-1", Cause.DISK, 3.0, 0.97, math.nan, 1.6)
     assert "all of node-1 takes 1.60 times" in render(Judgement((host,), 8), "run").replace("\n", " ")
 
 
@@ -45,13 +45,13 @@ def test_nobody_found_is_said_with_who_could_not_be_judged() -> None:
 
 
 def test_the_rest_of_many_findings_is_a_number() -> None:
-    many = tuple(Finding(f"w{i}", "", Cause.UNKNOWN, 1.0, 0.5, 0.0, 1.2) for i in range(MAX_STRAGGLERS + 7))
+    many = tuple(SlowWorker(f"w{i}", "", Cause.UNKNOWN, 1.0, 0.5, 0.0, 1.2) for i in range(MAX_STRAGGLERS + 7))
     assert "7 more are not shown." in render(Judgement(many, 100), "run")
 
 
 @pytest.mark.parametrize("width", [72, 80, 200])
 def test_lines_fit_and_names_are_harmless(width: int) -> None:
-    evil = Finding("\x1b[31m" + "w" * 500, "h" * 300, Cause.NETWORK, 2.0, 0.9, 0.0, 1.3, None, EVIDENCE)
+    evil = SlowWorker("\x1b[31m" + "w" * 500, "h" * 300, Cause.NETWORK, 2.0, 0.9, 0.0, 1.3, None, EVIDENCE)
     text = render(Judgement((evil,), 3, ("\x07",)), "\x1b]0;title\x07", width)
     assert text.isascii()
     assert all(character.isprintable() or character == "\n" for character in text)

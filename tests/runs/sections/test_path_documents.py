@@ -33,7 +33,7 @@ def test_the_verdict_comes_before_the_tables() -> None:
 
 def test_a_path_is_shown_by_itself() -> None:
     path = transfers()
-    assert repr(path) == plain(document(path))
+    assert str(path) == plain(document(path))
     stream = io.StringIO()
     show(document(path), stream)
     assert path.verdict[:30] in stream.getvalue()
@@ -60,8 +60,8 @@ def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.Cap
 def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
     console = pytest.importorskip("rich.console")
     comparison = compare_paths(transfers(), critical_path(SAMPLES["spilling"]()))
-    assert "onto the path" in repr(comparison)
-    text = repr(comparison)
+    assert "onto the path" in str(comparison)
+    text = str(comparison)
     assert " ".join(text.split()).index(comparison.verdict) < text.index("By kind") < text.index("By task prefix")
     assert text.index("By task prefix") < text.index("Before: The makespan is") < text.index("Now: The makespan is")
     screen = io.StringIO()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import MS, Graph, simulate, transfer_bound
 from dask_efficiency import RunTrace
-from dask_efficiency.accounts.finding import Cause, Finding
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers import offline
 from dask_efficiency.runs.stragglers.offline import cause_of, find_stragglers, judge, seconds_lost, usual
@@ -21,7 +21,7 @@ from dask_efficiency.runs.trace.schema import Series
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 
 
-def names(findings: list[Finding]) -> list[str]:
+def names(findings: list[SlowWorker]) -> list[str]:
     return [one.worker for one in findings]
 
 
@@ -219,7 +219,7 @@ def test_threads_of_a_worker_that_has_one_do_not_wait_for_each_other(
     monkeypatch: pytest.MonkeyPatch, nthreads: int, cause: Cause
 ) -> None:
     trace = simulate(farm(), workers=4, nthreads=nthreads)
-    slow = Finding(trace.workers[1].name, "", Cause.GIL, 2.0, 0.9, 0.0, 1.5)
+    slow = SlowWorker(trace.workers[1].name, "", Cause.GIL, 2.0, 0.9, 0.0, 1.5)
     monkeypatch.setattr(offline, "judge_run", lambda *_: offline.Judgement((slow,), 4))
     [found] = judge(trace).findings
     assert found.cause is cause

@@ -42,7 +42,7 @@ def test_a_path_is_loaded_as_it_was_saved(tmp_path: Path, name: str) -> None:
     loaded = load_path(tmp_path / "step.path")
     assert isinstance(loaded, TorchCriticalPath)
     assert_same(recorded(name), loaded)
-    assert repr(loaded) == repr(recorded(name))
+    assert str(loaded) == str(recorded(name))
 
 
 def test_what_operators_read_is_kept(tmp_path: Path) -> None:

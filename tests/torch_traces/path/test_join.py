@@ -160,7 +160,7 @@ def test_a_damaged_profile_is_said_and_the_path_stays(content: bytes) -> None:
     assert parts(path) == parts(critical_path(TRACE))
     assert len(path.notes) == 1
     assert TRACE.keys[int(TRACE.runs.task[RUN])] in path.notes[0]
-    assert "profile" in repr(path)
+    assert "profile" in str(path)
     assert with_gpu_times(trace).runs.gpu_ns[RUN] == TRACE.runs.gpu_ns[RUN]
 
 
@@ -194,7 +194,7 @@ def test_the_kinds_are_shown_to_people(tmp_path: Any) -> None:
     path.to_html(tmp_path / "path.html")
     page = (tmp_path / "path.html").read_text()
     for kind in (Kind.KERNEL_LAUNCH, Kind.GPU_COMPUTE, Kind.GPU_SYNC):
-        assert kind in repr(path)
+        assert kind in str(path)
         assert kind in page
     assert "a kernel was asked for" in page
 

@@ -1,4 +1,4 @@
-"""Finding: a worker that takes longer than its peers for the same work, with the cause and the cost."""
+"""SlowWorker: a worker that takes longer than its peers for the same work, with the cause and the cost."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SlowWorker:
     """A straggler.
 
     Parameters
@@ -157,7 +157,7 @@ class Finding:
         return {name: _plain(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Finding:
+    def from_dict(cls, content: Mapping[str, Any]) -> SlowWorker:
         """The inverse of :meth:`to_dict`.
 
         Raises

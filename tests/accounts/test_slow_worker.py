@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.finding import Cause, Evidence, Finding, confidence_of
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
 
-FINDING = Finding(
+FINDING = SlowWorker(
     worker="w3",
     host="node-1",
     cause=Cause.DISK,
@@ -27,15 +27,15 @@ FINDING = Finding(
 
 def test_a_finding_survives_json() -> None:
     text = json.dumps(FINDING.to_dict(), allow_nan=False)
-    assert Finding.from_dict(json.loads(text)) == FINDING
+    assert SlowWorker.from_dict(json.loads(text)) == FINDING
 
 
 def test_what_is_not_known_survives_json_as_null() -> None:
-    unknown = Finding("w", "", Cause.UNKNOWN, 1.0, 0.5, math.nan, None)
+    unknown = SlowWorker("w", "", Cause.UNKNOWN, 1.0, 0.5, math.nan, None)
     content = unknown.to_dict()
     assert content["since"] is None
     assert content["seconds_lost"] is None
-    again = Finding.from_dict(json.loads(json.dumps(content)))
+    again = SlowWorker.from_dict(json.loads(json.dumps(content)))
     assert math.isnan(again.since)
     assert again.seconds_lost is again.effect is None
 
@@ -46,7 +46,7 @@ def test_what_is_not_known_survives_json_as_null() -> None:
 def test_a_figure_out_of_range_is_refused_by_name(name: str, value: float) -> None:
     given = {"score": 1.0, "confidence": 0.5, "effect": 1.2} | {name: value}
     with pytest.raises(ValueError, match=f"{name} of 'w3' is {value}; expected"):
-        Finding("w3", "", Cause.UNKNOWN, since=0.0, **given)
+        SlowWorker("w3", "", Cause.UNKNOWN, since=0.0, **given)
 
 
 @pytest.mark.parametrize("without", ["worker", "cause", "evidence"])
@@ -54,12 +54,12 @@ def test_a_finding_with_a_part_missing_is_refused(without: str) -> None:
     content = FINDING.to_dict()
     del content[without]
     with pytest.raises(ValueError, match=f"not a finding: .*{without}"):
-        Finding.from_dict(content)
+        SlowWorker.from_dict(content)
 
 
 def test_an_unknown_cause_is_refused() -> None:
     with pytest.raises(ValueError, match="'gremlins' is not a valid Cause"):
-        Finding.from_dict(FINDING.to_dict() | {"cause": "gremlins"})
+        SlowWorker.from_dict(FINDING.to_dict() | {"cause": "gremlins"})
 
 
 @given(score=st.floats(0, 1e6), more=st.floats(0, 1e6), wrong=st.floats(0, 1))

@@ -1,0 +1,234 @@
+"""What a user reads first: the headline, and what costs most."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency import EfficiencyReport, load_report, load_trace
+from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.report.advice import RULES, WHOLE
+from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.findings import MAX_HEADLINE, TITLES, find, headline, in_a_line
+from dask_efficiency.report.model import Repeat
+from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
+from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
+
+RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
+
+
+def first(report: EfficiencyReport) -> Finding:
+    return find(report)[0]
+
+
+# -- the headline ----------------------------------------------------------------------------------
+
+
+def test_the_headline_says_how_long_it_took_and_what_can_be_saved() -> None:
+    report = report_of(
+        seconds(thread_cpu=4, spill=6),
+        seconds(thread_cpu=4, spill=6),
+        cluster_seconds=10.0,
+        window_seconds=10.0,
+        nthreads={"w0": 1, "w1": 1},
+    )
+    assert headline(report) == "10.0 s, of which up to 6.0 s can be saved (2 workers x 1 thread)"
+    replayed = replace(report, without_largest_seconds=4.5)
+    assert headline(replayed) == "10.0 s, of which 5.5 s can be saved (2 workers x 1 thread)"
+    uneven = replace(report, nthreads={"w0": 2, "w1": 3})
+    assert headline(uneven).endswith("(2 workers, 5 threads)")
+
+
+def test_a_healthy_run_says_so() -> None:
+    report = report_of(seconds(thread_cpu=39.5, idle=0.5), cluster_seconds=10.0, window_seconds=10.0, nthreads={"w": 4})
+    assert find(report) == ()
+    assert headline(report) == "10.0 s; nothing found that would save more than 300 ms (1 worker x 4 threads)"
+    assert in_a_line(report) == "99 % efficient; Threads idle: 500 ms of thread time"
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (report_of(), "Nothing was recorded: the window holds no thread time"),
+        (report_of(seconds(no_work=3)), "Nothing ran: there was no work in any of 3.0 thread-seconds"),
+        (report_of(seconds(running=3)), "Too early to tell: 3.0 thread-seconds are running and nothing has ended"),
+        (
+            report_of(seconds(unmeasured=3), not_measured={"w0": "no snapshot in 30 s"}),
+            "Nothing was measured: all of 3.0 thread-seconds (no snapshot in 30 s)",
+        ),
+    ],
+)
+def test_where_there_is_nothing_to_judge_the_headline_says_why(report: EfficiencyReport, said: str) -> None:
+    assert headline(report) == in_a_line(report) == said
+
+
+def test_what_most_of_the_time_went_to_elsewhere_leads() -> None:
+    phases = {"optimize": 0.1, "run": 2.0, "gather": 0.1}
+    report = report_of(seconds(thread_cpu=2), cluster_seconds=2.0, window_seconds=9.0, phases=phases, nthreads={"w": 1})
+    assert headline(report) == "9.0 s, 7.0 s of it in your own code (1 worker x 1 thread)"
+    assert first(report).kind == "client"
+    assert str(first(report)).startswith("No work on the cluster, in your own code: saves up to 7.0 s.")
+
+
+def test_a_cluster_without_workers_is_a_finding_with_when_they_were_asked_for() -> None:
+    arrivals = (Arrival("w0", 6.0, 6.1, 6.2),)
+    report = report_of(
+        seconds(thread_cpu=2), cluster_seconds=2.0, window_seconds=8.2, no_workers_seconds=6.1, arrivals=arrivals
+    )
+    assert str(first(report)) == (
+        "No worker was there: saves up to 6.1 s. 1 worker asked for, the first after 6.0 s\n"
+        "Start workers before the work, or scale up sooner."
+    )
+
+
+@given(reports)
+def test_any_report_has_a_headline_and_findings_that_keep_their_bounds(report: EfficiencyReport) -> None:
+    assert 0 < len(headline(report)) <= MAX_HEADLINE
+    assert in_a_line(report)
+    least = 0.03 * report.wall_clock_seconds
+    for one in find(report):
+        assert len(one.lines) <= 2
+        assert one.lines[0].isprintable()
+        json.dumps(one.to_dict())
+        assert one.saves_seconds is None or one.saves_seconds >= least
+        if one.kind.partition("/")[0] in set(Bucket):
+            assert one.saves_seconds is None or one.saves_seconds <= report.cluster_seconds
+            if one.basis is Basis.BOUNDED:
+                assert one.saves_seconds <= max(0.0, report.cluster_seconds - report.ideal_seconds) + 1e-9
+
+
+# -- what costs most -------------------------------------------------------------------------------
+
+
+def test_losses_are_findings_with_the_line_and_the_cure() -> None:
+    report = waiting_for_the_gil()
+    found = first(report)
+    assert found.kind == "thread-noncpu/gil"
+    assert found.title == "Waiting for the GIL"
+    assert found.where == "tasks of clean"
+    assert found.basis is Basis.BOUNDED
+    assert found.advice.endswith(".")
+    assert found.page == "docs/buckets.md#thread-noncpu-gil"
+
+
+def test_a_bound_is_what_the_threads_lost_and_no_more_than_the_ideal_leaves() -> None:
+    whole = seconds(thread_cpu=8, idle=12)
+    report = report_of(whole, cluster_seconds=10.0, window_seconds=10.0, cores=1.0)
+    assert first(report).saves_seconds == 2.0  # 8 s of CPU on one core
+    assert first(replace(report, cores=8.0)).saves_seconds == 6.0  # 12 thread-s of two threads
+
+
+def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
+    idle = causes(**{"idle/parallelism": 19})
+    report = report_of(
+        seconds(thread_cpu=21, idle=19),
+        cluster_seconds=20.0,
+        window_seconds=20.0,
+        causes_by_worker={"w0": idle},
+        skew={"join": skew()},
+    )
+    assert first(report).where == "The longest of 200 join took 21.0 s, 40 times the median"
+
+
+def test_a_slow_worker_comes_before_the_causes_that_it_may_explain() -> None:
+    slow = SlowWorker("w3", "host", Cause.STOPPED, 3.0, 0.9, 0.0, 2.27, seconds_lost=3.1)
+    report = report_of(seconds(thread_cpu=10, spill=10), cluster_seconds=10.0, window_seconds=10.0, stragglers=(slow,))
+    found = find(report)
+    assert [one.kind for one in found] == ["slow-worker", "spill"]
+    assert str(found[0]) == (
+        "Slow worker, its process stands still at times: saves 3.1 s. Worker w3, 2.27x as long for the same work\n"
+        "Look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine."
+    )
+    assert replace(slow, seconds_lost=None).worker in find(replace(report, stragglers=(slow,)))[0].where
+
+
+def test_results_that_were_made_again_are_a_finding_with_their_share_of_all_time() -> None:
+    report = report_of(
+        seconds(thread_cpu=10, idle=10),
+        cluster_seconds=10.0,
+        window_seconds=10.0,
+        by_prefix={"load": seconds(thread_cpu=8), "sum": seconds(thread_cpu=2)},
+        repeats={"load": Repeat(100, 2)},
+        skew={"load": skew(count=200)},
+        tasks={"succeeded": 400},
+    )
+    again = next(one for one in find(report) if one.kind == "repeats")
+    assert again.lost_seconds == 4.0
+    assert again.saves_seconds == 4.0
+    assert again.lines == (
+        "The same results were computed again: saves up to 4.0 s. 100 tasks, up to 2 times, most of load",
+        "Use persist() for what is used again.",
+    )
+
+
+def test_idle_gpus_are_a_finding_without_a_saving() -> None:
+    (found,) = [one for one in find(with_gpus()) if one.kind == "gpu-idle"]
+    assert found.saves_seconds is None
+    assert found.where.endswith("of the time")
+    assert find(with_gpus())[-1] is not find(with_gpus())[0] or len(find(with_gpus())) == 1
+
+
+def test_where_nobody_knows_the_wall_clock_nothing_is_promised() -> None:
+    assert find(report_of(seconds(thread_cpu=1, spill=9), cluster_seconds=math.nan)) == ()
+
+
+# -- recorded runs with one known fault each -------------------------------------------------------
+
+FIRST = {
+    "busy_host": "thread-noncpu/core",
+    "client_at_48_percent": "client",
+    "client_at_80_percent": "client",
+    "cpu_hog": "thread-noncpu/core",
+    "distributed_lock": "thread-noncpu/lock",
+    "flood": "idle/scheduler",
+    "half_waiting": "thread-noncpu/sleep",
+    "no_workers_at_first": "no-workers",
+    "object_strings": "thread-noncpu/gil",
+    "parquet": "thread-noncpu/lock",
+    "repeated_computes": "repeats",
+    "skew": "idle/parallelism",
+    "skewed_shuffle": "idle/parallelism",
+    "slow_server": "thread-noncpu/network",
+    "spilling": "spill",
+    "stopped_worker": "slow-worker",
+    "thinking_client": "client",
+    "threads_beyond_cores": "thread-noncpu/core",
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_finding_of_a_recorded_run_is_its_fault(name: str) -> None:
+    report = load_report(RECORDED / f"{name}.json")
+    trace = RECORDED / f"{name}.trace"
+    report = replace(report, trace=load_trace(trace)) if trace.exists() else report
+    assert first(report).kind == FIRST[name]
+    screen = str(report).splitlines()
+    assert len(screen) <= 24
+    assert max(map(len, screen)) <= 80
+
+
+# -- every word ------------------------------------------------------------------------------------
+
+
+def test_every_loss_has_a_title_and_every_cause_that_has_a_cure() -> None:
+    for bucket in FINALIZED:
+        if bucket not in (*GOOD, Bucket.NO_WORK):
+            assert (bucket, WHOLE) in TITLES
+    cured = {(rule.bucket, cause) for rule in RULES for cause in rule.causes if cause != UNKNOWN}
+    assert cured <= TITLES.keys()
+    assert max(map(len, TITLES.values())) <= MAX_TITLE
+
+
+def test_the_titles_and_cures_are_these() -> None:
+    """An editor's copy: whoever changes a word changes it here, and reads the others."""
+    golden = (Path(__file__).parent / "findings.txt").read_text()
+    lines = [f"{bucket}{f'/{cause}' if cause else ''}: {title}" for (bucket, cause), title in TITLES.items()]
+    cures = [f"{rule.bucket}/{','.join(rule.causes)}: {rule.words}" for rule in RULES]
+    assert "\n".join([*lines, "", *cures]) + "\n" == golden

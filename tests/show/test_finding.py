@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
+
+SLEEPS = Finding(
+    kind="thread-noncpu/sleep",
+    title="Sleeping",
+    where="`read_day`, slow_job.py:23",
+    lost_seconds=14.9,
+    saves_seconds=7.6,
+    basis=Basis.REPLAYED,
+    advice="More threads for each worker let such waits overlap.",
+    evidence={"share_of_thread_time": 0.91},
+)
+
+
+def test_a_finding_is_two_lines():
+    assert str(SLEEPS) == (
+        "Sleeping: saves 7.6 s. `read_day`, slow_job.py:23\nMore threads for each worker let such waits overlap."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "first"),
+    [
+        ({"saves_seconds": 7.6, "basis": Basis.BOUNDED}, "Sleeping: saves up to 7.6 s."),
+        ({"lost_seconds": 14.9}, "Sleeping: 14.9 s of thread time."),
+        ({"where": "tasks of load"}, "Sleeping. Tasks of load"),
+    ],
+)
+def test_what_is_not_known_is_not_said(fields, first):
+    assert Finding("thread-noncpu/sleep", "Sleeping", **fields).lines == (first,)
+
+
+def test_json_has_every_field():
+    plain = json.loads(json.dumps(SLEEPS.to_dict()))
+    assert plain["basis"] == "replayed"
+    assert plain["evidence"] == {"share_of_thread_time": 0.91}
+    assert set(plain) == set(Finding.__slots__)
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal"),
+    [
+        ({"title": ""}, "expected 1 to 70 characters"),
+        ({"title": "x" * (MAX_TITLE + 1)}, "expected 1 to 70 characters"),
+        ({"lost_seconds": -1.0}, "lost_seconds of 'x' is -1.0; expected seconds, at least 0"),
+        ({"saves_seconds": math.inf, "basis": Basis.BOUNDED}, "saves_seconds of 'x' is inf; expected seconds"),
+        ({"saves_seconds": 1.0}, "saves_seconds of 'x' is 1.0, unknown; expected both or none to be known"),
+        ({"basis": Basis.REPLAYED}, "saves_seconds of 'x' is None, replayed; expected both or none to be known"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields, refusal):
+    with pytest.raises(ValueError, match=refusal):
+        Finding(**{"kind": "x", "title": "X", **fields})
