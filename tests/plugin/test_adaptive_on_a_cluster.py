@@ -56,7 +56,7 @@ def test_every_task_of_an_adaptive_run_counts_once(cluster: LocalCluster, client
     there = report.attendance
     assert there["workers"] == len(attendance.joined) >= 2
     assert there["most_workers"] == there["most_threads"] <= 3
-    assert f"{there['workers']} workers came and went, at most {there['most_workers']} at a time" in repr(report)
+    assert f"{there['workers']} workers came and went, at most {there['most_workers']} at a time" in str(report)
     # In retrospect the same workers are counted, though none is there.
     past = client.sync(ask_history, client, None)
     assert past.attendance == there
@@ -121,7 +121,7 @@ def test_a_window_that_is_longer_than_asked_for_says_so(cluster: LocalCluster, c
     assert report.name == f"last {told[1]} s"
     assert float(told[1]) == pytest.approx(report.window_seconds, rel=0.01)
     assert report.attendance == {"workers": 2, "most_workers": 2, "most_threads": 2}
-    assert "2 workers, 2 threads" in repr(report)
+    assert "2 workers, 2 threads" in str(report)
 
 
 def _with_note(report: Any) -> Any:

@@ -28,6 +28,7 @@ from dask_efficiency.report import replies as reports
 from dask_efficiency.report.phases import ClientObserver
 from dask_efficiency.report.questions import ask_history
 from dask_efficiency.runs.recording.scheduler.recording import Recording
+from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import increment, nap
 
 #: Fields of a report that are no figures.
@@ -261,7 +262,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
 
 def shown_everywhere(report: EfficiencyReport, note: str, folder: Path) -> None:
     """A report with something missing can be printed, drawn, and saved and loaded."""
-    assert "there is no" in repr(report)
+    assert "there is no" in plain(report.document)
     assert report._repr_html_()
     path = folder / "report.json"
     report.save(str(path))
