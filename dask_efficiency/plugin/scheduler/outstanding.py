@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 #: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
 MAX_KEYS = 500_000
 
-#: States of a task that is still to be done, and of one that no worker has yet.
+#: States of a task that is still to be done, and that no worker has yet.
 _UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
-_OUTSTANDING = _UNASSIGNED | {"processing"}
 
 
 class WorkTracker:

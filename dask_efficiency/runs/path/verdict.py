@@ -60,18 +60,6 @@ ONE_TASK, UNEVEN_TASK = 0.5, 0.25
 WORTH_SAYING = 0.1
 
 
-#: Begins what a path cannot know, and a report may.
-SEE_WHAT = ": see what "
-
-#: Begins a verdict.
-_LENGTH = "The makespan is"
-
-
-def without_length(verdict: str) -> str:
-    """A verdict beside another that says how long the run took."""
-    return verdict.partition(" s: ")[2] if verdict.startswith(_LENGTH) else verdict
-
-
 def verdict(
     *,
     makespan: float,
@@ -116,7 +104,7 @@ def verdict(
     running = sum(kinds.get(kind, 0.0) for kind in COMPUTE)
     unknown = kinds.get(Kind.UNATTRIBUTED, 0.0)
     cause, seconds = max(named.items(), key=lambda item: item[1])
-    took = f"{_LENGTH} {makespan:.3g} s: "
+    took = f"The makespan is {makespan:.3g} s: "
     if unknown >= max(seconds, running):
         return f"{took}{_share(unknown, makespan)} of the critical path cannot be explained from what was recorded"
     if seconds > running:
@@ -182,7 +170,7 @@ def _computes(waiting: float, order: str) -> str:
 def _waits(waiting: float, longest: str, order: str) -> str:
     """What is said of tasks that are mostly off the CPU. The reason is not known, so nothing is promised to help."""
     said = f" that are mostly off the CPU ({_share(1.0 - waiting, 1.0)} on it){order}"
-    return f"{said}{SEE_WHAT}{longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
+    return f"{said}: see what {longest}, waits for: I/O, a lock, the GIL, a core, or threads of a library"
 
 
 def _share(seconds: float, makespan: float) -> str:
