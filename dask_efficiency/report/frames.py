@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.report.findings import find
 from dask_efficiency.report.lines import line_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows
+from dask_efficiency.show.finding import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +27,8 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
         return _by_line(report)
     if by == "skew":
         return _skew(report)
+    if by == "finding":
+        return _findings(report)
     return _by_group(report, by)
 
 
@@ -83,12 +87,22 @@ def _skew(report: EfficiencyReport) -> pd.DataFrame:
     )
 
 
+def _findings(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [one.to_dict() for one in find(report)]
+    columns = [each.name for each in fields(Finding) if each.name != "evidence"]
+    return pd.DataFrame(rows, columns=pd.Index(columns, dtype=object)).astype({"saves_seconds": float})
+
+
 def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     import pandas as pd
 
     groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
     if by not in groups:
-        raise ValueError(f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line' or 'skew'")
+        raise ValueError(
+            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew' or 'finding'"
+        )
     rows = groups[by]
     columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]
     frame = pd.DataFrame(

@@ -507,7 +507,7 @@ class EfficiencyReport(Printed):
             and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line
             called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
             no sample was taken. ``"skew"``: a row for each prefix, the fields of
-            :class:`~dask_efficiency.accounts.skew.Skew`.
+            :class:`~dask_efficiency.accounts.skew.Skew`. ``"finding"``: a row for each of :attr:`findings`.
 
         Raises
         ------

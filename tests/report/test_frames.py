@@ -47,5 +47,15 @@ def test_a_report_without_samples_has_frames_too() -> None:
 
 
 def test_another_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'cause', 'line' or 'skew'"):
+    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'cause', 'line', 'skew' or 'finding'"):
         profiled().to_frame("file")
+
+
+def test_findings_are_a_table_with_nothing_where_nobody_knows_a_saving() -> None:
+    frame = by_hand().to_frame(by="finding")
+    assert list(frame.columns[:3]) == ["kind", "title", "where"]
+    assert list(frame.kind) == [one.kind for one in by_hand().findings]
+    assert [None if seconds != seconds else seconds for seconds in frame.saves_seconds] == [
+        one.saves_seconds for one in by_hand().findings
+    ]
+    assert report_of().to_frame(by="finding").empty
