@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN, name_of
@@ -140,7 +141,7 @@ def headline(report: EfficiencyReport) -> str:
         return shorten(f"Nothing was measured: all of {format_thread_time(finalized)}{_reason(report)}", MAX_HEADLINE)
     if not wall_clock_known(report):
         return f"{format_share(report.efficiency)} of {format_thread_time(finalized)} were useful"
-    return f"{format_seconds(report.wall_clock_seconds)}{_of_which(report)} ({_who(report)})"
+    return f"{format_seconds(report.wall_clock_seconds)}{_of_which(report)}"
 
 
 def in_a_line(report: EfficiencyReport) -> str:
@@ -150,7 +151,7 @@ def in_a_line(report: EfficiencyReport) -> str:
         return headline(report)
     said = f"{format_share(report.efficiency)} efficient"
     for largest in largest_losses(report)[:1]:
-        title, where = _title(facts_of(report), largest), _where(report, largest)
+        title, where = _title(facts_of(report), largest), _where(report, largest, find_culprits(report))
         said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return said
 
@@ -158,18 +159,27 @@ def in_a_line(report: EfficiencyReport) -> str:
 def _of_which(report: EfficiencyReport) -> str:
     if largest_is_elsewhere(report):
         what, seconds = next(iter(parts(report).items()))
-        return f", {format_seconds(seconds)} of it {what}"
-    best = next(iter(find(report)), None)
+        return f", {format_seconds(seconds)} of it {what} ({_who(report)})"
+    best, well = next(iter(find(report)), None), f"{format_share(report.efficiency)} efficient"
     if best is None:
-        return f"; nothing found that would save more than {format_seconds(WORTH_FINDING * report.wall_clock_seconds)}"
+        least = format_seconds(WORTH_FINDING * report.wall_clock_seconds)
+        return f"; nothing found that would save more than {least} ({well}{_bound(report)})"
     if best.saves_seconds is None:
-        return f", {format_share(report.efficiency)} efficient"
+        return f", {well} ({_who(report)})"
     up_to = "up to " if best.basis is Basis.BOUNDED else ""
-    return f", of which {up_to}{format_seconds(best.saves_seconds)} can be saved"
+    return f", of which {up_to}{format_seconds(best.saves_seconds)} can be saved ({_who(report)})"
+
+
+def _bound(report: EfficiencyReport) -> str:
+    """What no faster run can beat."""
+    bounds = report.ideal_bounds
+    binding = max(bounds, key=lambda name: (bounds[name], name != "slots"), default="")
+    said = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
+    return f", bound by {said[binding]}" if binding in said else ""
 
 
 def _who(report: EfficiencyReport) -> str:
-    """The cluster, and how well it was used where nothing is to be saved."""
+    """Workers and threads."""
     threads = {*report.nthreads.values()}
     workers = format_count(len(report.by_worker), "worker")
     if not threads:
@@ -191,10 +201,13 @@ def _losses(report: EfficiencyReport, least: float) -> list[Finding]:
     facts, largest = facts_of(report), next(iter(largest_losses(report)), None)
     lost = [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
     worth = [part for part in lost if part.ns / 1e9 >= least * report.mean_threads]
-    return [_loss(report, facts, part, replayed=part == largest) for part in worth]
+    culprits = find_culprits(report) if worth else ()
+    return [_loss(report, facts, part, culprits, replayed=part == largest) for part in worth]
 
 
-def _loss(report: EfficiencyReport, facts: Facts, part: Largest, *, replayed: bool) -> Finding:
+def _loss(
+    report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit], *, replayed: bool
+) -> Finding:
     bucket, cause, lost = part.bucket, part.cause, part.ns / 1e9
     saves: float | None
     saves, basis = _saves(report, lost, replayed=replayed)
@@ -205,7 +218,7 @@ def _loss(report: EfficiencyReport, facts: Facts, part: Largest, *, replayed: bo
     return Finding(
         kind=name_of(bucket, cause) if cause else str(bucket),
         title=_title(facts, part),
-        where=_where(report, part),
+        where=_where(report, part, culprits),
         lost_seconds=lost,
         saves_seconds=saves,
         basis=basis,
@@ -229,12 +242,12 @@ def _saves(report: EfficiencyReport, lost: float, *, replayed: bool) -> tuple[fl
     return max(0.0, min(lost / report.mean_threads, took - report.ideal_seconds)), Basis.BOUNDED
 
 
-def _where(report: EfficiencyReport, part: Largest) -> str:
+def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit]) -> str:
     """The line to blame; of idle threads the task that all waited for."""
     if part.bucket is Bucket.IDLE:
         return _held_up_by(report) if part.cause == "parallelism" else ""
     causes = (part.cause,) if part.cause else (UNKNOWN, WHOLE)
-    culprit = next((one for one in find_culprits(report) if one.bucket == part.bucket and one.cause in causes), None)
+    culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
     return "" if culprit is None else _line(culprit)
 
 
