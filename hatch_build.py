@@ -1,4 +1,4 @@
-"""Hatchling's build hook: puts the compiled callbacks of CUPTI into the wheel where a C compiler is found.
+"""Hatchling's build hook: puts the compiled callbacks of CUPTI into the wheel where a C compiler is found, and a page.
 
 Without one the wheel is pure, and the package works without CUPTI. An editable installation has the library beside its
 source.
@@ -16,6 +16,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = "dask_efficiency/gpu/cupti"
 
+#: What `dask-efficiency explain` prints.
+PAGE = "docs/buckets.md"
+
 
 class CompiledCallbacks(BuildHookInterface):
     """Compiles ``callbacks.c`` before a wheel is put together."""
@@ -24,6 +27,8 @@ class CompiledCallbacks(BuildHookInterface):
         """Compile, into the checkout for an editable installation and elsewhere for a wheel."""
         if self.target_name != "wheel":
             return
+        if version != "editable":  # a checkout has it among its docs
+            build_data["force_include"][str(Path(self.root, PAGE))] = "dask_efficiency/report/buckets.md"
         # The package itself cannot be imported: what it needs is not installed while it is built.
         build = runpy.run_path(str(Path(self.root, FOLDER, "build.py")))
         name = build["LIBRARY_NAME"]

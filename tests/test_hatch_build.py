@@ -23,6 +23,8 @@ def checkout(tmp_path: Path) -> Path:
     )
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, checkout)
+    (checkout / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "buckets.md", checkout / "docs")
     (checkout / LIBRARY).write_bytes(b"of an earlier build")
     return checkout
 
@@ -52,6 +54,7 @@ def test_a_wheel_has_a_new_library_and_its_platforms_tag(checkout: Path):
     assert "-py3-none-linux_" in path.name
     with zipfile.ZipFile(path) as content:
         assert content.read(LIBRARY).startswith(b"\x7fELF")
+        assert content.read("dask_efficiency/report/buckets.md").startswith(b"# What each bucket means")
     assert (checkout / LIBRARY).read_bytes() == b"of an earlier build"
 
 

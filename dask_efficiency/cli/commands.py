@@ -8,6 +8,7 @@ from collections.abc import Mapping
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("dask_efficiency.report.cli.demo:command", "Report on 10 to 20 seconds of work on a local cluster."),
     "report": ("dask_efficiency.report.cli.report:command", "Show a saved report, or the past of a live cluster."),
+    "explain": ("dask_efficiency.report.cli.explain:command", "Say what a finding means, and what to do about it."),
     "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
     "compare": ("dask_efficiency.report.cli.compare:command", "Say what changed from one saved report to another."),
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Say what each second of a run was spent on."),

@@ -425,13 +425,9 @@ def cause_advice(bucket: str, cause: str) -> str:
 
 
 def read_on(report: EfficiencyReport) -> str:
-    """Where the documentation says more about what is advised; empty where nothing is."""
-    headings: dict[str, list[str]] = {}
-    for bucket, cause in _worth_it(report):
-        file, mark, heading = page_of(bucket, cause).partition("#")
-        headings.setdefault(file, []).append(mark + heading)
-    pages = [f"{file}{', '.join(found)}" for file, found in headings.items()]
-    return f"Read on: {'; '.join(pages)}" if pages else ""
+    """What prints more about what is advised; empty where nothing is."""
+    kinds = [cause_name(bucket, cause) if cause else str(bucket) for bucket, cause in _worth_it(report)]
+    return f"Read on: dask-efficiency explain {' | '.join(kinds)}" if kinds else ""
 
 
 def facts_of(report: EfficiencyReport) -> Facts:

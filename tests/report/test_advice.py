@@ -146,7 +146,7 @@ def test_causes_of_five_percent_get_advice_each_and_a_bucket_of_smaller_ones_one
         },
     )
     assert list(advised(report)) == ["thread-noncpu/gil", "thread-noncpu/file", "idle"]
-    assert read_on(report) == "Read on: docs/buckets.md#thread-noncpu-gil, #thread-noncpu-file, #idle"
+    assert read_on(report) == "Read on: dask-efficiency explain thread-noncpu/gil | thread-noncpu/file | idle"
 
 
 @pytest.mark.parametrize(("seconds_of_threads", "threads"), [(18.05, "4"), (17.95, "4"), (18.4, "4.09")])
@@ -227,8 +227,8 @@ def test_any_report_has_advice_for_losses_only(report: EfficiencyReport) -> None
     assert all(text and text.isprintable() for text in found.values())
 
 
-def test_where_to_read_on_is_the_page_of_each_advice_in_one_line() -> None:
-    assert read_on(report_of(seconds(thread_cpu=5, spill=3, idle=2))) == "Read on: docs/buckets.md#spill, #idle"
+def test_what_prints_more_of_each_advice_is_said_in_one_line() -> None:
+    assert read_on(report_of(seconds(thread_cpu=5, spill=3, idle=2))) == "Read on: dask-efficiency explain spill | idle"
     assert read_on(report_of(seconds(thread_cpu=5))) == ""
 
 

@@ -62,7 +62,10 @@ MIN_FACTOR_SECONDS = 1.0
 TOP_LABELS = 12
 
 #: Where the rest is.
-MORE = "More: report.show() prints all of it, report.show('Workers') a section; report.to_html(path) writes a page."
+MORE = (
+    "More: report.show() prints all of it, report.show('Workers') a section; report.to_html(path) writes a page; "
+    "`dask-efficiency explain sleep` says what a cause means."
+)
 
 #: Characters of a setting's value, and of the code.
 VALUE_LENGTH = 100
