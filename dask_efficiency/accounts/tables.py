@@ -55,7 +55,7 @@ class Column:
     from_worker: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Table:
     """Columns of equal length; a subclass's annotations name them, their types and what they mean.
 
@@ -126,6 +126,9 @@ class Table:
     def columns(self) -> dict[str, NDArray[Any]]:
         """The arrays by name."""
         return {name: getattr(self, name) for name in self.dtypes()}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self)} rows of {', '.join(self.dtypes())}>"
 
     def __len__(self) -> int:
         first = fields(self)[0].name

@@ -22,7 +22,7 @@ Interval = tuple[int, int]
 CODES = {kind: position for position, kind in enumerate(KINDS)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Segments(Table):
     """A row for each stretch of a path, in time order; each begins where the one before it stops."""
 

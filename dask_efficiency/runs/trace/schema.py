@@ -67,7 +67,7 @@ def _sensor(unit: str) -> Column:
     return Column(unit=unit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Tasks(Table):
     """A row for each task; its position is what other tables call ``task``. Keys are in ``RunTrace.keys``."""
 
@@ -85,7 +85,7 @@ class Tasks(Table):
     priority_order: Int64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Graphs(Table):
     """A row for each graph that a client submitted, in order."""
 
@@ -95,7 +95,7 @@ class Graphs(Table):
     taken_in: Annotated[Int64, _instant(Clock.SCHEDULER)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Releases(Table):
     """A row for each key that a client wanted no more, in order."""
 
@@ -104,7 +104,7 @@ class Releases(Table):
     task: Annotated[Int32, _position("tasks")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Transitions(Table):
     """A row for each transition on the scheduler, in the order in which they happened.
 
@@ -121,7 +121,7 @@ class Transitions(Table):
     stimulus: Annotated[Int32, _position("stimuli")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stimuli(Table):
     """A row for each stimulus of the scheduler that made transitions, in order."""
 
@@ -133,7 +133,7 @@ class Stimuli(Table):
     graph: Annotated[Int32, _position("graphs")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Runs(Table):
     """A row for each time that a task was given to a worker, in the order of ``assigned``.
 
@@ -181,7 +181,7 @@ class Runs(Table):
     spill_ns: Annotated[Int64, _duration(from_worker=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Transfers(Table):
     """A row for each result that a worker got from another one, in the order of ``stop``."""
 
@@ -199,7 +199,7 @@ class Transfers(Table):
     arrived: Annotated[Bool, Column(from_worker=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class WorkerEvents(Table):
     """A row each time that a worker came, went, or stopped taking tasks, in order."""
 
@@ -208,7 +208,7 @@ class WorkerEvents(Table):
     change: Annotated[Int8, _position(WorkerChange)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Blocked(Table):
     """A row for each time that an event loop did not turn for a while, by process."""
 
@@ -222,7 +222,7 @@ class Blocked(Table):
     cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Phases(Table):
     """A row for each interval of a client's ``compute()``."""
 
@@ -232,7 +232,7 @@ class Phases(Table):
     stop: Annotated[Int64, _instant(Clock.SCHEDULER)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Series(Table):
     """A row for each worker's heartbeat: how it was, and what its slots did since the one before."""
 

@@ -19,7 +19,7 @@ from dask_efficiency.torch_traces.kineto.tensors import Access, dependencies, te
 from dask_efficiency.torch_traces.kineto.text import BLOCK, texts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExecutionNodes(Table):
     """A row for each node, in the order in which they began (that of their numbers)."""
 
@@ -40,7 +40,7 @@ class ExecutionNodes(Table):
     duration: Annotated[Int64, Column(unit="nanoseconds")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DataDependencies(Table):
     """A row for each pair of operators of which the second cannot begin before the first has ended."""
 

@@ -48,7 +48,7 @@ CALLS = (Category.RUNTIME, Category.DRIVER)
 NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Events(Table):
     """A row for each event that has a duration (``"ph": "X"``), in the order of the file.
 

@@ -29,7 +29,7 @@ class Bound(StrEnum):
 BOUNDS = tuple(Bound)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Breakdown(Table):
     """A row for each edge of a path, in order."""
 

@@ -25,7 +25,7 @@ _RESOLUTION = 1_000
 _MAX_ON_ONE_HOST = 5_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Clocks(Table):
     """A row for each rank; the clock of the job is that of the first one."""
 

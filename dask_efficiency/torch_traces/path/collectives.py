@@ -76,7 +76,7 @@ def kind_of(name: str) -> CollectiveKind:
     return next((kind for spelled, kind in _SPELLED if spelled in plain), CollectiveKind.OTHER)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Arrivals(Table):
     """A row for each rank that takes part in a collective, by collective and then by rank."""
 

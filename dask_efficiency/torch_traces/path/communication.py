@@ -30,7 +30,7 @@ _NBYTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Communication(Table):
     """A row for each part that a rank took in a collective, in time order."""
 

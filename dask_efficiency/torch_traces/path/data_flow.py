@@ -18,7 +18,7 @@ from dask_efficiency.torch_traces.path.lanes import pairs_ranked
 from dask_efficiency.torch_traces.path.ordering import before_any_circle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DataOperators(Table):
     """A row for each operator of which both what it read and how long it took are known, in the order they began.
 

@@ -60,7 +60,7 @@ def starts_and_stops(event: Int32, is_start: Bool, events: int) -> tuple[Int32, 
     return starts, stops
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Nodes(Table):
     """Two rows for each event of the region that can be on a path, in time order (then by the event's row)."""
 
@@ -74,7 +74,7 @@ class Nodes(Table):
         return starts_and_stops(self.event, self.is_start, events)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Edges(Table):
     """A row for each pair of nodes of which the second cannot be before the first; no pair is there twice.
 

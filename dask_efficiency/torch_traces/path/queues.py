@@ -11,7 +11,7 @@ from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class QueueLengths(Table):
     """A row for each change, by device, stream and time; a length holds until the stream's next row."""
 

@@ -23,7 +23,7 @@ from dask_efficiency.torch_traces.path.steps import steps_of
 _NANOSECONDS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RankWaits(Table):
     """A row for each rank, in the order of the trace. Over all ranks, waits suffered and waits caused have one sum."""
 
@@ -48,7 +48,7 @@ class RankWaits(Table):
         return self.caused / _NANOSECONDS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LateArrivals(Table):
     """A row for each collective, as they are numbered."""
 
@@ -77,7 +77,7 @@ class LateArrivals(Table):
         return np.stack([getattr(self, cause.name.lower()) for cause in Cause], axis=1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stragglers(Table):
     """A row for each step with a collective, in order: the rank that caused most waits in it.
 

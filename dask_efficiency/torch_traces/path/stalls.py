@@ -20,7 +20,7 @@ from dask_efficiency.torch_traces.path.stretches import Stretches
 _MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOADING)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stalls(Table):
     """A row for each name of calls that manage memory, and of events that load data; the longest first."""
 

@@ -15,7 +15,7 @@ from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, RankTra
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Steps(Table):
     """A row for each step, in time order, on the rank's clock."""
 

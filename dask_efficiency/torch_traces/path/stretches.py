@@ -11,7 +11,7 @@ from dask_efficiency.accounts.tables import Bool, Column, Int8, Int32, Int64, Ta
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Stretches(Table):
     """A row for each stretch of a tiling walk; each begins where the one before it stops."""
 
