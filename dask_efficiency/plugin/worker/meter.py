@@ -79,10 +79,10 @@ def attach(worker: Worker, plugin: WorkerHalf) -> WorkerMeter:
     return meter
 
 
-def stop(worker: Worker) -> None:
-    """Have the meter of a worker, which failed, measure nothing more; the worker goes on as if there were none."""
+def stop(worker: Worker, incarnation: str) -> None:
+    """Have a meter that failed measure nothing more, if another has not taken its place; the worker goes on."""
     meter = _METERS.get(worker)
-    if meter is not None:
+    if meter is not None and meter.incarnation == incarnation:
         meter.stop_measuring()
 
 
@@ -93,9 +93,11 @@ class WorkerMeter:
         self.worker = worker
         self.session = plugin.session
         address = worker.address
-        self._guard = Guard("the meter", f"dask_efficiency switched its meter on {address} off", partial(stop, worker))
+        #: Which ledger its accounts are of.
+        self.incarnation = uuid.uuid4().hex
+        off = f"dask_efficiency switched its meter on {address} off"
+        self._guard = Guard("the meter", off, partial(stop, worker, self.incarnation))
         self._state = worker.state
-        self._incarnation = uuid.uuid4().hex
         self._seq = 0
         self._heartbeats = HeartbeatWriter()
         at = monotonic_ns()
@@ -378,4 +380,4 @@ class WorkerMeter:
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
-        return Snapshot(self._incarnation, self._seq, balance, outside, details, final, gpu, causes)
+        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes)

@@ -157,3 +157,15 @@ def test_a_meter_holds_no_task_of_dasks_that_is_gone() -> None:
         assert set(TaskState._instances) <= others
 
     metered(check)
+
+
+def test_a_meter_that_fails_when_another_has_its_place_stops_only_itself() -> None:
+    async def check(scheduler: Scheduler, worker: Worker, meter: WorkerMeter) -> None:
+        stopped: list[str] = []
+        meter.stop_measuring = lambda: stopped.append(meter.incarnation)  # type: ignore[method-assign]
+        module.stop(worker, "of another")
+        assert stopped == []
+        module.stop(worker, meter.incarnation)
+        assert stopped == [meter.incarnation]
+
+    metered(check)
