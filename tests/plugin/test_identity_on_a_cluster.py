@@ -133,7 +133,9 @@ def test_a_task_that_runs_across_the_whole_window_is_running_for_as_long(client,
     diary.write(event="go")
     (row,) = [row for row in report.by_worker.values() if "running" in row]
     assert row["running"] == pytest.approx(row.total / 2, abs=1e-9)
-    assert report.by_prefix["wait_for_word"].to_nanoseconds() == {"running": row.ns("running")}
+    of_prefix = report.by_prefix["wait_for_word"].to_nanoseconds()
+    of_prefix.pop("library-threads", 0)  # another thread of the process may have computed meanwhile, for a microsecond
+    assert of_prefix == {"running": row.ns("running")}
     future.result()
 
 
