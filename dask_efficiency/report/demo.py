@@ -235,7 +235,9 @@ Saved to {output}. Where to look next:
 
     measures your own code: `from dask_efficiency import EfficiencyPlugin, efficiency_report`.
 
-  docs/buckets.md explains each bucket.""")
+  dask-efficiency explain spill
+
+    says what a bucket or a cause means, and what to do about it.""")
     return report
 
 

@@ -63,8 +63,8 @@ TOP_LABELS = 12
 
 #: Where the rest is.
 MORE = (
-    "More: report.show() prints all of it, report.show('Workers') a section; report.to_html(path) writes a page; "
-    "`dask-efficiency explain sleep` says what a cause means."
+    "More: report.show(), or --all on the command line, prints all of it, report.show('Workers') a section; "
+    "report.to_html(path) writes a page; `dask-efficiency explain sleep` says what a cause means."
 )
 
 #: Characters of a setting's value, and of the code.
@@ -74,16 +74,15 @@ MAX_CODE = 12_000
 
 def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
     """The report for a screen or a notebook."""
-    parts = lost_time(report).parts
-    figure = ByBucket(parts) if parts else None
-    first = tuple(one.lines for one in leading(report))
-    said = sections(report, extent)
-    return Document(title(report), context(report), headline(report), said, findings=first, figure=figure)
+    return replace(first_screen(report), sections=sections(report, extent), last=())
 
 
 def first_screen(report: EfficiencyReport) -> Document:
     """The report as it is seen first: how long it took, what can be saved, and where more is."""
-    return replace(document(report), sections=(), last=(MORE,))
+    parts = lost_time(report).parts
+    figure = ByBucket(parts) if parts else None
+    first = tuple(one.lines for one in leading(report))
+    return Document(title(report), context(report), headline(report), (), (MORE,), findings=first, figure=figure)
 
 
 def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
