@@ -1,7 +1,7 @@
 """Claim: on workloads with one known bottleneck each, nothing that is said first misleads.
 
 ``python -m benchmarks.diagnoses [NAME ...] [--quick] [--scale 0.1] [--json FILE] [--save DIR]`` runs each workload in
-a process of its own and prints, for each, the report's verdict and first advice, the verdicts on its critical path and
+a process of its own and prints, for each, the report's headline and first advice, the verdicts on its critical path and
 its stragglers, what a stopwatch and the kernel say, and the true cause, so that a person can judge. It exits with 1 if
 something was said that is known to mislead, or if a workload did not end.
 
@@ -87,7 +87,7 @@ class Said:
     """What a user reads of a workload, what else is known of it, and what of the former misleads."""
 
     name: str
-    verdict: str
+    headline: str
     advice: str
     path: str
     stragglers: str
@@ -97,7 +97,7 @@ class Said:
     kernel: dict[str, float]
     misleads: list[str] = field(default_factory=list)
     named: bool = False
-    #: The run with its fault mended, by a stopwatch and as the verdict promises it; None where it was not run, or
+    #: The run with its fault mended, by a stopwatch and as the headline promises it; None where it was not run, or
     #: nothing is promised.
     mended_seconds: float | None = None
     promised_seconds: float | None = None
@@ -112,7 +112,7 @@ class Said:
     @property
     def first(self) -> str:
         """The sentences that a user reads before any table, a line each."""
-        return "\n".join((self.verdict, self.advice, self.path, self.stragglers))
+        return "\n".join((self.headline, self.advice, self.path, self.stragglers))
 
 
 DIAGNOSES = (
@@ -315,10 +315,10 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
     about_path = (path_sections.context(path), *path_sections.bounds(path).lines) if path is not None else ()
     said = Said(
         name=diagnosis.name,
-        verdict=f"{report.headline}\n" + "\n".join(map(str, leading(report))),
+        headline=f"{report.headline}\n" + "\n".join(map(str, leading(report))),
         advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
-        path=path.verdict if path is not None else "not recorded",
-        stragglers=stragglers.verdict(judge(report.trace)) if report.trace is not None else "not recorded",
+        path=path.headline if path is not None else "not recorded",
+        stragglers=stragglers.headline(judge(report.trace)) if report.trace is not None else "not recorded",
         beside=" | ".join((context(report), *about_path)),
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,
@@ -345,13 +345,13 @@ def _misleading(diagnosis: Diagnosis, ran: Ran, said: Said) -> list[str]:
         patterns[ASKS_FOR_TRACE] = "it was recorded"
     text = f"{said.first}\n{said.beside}"
     untrue = [f"{found[0]!r}: {why}" for pattern, why in patterns.items() if (found := re.search(pattern, text))]
-    return untrue + _took(ran, diagnosis, said.verdict)
+    return untrue + _took(ran, diagnosis, said.headline)
 
 
-def _took(ran: Ran, diagnosis: Diagnosis, verdict: str) -> list[str]:
+def _took(ran: Ran, diagnosis: Diagnosis, headline: str) -> list[str]:
     """A runtime that is less than a user waited, with nobody named who had the rest."""
-    found = TOOK.search(verdict)
-    if not found or re.search(diagnosis.names, verdict):
+    found = TOOK.search(headline)
+    if not found or re.search(diagnosis.names, headline):
         return []
     took = float(found[1]) * UNITS[found[2]]
     if took >= TOLERANCE * ran.stopwatch_seconds:
@@ -394,7 +394,7 @@ def show(diagnosis: Diagnosis, said: Said | str) -> None:
         print(f"  {said}", flush=True)
         return
     clocks = ", ".join(f"{what} {seconds:.1f}" for what, seconds in sorted(said.kernel.items()))
-    print(f"  verdict      {said.verdict}\n  first advice {said.advice}\n  path         {said.path}")
+    print(f"  headline      {said.headline}\n  first advice {said.advice}\n  path         {said.path}")
     print(f"  stragglers   {said.stragglers}\n  beside       {said.beside}")
     print(f"  measured     {said.stopwatch_seconds:.1f} s by a stopwatch; seconds of the workers' threads: {clocks}")
     if said.mended_seconds is not None:

@@ -100,7 +100,7 @@ def _added(base: Sequence[float], here: Sequence[float], *, share: bool) -> str:
     return f"{median:+.0f}{of_base} [{added[0]:+.0f}, {added[-1]:+.0f}]"
 
 
-def verdict(columns: Mapping[str, Columns], column: str) -> str:
+def headline(columns: Mapping[str, Columns], column: str) -> str:
     """Say whether everything costs no more than `performance_report`, by one column."""
     added = {
         mode: statistics.median(m - o for m, o in zip(columns[mode][column], columns["off"][column], strict=True))
@@ -159,7 +159,7 @@ def main() -> None:
         if {"all", "performance-report"} <= {*modes}:
             print()
             for column in units:
-                print("-", verdict(columns, column))
+                print("-", headline(columns, column))
         sys.stdout.flush()
 
 

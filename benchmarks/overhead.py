@@ -91,16 +91,16 @@ def say(name: str, values: list[float], claim: float, unit: str) -> None:
     # Of the median: 1.25 standard errors, the interquartile range standing in for 1.35 sigma.
     error = 1.25 * (high - low) / 1.35 / len(values) ** 0.5
     if error > claim:
-        verdict = "noise is larger than the claim"
+        headline = "noise is larger than the claim"
     elif median - 2 * error > claim:
-        verdict = "claim NOT met"
+        headline = "claim NOT met"
     elif median + 2 * error <= claim:
-        verdict = "claim met"
+        headline = "claim met"
     else:
-        verdict = "claim within the noise"
+        headline = "claim within the noise"
     print(
         f"{name:<34} median {median:8.2f} {unit}  quartiles {low:.2f} to {high:.2f}, +- {error:.2f}, "
-        f"n={len(values)}; claim <= {claim:g} {unit}: {verdict}"
+        f"n={len(values)}; claim <= {claim:g} {unit}: {headline}"
     )
 
 

@@ -477,7 +477,7 @@ def show(workload: Workload, told: Told | str, *, judge_only: bool) -> None:
             rows["skew"] = told.skew
         for worker, why in told.not_sampled.items():
             rows[f"not sampled {worker}"] = why
-        rows["verdict"] = "; ".join(told.misses) or "right"
+        rows["headline"] = "; ".join(told.misses) or "right"
     for name, text in rows.items():
         print(f"  {name:<14}{text}", flush=True)
 

@@ -13,7 +13,7 @@ def say(found: Any, *, as_json: bool, written: bool = False, everything: bool = 
     if as_json:
         click.echo(json.dumps(found.to_dict(), indent=1))
     elif written:
-        click.echo(f"{found.document.verdict}.")
+        click.echo(f"{found.document.headline}.")
     else:
         from dask_efficiency.show.terminal.coloured import show
 

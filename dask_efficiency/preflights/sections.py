@@ -45,10 +45,10 @@ def document(found: PreflightResult) -> Document:
     sections = with_content(
         _slow(found), _paths(found), _advice(found), _measured(found), _not_tested(found), _notes(found)
     )
-    return Document("Preflight", context, verdict(found), sections)
+    return Document("Preflight", context, headline(found), sections)
 
 
-def verdict(found: PreflightResult) -> str:
+def headline(found: PreflightResult) -> str:
     """All of it in one sentence, without a full stop."""
     if found.reason:
         return f"Nothing was tested: {found.reason}"

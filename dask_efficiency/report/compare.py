@@ -402,7 +402,7 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
     Examples
     --------
     >>> compare("main.json", "branch.json")  # doctest: +SKIP
-    >>> compare(["main1.json", "main2.json"], [report1, report2]).verdict  # doctest: +SKIP
+    >>> compare(["main1.json", "main2.json"], [report1, report2]).headline  # doctest: +SKIP
     """
     sides = [_read("before", before, storage_options), _read("after", after, storage_options)]
     return Comparison(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.compare import Comparison, Difference
-from dask_efficiency.report.comparison_verdict import caveats, verdict
+from dask_efficiency.report.comparison_verdict import caveats, headline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``format`` and ``version``; ``verdict`` and ``caveats``; the figures, each with ``before``,
+        ``format`` and ``version``; ``headline`` and ``caveats``; the figures, each with ``before``,
         ``after``, ``change`` and ``spread`` (None with one run a side), thread time in integer
         nanoseconds; the same by cause, by parts of causes and by prefix; and ``environment``, where it differs. A
         number that is not finite is None.
@@ -31,7 +31,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "verdict": verdict(comparison),
+        "headline": headline(comparison),
         "caveats": list(caveats(comparison)),
         "before": list(comparison.names_before),
         "after": list(comparison.names_after),

@@ -30,7 +30,7 @@ WORTH_A_CAVEAT = 0.01
 MORE = "more than the runs differ among themselves"
 
 
-def verdict(comparison: Comparison) -> str:
+def headline(comparison: Comparison) -> str:
     """The comparison in one sentence, without a full stop.
 
     A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread

@@ -28,7 +28,6 @@ from dask_efficiency.show.figures import (
     format_seconds,
     format_share,
     format_thread_time,
-    format_times,
     harmless,
     sentence,
     shorten,
@@ -37,7 +36,7 @@ from dask_efficiency.show.figures import (
     name_of as shown_name,
 )
 from dask_efficiency.show.finding import Basis, Finding
-from dask_efficiency.straggler.wording import MEANINGS
+from dask_efficiency.straggler.wording import as_finding
 
 #: Nothing below this share of the wall clock is a finding.
 WORTH_FINDING = 0.03
@@ -104,7 +103,13 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     if not wall_clock_known(report) or not report.breakdown:
         return ()
     least = WORTH_FINDING * report.wall_clock_seconds
-    found = [*_losses(report, least), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
+    found = [
+        *_losses(report, least),
+        *map(as_finding, report.stragglers),
+        *_repeats(report),
+        *_elsewhere(report),
+        *_gpus(report),
+    ]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     return tuple(sorted(worth, key=_rank)[:MAX_FINDINGS])
 
@@ -275,28 +280,6 @@ def _held_up_by(report: EfficiencyReport) -> str:
 
 
 # -- what no bucket has ----------------------------------------------------------------------------
-
-
-def _slow_workers(report: EfficiencyReport) -> list[Finding]:
-    found = []
-    for one in report.stragglers:
-        means, look = MEANINGS[one.cause]
-        who = f"Worker {shown_name(one.worker)}" if one.worker else f"Host {shown_name(one.host)}"
-        times = "" if one.effect is None else f", {format_times(one.effect)} as long for the same work"
-        line = f", in {shown_name(one.line)}" if one.line else ""
-        found.append(
-            Finding(
-                kind="slow-worker",
-                title=f"Slow worker, {means}",
-                where=f"{who}{times}{line}",
-                saves_seconds=one.seconds_lost or None,
-                basis=Basis.REPLAYED if one.seconds_lost else Basis.UNKNOWN,
-                advice=f"{look[:1].upper()}{look[1:]}.",
-                page="docs/stragglers.md",
-                evidence={"confidence": one.confidence, "score": one.score},
-            )
-        )
-    return found
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:

@@ -296,12 +296,12 @@ class Document:
     title: str
     #: How much it covers; may be empty.
     context: str
-    #: One sentence, without a full stop.
-    verdict: str
+    #: What is said first, without a full stop.
+    headline: str
     sections: tuple[Section, ...]
     #: Sentences below the sections.
     last: tuple[str, ...] = ()
-    #: What is said of each finding, the first one first: what and where, and what to do. Stands below the verdict.
+    #: What is said of each finding, the first one first: what and where, and what to do. Stands below the headline.
     findings: tuple[tuple[str, ...], ...] = ()
     #: What stands below that.
     figure: ByBucket | Sides | None = None

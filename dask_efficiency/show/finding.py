@@ -42,6 +42,8 @@ class Finding:
         Thread-seconds that were lost; 0.0 where no thread of the cluster lost any.
     saves_seconds
         By how much the run is shorter on the wall clock once it is fixed; None where that is not known.
+    saves_interval
+        Seconds from which to which that lies, nine times in ten; only where it was replayed.
     basis
         How that is known.
     advice
@@ -50,6 +52,8 @@ class Finding:
         Where the documentation says more; may be empty.
     evidence
         Figures behind it, by name.
+    confidence
+        How often such a finding is right, in [0, 1]; None where that is not known.
 
     Raises
     ------
@@ -62,10 +66,12 @@ class Finding:
     where: str = ""
     lost_seconds: float = 0.0
     saves_seconds: float | None = None
+    saves_interval: tuple[float, float] | None = None
     basis: Basis = Basis.UNKNOWN
     advice: str = ""
     page: str = ""
     evidence: Mapping[str, float] = field(default_factory=dict)
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < len(self.title) <= MAX_TITLE:
@@ -77,6 +83,15 @@ class Finding:
         if (self.saves_seconds is None) is not (self.basis is Basis.UNKNOWN):
             given = f"{self.saves_seconds!r}, {self.basis}"
             raise ValueError(f"saves_seconds of {self.kind!r:.80} is {given}; expected both or none to be known")
+        if self.saves_interval is not None:
+            low, high = self.saves_interval
+            if self.basis is not Basis.REPLAYED or not 0 <= low <= (self.saves_seconds or 0.0) <= high < math.inf:
+                given = f"{self.saves_interval!r} around {self.saves_seconds!r}, {self.basis}"
+                raise ValueError(
+                    f"saves_interval of {self.kind!r:.80} is {given}; expected it around what a replay saves"
+                )
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
+            raise ValueError(f"confidence of {self.kind!r:.80} is {self.confidence!r}; expected 0 to 1")
 
     @property
     def saving(self) -> str:
@@ -104,8 +119,10 @@ class Finding:
             "where": self.where,
             "lost_seconds": self.lost_seconds,
             "saves_seconds": self.saves_seconds,
+            "saves_interval": None if self.saves_interval is None else list(self.saves_interval),
             "basis": str(self.basis),
             "advice": self.advice,
             "page": self.page,
             "evidence": dict(self.evidence),
+            "confidence": self.confidence,
         }

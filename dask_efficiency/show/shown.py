@@ -26,7 +26,7 @@ class Printed:
     __slots__ = ()
 
     #: Name of the module: with ``document`` of it; of what is :class:`Paged`, ``page``; of what is :class:`Shown`,
-    #: ``verdict`` and ``to_dict`` as well.
+    #: ``headline`` and ``to_dict`` as well.
     _said_by: ClassVar[str]
 
     def _said(self, what: str) -> Any:
@@ -49,7 +49,7 @@ class Printed:
         return plain(self.first_screen)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.document.verdict}>"
+        return f"<{type(self).__name__}: {self.document.headline}>"
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
         from dask_efficiency.show.terminal.coloured import renderables
@@ -75,14 +75,14 @@ class Paged(Printed):
 
 
 class Shown(Paged):
-    """A value that also has a verdict and figures."""
+    """A value that also has a headline and figures."""
 
     __slots__ = ()
 
     @property
-    def verdict(self) -> str:
-        """What it says in one sentence, without a full stop."""
-        return str(self._said("verdict"))
+    def headline(self) -> str:
+        """What it says first, in at most 100 characters, without a full stop."""
+        return str(self._said("headline"))
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain data, ready for JSON."""

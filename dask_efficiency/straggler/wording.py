@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.show.figures import format_times, name_of
+from dask_efficiency.show.finding import Basis, Finding
 
 #: By cause: what it means, and what to look at.
 MEANINGS: dict[Cause, tuple[str, str]] = {
@@ -41,6 +43,25 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
     Cause.GPU: ("its GPU is slow", "look at the clocks, the temperature and the throttle reasons of its GPU"),
     Cause.UNKNOWN: ("nothing that is measured says why", "look at what its tasks wait for: files, services, locks"),
 }
+
+
+def as_finding(slow: SlowWorker) -> Finding:
+    """What a slow worker costs the run, as a finding."""
+    means, look = MEANINGS[slow.cause]
+    who = f"Worker {name_of(slow.worker)}" if slow.worker else f"Host {name_of(slow.host)}"
+    times = "" if slow.effect is None else f", {format_times(slow.effect)} as long for the same work"
+    line = f", in {name_of(slow.line)}" if slow.line else ""
+    return Finding(
+        kind="slow-worker",
+        title=f"Slow worker, {means}",
+        where=f"{who}{times}{line}",
+        saves_seconds=slow.seconds_lost or None,
+        basis=Basis.REPLAYED if slow.seconds_lost else Basis.UNKNOWN,
+        advice=f"{look[:1].upper()}{look[1:]}.",
+        page="docs/stragglers.md",
+        evidence={"score": slow.score},
+        confidence=slow.confidence,
+    )
 
 
 def meaning(finding: SlowWorker) -> str:

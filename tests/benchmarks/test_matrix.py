@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.matrix import table, verdict
+from benchmarks.matrix import headline, table
 from benchmarks.one_process import MODES
 
 #: What each of three rounds gave: as rounds may be slower than others, what is added is compared within each.
@@ -31,8 +31,8 @@ def test_what_cannot_be_counted_says_why():
 
 
 def test_the_claim_fails_where_everything_costs_more_than_a_performance_report():
-    assert verdict(FOUND, "cpu") == "cpu: everything on adds +100, `performance_report` +50: claim NOT met"
-    assert verdict(FOUND | {"all": FOUND["off"]}, "cpu").endswith("claim met")
+    assert headline(FOUND, "cpu") == "cpu: everything on adds +100, `performance_report` +50: claim NOT met"
+    assert headline(FOUND | {"all": FOUND["off"]}, "cpu").endswith("claim met")
 
 
 @pytest.mark.cluster

@@ -42,7 +42,7 @@ class Page:
         return self.page.evaluate(COLUMNS, name)
 
     @property
-    def verdict(self) -> str:
+    def headline(self) -> str:
         return self.page.evaluate(TEXT, "headline")
 
     @property
@@ -129,7 +129,7 @@ def opened(chromium: Any, cluster: LocalCluster) -> Iterator[Page]:
 @pytest.fixture
 def page(opened: Page, client: Client) -> Page:
     """A page that is open all the time, once it shows the accounts that begin now."""
-    opened.until(lambda: "unregistered" not in opened.verdict and "thread-cpu" not in opened.pie)
+    opened.until(lambda: "unregistered" not in opened.headline and "thread-cpu" not in opened.pie)
     return opened
 
 
@@ -180,7 +180,7 @@ def test_its_values_are_the_accounts(page: Page, client: Client) -> None:
     pie = page.columns("pie")
     assert sum(float(percent.removesuffix(" %")) for percent in pie["percent"]) == pytest.approx(100)
     percent = pie["percent"][pie["label"].index("thread-cpu")].removesuffix(" %")
-    said = re.search(r"([0-9.]+) % efficient", page.verdict)
+    said = re.search(r"([0-9.]+) % efficient", page.headline)
     assert said is not None
     assert float(said[1]) == pytest.approx(float(percent), abs=1)
     # The stack reaches to the threads.
@@ -230,11 +230,11 @@ def test_a_page_left_open_outlives_a_registration_and_finds_the_next(
     wait(client.map(spin, [0.1] * 8, pure=False))
     page.until(lambda: page.held > 0)
     unregister(client)
-    page.until(lambda: "was unregistered" in page.verdict)
+    page.until(lambda: "was unregistered" in page.headline)
     status = page.page.request.get(f"{url_of(cluster)}/status").text()
     assert 'href="efficiency"' not in status
     client.register_plugin(EfficiencyPlugin())
-    page.until(lambda: "unregistered" not in page.verdict and "thread-cpu" not in page.pie)
+    page.until(lambda: "unregistered" not in page.headline and "thread-cpu" not in page.pie)
     wait(client.map(spin, [0.1] * 2, pure=False))
     exact = held(client)
     page.until(lambda: page.held == exact)

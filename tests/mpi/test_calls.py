@@ -79,7 +79,7 @@ def test_the_best_hosts_are_named_with_the_link_that_makes_others_slow(folder: P
     found = place_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", [folder / "far", folder / "near"])
     assert [one.name for one in found.ranked] == ["near", "far"]
     text = str(found)
-    assert "near: " in found.verdict
+    assert "near: " in found.headline
     assert "The busiest link, a - b" in " ".join(text.split())
     assert found.to_dict()["saved_seconds"] == pytest.approx(found.saved_seconds)
     found.to_html(folder / "page.html")
@@ -89,7 +89,7 @@ def test_the_best_hosts_are_named_with_the_link_that_makes_others_slow(folder: P
 def test_hosts_that_are_as_good_are_said_to_be(folder: Path) -> None:
     (folder / "other").write_text("pc2:4\npc1:4\n")
     found = place_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", [folder / "near", folder / "other"])
-    assert "takes as long" in found.verdict
+    assert "takes as long" in found.headline
 
 
 def test_an_algorithm_can_be_forced(folder: Path) -> None:

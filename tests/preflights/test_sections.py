@@ -9,7 +9,7 @@ from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.judge.links import Link
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.sections import document, verdict
+from dask_efficiency.preflights.sections import document, headline
 from dask_efficiency.show.html.render import fragment
 from dask_efficiency.show.terminal.plain import plain
 from tests.preflights.judge.clusters import all_rounds, subject
@@ -20,7 +20,7 @@ SLOW = subject("w3", cpu=3e10, disk=1e8)
 
 def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
     values = PreflightResult((*HEALTHY, SLOW), seconds=12.0)
-    assert verdict(values) == "Of 4 workers, w3 takes 2.00 times as long as its peers: its disk is slow"
+    assert headline(values) == "Of 4 workers, w3 takes 2.00 times as long as its peers: its disk is slow"
     text = plain(document(values))
     assert "4 workers, 12.0 s" in text
     assert "disk: look at where it spills to" in text
@@ -36,7 +36,7 @@ def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
     ],
 )
 def test_the_verdict_says_what_was_not_found_and_not_tested(values: PreflightResult, said: str) -> None:
-    assert verdict(values) == said
+    assert headline(values) == said
 
 
 def test_a_slow_path_is_named_by_its_hosts() -> None:
@@ -44,7 +44,7 @@ def test_a_slow_path_is_named_by_its_hosts() -> None:
     links, _ = all_rounds(hosts, lambda pair: 4.0 if pair.first[0] != pair.second[0] else 1.0)
     subjects = tuple(subject(name, host=host, cpu=3e10) for name, host in hosts.items())
     values = PreflightResult(subjects, links.links)
-    assert verdict(values) == (
+    assert headline(values) == (
         "The path between east-0, east-1 and west-0, west-1 takes 4.00 times as long as those within each side"
     )
     assert not values.passed

@@ -284,7 +284,7 @@ reports = st.builds(
     path=st.none()
     | st.builds(
         PathSummary,
-        verdict=_names,
+        headline=_names,
         makespan_seconds=_amounts,
         seconds_by_kind=st.dictionaries(_names, _amounts, max_size=3),
         floor_seconds=_amounts,

@@ -16,7 +16,7 @@ def test_the_data_are_exact_and_in_nanoseconds() -> None:
     assert data["causes_ns"]["spill"] == {"before": 3 * 10**9, "after": 8 * 10**9, "change": 5 * 10**9, "spread": None}
     assert data["lost_ns"]["change"] == 10**9
     assert data["environment"] == {"dask": {"before": [""], "after": ["2"]}}
-    assert data["verdict"] == SPILLS.verdict
+    assert data["headline"] == SPILLS.headline
     assert data["prefixes"]["load"]["lost_ns"]["before"] == 3 * 10**9
 
 

@@ -36,7 +36,7 @@ def hostile() -> Any:
 @pytest.mark.parametrize("render", [document, fragment])
 def test_everything_that_is_said_in_text_is_said_in_html(render: Any) -> None:
     html = render(SPILLS)
-    assert escape(SPILLS.verdict) in html
+    assert escape(SPILLS.headline) in html
     assert "after: a note" in html
     for title in ("Thread time by cause", "The run", "Factors of the efficiency", "Mind when comparing"):
         assert title in html
@@ -96,7 +96,7 @@ def test_a_page_opens_offline_in_a_browser_and_shows_the_figures(chromium: Any, 
     assert opened.requests == [path.as_uri()]
     assert opened.faults == []
     page = opened.page
-    assert page.inner_text(".de-verdict") == f"{SPILLS.verdict}."
+    assert page.inner_text(".de-headline") == f"{SPILLS.headline}."
     assert json.loads(page.inner_text("#data")) == SPILLS.to_dict()
     cells = [cell.strip() for cell in page.locator("table").first.locator("tr", has_text="spill").all_inner_texts()]
     # the median of 1.5 and 2 thread-seconds before

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.report.comparison_verdict import caveats, excess, format_rise, verdict
+from dask_efficiency.report.comparison_verdict import caveats, excess, format_rise, headline
 from tests.report.comparison_samples import explained_sides, sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, causes, report_of, reports, seconds
 
@@ -16,7 +16,7 @@ def run(wall: float = 10.0, *, prefixes: Any = None, fields: Any = None, **bucke
 def test_slower_with_the_cause_that_grew_most_and_where() -> None:
     before = run(61.5, thread_cpu=50, spill=3, idle=8, prefixes={"merge": seconds(spill=1), "load": seconds(spill=2)})
     after = run(70.1, thread_cpu=50, spill=25, idle=9, prefixes={"merge": seconds(spill=20), "load": seconds(spill=5)})
-    assert verdict(compare(before, after)) == (
+    assert headline(compare(before, after)) == (
         "14 % slower: 61.5 -> 70.1 s; lost time rose by 209 %, 11.0 -> 34.0 thread-seconds; "
         "the largest growth is spill, +22.0 thread-seconds, mostly in merge"
     )
@@ -25,14 +25,14 @@ def test_slower_with_the_cause_that_grew_most_and_where() -> None:
 def test_faster_with_the_cause_that_fell_most_in_no_one_prefix() -> None:
     before = run(20, thread_cpu=9, spill=10, prefixes={"a": seconds(spill=5), "b": seconds(spill=5)})
     after = run(12, thread_cpu=9, spill=0.5, prefixes={"a": seconds(spill=0.25), "b": seconds(spill=0.25)})
-    assert verdict(compare(before, after)) == (
+    assert headline(compare(before, after)) == (
         "40 % faster: 20.0 -> 12.0 s; lost time fell by 95 %, 10.0 -> 0.5 thread-seconds; "
         "the largest drop is spill, -9.5 thread-seconds"
     )
 
 
 def test_a_cause_that_took_anothers_place_is_named_beside_it() -> None:
-    said = verdict(compare(run(thread_cpu=9, spill=10), run(thread_cpu=9, idle=11)))
+    said = headline(compare(run(thread_cpu=9, spill=10), run(thread_cpu=9, idle=11)))
     assert said == (
         "As fast as before: 10.0 -> 10.0 s; lost time rose by 10 %, 10.0 -> 11.0 thread-seconds; "
         "the largest growth is idle, +11.0 thread-seconds; the largest drop is spill, -10.0 thread-seconds"
@@ -47,19 +47,19 @@ def waited(wall: float = 10.0, **by_cause: float) -> EfficiencyReport:
 
 
 def test_the_cause_that_grew_is_named_and_where() -> None:
-    assert verdict(compare(waited(gil=1, file=2), waited(gil=9, file=3))) == (
+    assert headline(compare(waited(gil=1, file=2), waited(gil=9, file=3))) == (
         "As fast as before: 10.0 -> 10.0 s; lost time rose by 300 %, 3.0 -> 12.0 thread-seconds; "
         "the largest growth is waiting for the GIL, +8.0 thread-seconds, mostly in clean"
     )
 
 
 def test_of_many_causes_that_grew_alike_the_bucket_is_named() -> None:
-    said = verdict(compare(waited(), waited(gil=3, file=3, core=3)))
+    said = headline(compare(waited(), waited(gil=3, file=3, core=3)))
     assert said.endswith("the largest growth is thread-noncpu, +9.0 thread-seconds, mostly in clean")
 
 
 def test_a_cause_that_took_the_place_of_another_in_its_bucket_is_seen() -> None:
-    said = verdict(compare(waited(gil=8, file=2), waited(core=9, file=2)))
+    said = headline(compare(waited(gil=8, file=2), waited(core=9, file=2)))
     assert said.endswith(
         "the largest growth is waiting for a core, +9.0 thread-seconds, mostly in clean; "
         "the largest drop is waiting for the GIL, -8.0 thread-seconds, mostly in clean"
@@ -67,7 +67,7 @@ def test_a_cause_that_took_the_place_of_another_in_its_bucket_is_seen() -> None:
 
 
 def test_an_unknown_cause_is_not_named_as_one() -> None:
-    assert "the largest growth is thread-noncpu, +5.0" in verdict(compare(waited(), waited(unknown=4, gil=1)))
+    assert "the largest growth is thread-noncpu, +5.0" in headline(compare(waited(), waited(unknown=4, gil=1)))
 
 
 def test_a_run_that_does_not_know_why_threads_waited_is_a_caveat() -> None:
@@ -81,11 +81,11 @@ def test_a_run_that_does_not_know_why_threads_waited_is_a_caveat() -> None:
 
 @given(explained_sides, explained_sides)
 def test_any_causes_make_one_printable_line(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
-    assert verdict(compare(before, after)).isprintable()
+    assert headline(compare(before, after)).isprintable()
 
 
 def test_more_useful_time_is_not_called_lost() -> None:
-    assert verdict(compare(run(10, thread_cpu=10, spill=2), run(20, thread_cpu=20, spill=2))) == (
+    assert headline(compare(run(10, thread_cpu=10, spill=2), run(20, thread_cpu=20, spill=2))) == (
         "100 % slower: 10.0 -> 20.0 s; useful time rose by 100 %, 10.0 -> 20.0 thread-seconds; "
         "lost time is the same, 2.0 thread-seconds"
     )
@@ -93,7 +93,7 @@ def test_more_useful_time_is_not_called_lost() -> None:
 
 def test_other_threads_are_said_with_the_runtime() -> None:
     one = {"nthreads": {"w0": 4}}
-    said = verdict(compare(run(thread_cpu=9, fields=one), run(5, thread_cpu=9, fields={"nthreads": {"w0": 8}})))
+    said = headline(compare(run(thread_cpu=9, fields=one), run(5, thread_cpu=9, fields={"nthreads": {"w0": 8}})))
     assert said.startswith("50 % faster: 10.0 -> 5.0 s on 8 threads instead of 4; ")
 
 
@@ -102,28 +102,28 @@ def test_a_change_that_was_not_on_the_cluster_is_said_to_be_elsewhere() -> None:
         run(thread_cpu=10, fields={"window_seconds": 12.0}),
         run(thread_cpu=10, fields={"window_seconds": 20.0}),
     )
-    assert verdict(compare(before, after)).startswith(
+    assert headline(compare(before, after)).startswith(
         "67 % slower: 12.0 -> 20.0 s, mostly on the client, 2.0 -> 10.0 s; lost time is the same"
     )
 
 
 def test_no_difference() -> None:
-    assert verdict(compare(by_hand(), by_hand())) == "No difference: both took 5.0 s and lost 7.0 thread-seconds"
+    assert headline(compare(by_hand(), by_hand())) == "No difference: both took 5.0 s and lost 7.0 thread-seconds"
 
 
 @given(sides)
 def test_runs_compared_with_themselves_show_no_difference(side: list[EfficiencyReport]) -> None:
-    assert verdict(compare(side, side)).startswith(("No difference", "Nothing to compare"))
+    assert headline(compare(side, side)).startswith(("No difference", "Nothing to compare"))
 
 
 def test_a_side_in_which_nothing_ran_cannot_be_compared() -> None:
-    assert verdict(compare(run(no_work=5), by_hand())) == "Nothing to compare: nothing ran before"
-    assert verdict(compare(by_hand(), report_of())) == "Nothing to compare: nothing ran after"
+    assert headline(compare(run(no_work=5), by_hand())) == "Nothing to compare: nothing ran before"
+    assert headline(compare(by_hand(), report_of())) == "Nothing to compare: nothing ran after"
 
 
 def test_a_difference_as_large_as_the_runs_have_among_themselves_is_called_so() -> None:
     runs = [run(wall, thread_cpu=9, spill=spill) for wall, spill in ((10, 2.0), (11, 3.0), (13, 5.0))]
-    assert verdict(compare(runs, run(12, thread_cpu=9, spill=4))) == (
+    assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == (
         "9.1 % slower: 11.0 -> 12.0 s; lost time rose by 33 %, 3.0 -> 4.0 thread-seconds; "
         "neither runtime nor lost time changed by more than the runs differ among themselves"
     )
@@ -131,35 +131,35 @@ def test_a_difference_as_large_as_the_runs_have_among_themselves_is_called_so() 
 
 def test_only_the_runtime_or_only_lost_time_may_be_within_the_spread() -> None:
     runs = [run(wall, thread_cpu=9, spill=3) for wall in (10, 11, 13)]
-    assert "11.0 -> 12.0 s, not more than the runs differ among themselves; lost time rose by 33 %" in verdict(
+    assert "11.0 -> 12.0 s, not more than the runs differ among themselves; lost time rose by 33 %" in headline(
         compare(runs, run(12, thread_cpu=9, spill=4))
     )
     runs = [run(10, thread_cpu=9, spill=spill) for spill in (2, 3, 5)]
-    assert verdict(compare(runs, run(12, thread_cpu=9, spill=4))).endswith(
+    assert headline(compare(runs, run(12, thread_cpu=9, spill=4))).endswith(
         "3.0 -> 4.0 thread-seconds, not more than the runs differ among themselves"
     )
 
 
 def test_a_cause_within_its_spread_gives_way_to_one_beyond() -> None:
     before = [run(thread_cpu=9, spill=spill, failed=1) for spill in (2, 5, 9)]
-    said = verdict(compare(before, run(thread_cpu=9, spill=8, failed=2)))
+    said = headline(compare(before, run(thread_cpu=9, spill=8, failed=2)))
     assert said.endswith("the largest growth beyond the runs' own spread is failed, +1.0 thread-seconds")
 
 
 def test_unmeasured_time_is_said_and_is_no_drop() -> None:
-    said = verdict(compare(run(thread_cpu=5, unmeasured=15), run(thread_cpu=5, spill=1)))
+    said = headline(compare(run(thread_cpu=5, unmeasured=15), run(thread_cpu=5, spill=1)))
     assert said.endswith("the largest growth is spill, +1.0 thread-seconds; before, 75 % of the time was not measured")
     assert "drop" not in said
 
 
 def test_running_time_is_said() -> None:
-    assert verdict(compare(run(thread_cpu=5), run(thread_cpu=5, running=5))).endswith(
+    assert headline(compare(run(thread_cpu=5), run(thread_cpu=5, running=5))).endswith(
         "after, 50 % of the time was in tasks that had not ended"
     )
 
 
 def test_without_runtimes_the_verdict_is_of_thread_time() -> None:
-    assert verdict(compare(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=2))).startswith(
+    assert headline(compare(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=2))).startswith(
         "Lost time rose by 100 %, 1.00 -> 2.00 thread-seconds"
     )
 
@@ -169,14 +169,14 @@ def test_a_verdict_is_one_printable_line_for_any_reports(
     before: list[EfficiencyReport], after: EfficiencyReport
 ) -> None:
     found = compare(before, after)
-    assert verdict(found).isprintable()
-    assert len(verdict(found)) < 900
+    assert headline(found).isprintable()
+    assert len(headline(found)) < 900
     assert all(said.isprintable() for said in caveats(found))
 
 
 def test_a_prefix_is_named_harmlessly() -> None:
     for name in HOSTILE_NAMES:
-        said = verdict(compare(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)})))
+        said = headline(compare(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)})))
         assert said.isprintable()
         assert len(said) < 300
         assert "mostly in" in said
@@ -198,7 +198,7 @@ def test_other_workers_work_prices_and_notes_are_caveats() -> None:
 def test_little_unmeasured_time_is_a_caveat_though_not_in_the_verdict() -> None:
     found = compare(run(thread_cpu=98, unmeasured=2), run(thread_cpu=98))
     assert caveats(found) == ("before, 2.0 % of the time was not measured: there is no comparing that part",)
-    assert "measured" not in verdict(found)
+    assert "measured" not in headline(found)
 
 
 def test_runs_of_one_side_with_other_threads_are_a_caveat() -> None:

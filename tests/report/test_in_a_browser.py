@@ -71,7 +71,7 @@ def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(
     page.page.wait_for_load_state("networkidle")
     assert len(page.requests) == 1
     assert page.faults == []
-    assert page.page.locator(".de-verdict").text_content() == f"{report.headline}."
+    assert page.page.locator(".de-headline").text_content() == f"{report.headline}."
     papers = {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 20, 24)"}
     assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == papers[scheme]
 

@@ -76,7 +76,7 @@ def test_the_path_names_it_and_its_bounds_leave_it_out(late: Any) -> None:
     assert path.seconds("kind")["no-workers"] >= 0.9 * without
     # On a busy machine the tasks may take longer than the time without workers.
     seconds = path.seconds("kind")
-    assert "waiting until there was any worker" in path.verdict or seconds["no-workers"] < 0.5 * path.makespan_seconds
+    assert "waiting until there was any worker" in path.headline or seconds["no-workers"] < 0.5 * path.makespan_seconds
     assert 0 < path.slots <= 2.0
     computing = sum(path.seconds_computing().values())
     assert path.slot_bound_seconds <= path.makespan_seconds - without

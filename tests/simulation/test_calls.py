@@ -169,7 +169,7 @@ def test_a_ladder_is_a_table_as_well() -> None:
 def test_each_shows_itself_everywhere(make: Any, tmp_path: Path) -> None:
     found = make()
     said = " ".join(str(found).split())
-    assert found.verdict in said
+    assert found.headline in said
     assert "own cluster" in said
     assert "How sure this is" in found._repr_html_()
     found.to_html(tmp_path / "page.html")

@@ -46,7 +46,7 @@ def of(path: object) -> dict[str, object]:
 def test_a_trace_is_explained() -> None:
     result = run("step.json.gz", "--annotation", ALEX, "--instance", "1")
     assert result.exit_code == 0
-    assert f"{recorded('simple_add').verdict}." in words(result.stdout)
+    assert f"{recorded('simple_add').headline}." in words(result.stdout)
     assert figures("step.json.gz", "--annotation", ALEX, "--instance", "1") == of(recorded("simple_add"))
 
 
@@ -74,7 +74,7 @@ def test_changes_are_told_and_in_json() -> None:
 def test_what_is_written_is_the_path_that_was_asked_for() -> None:
     asked = ("step.json.gz", "--annotation", ALEX, "--instance", "1")
     result = run(*asked, "--chrome", "few.json", "--html", "step.html", "--save", "step.path")
-    assert (result.exit_code, result.stdout) == (0, f"{recorded('simple_add').verdict}.\n")
+    assert (result.exit_code, result.stdout) == (0, f"{recorded('simple_add').headline}.\n")
     assert Path("step.html").read_text().startswith("<!DOCTYPE html>")
     assert load_path("step.path").window_seconds == recorded("simple_add").window_seconds
     assert run(*asked, "--chrome", "whole.json", "--whole").exit_code == 0

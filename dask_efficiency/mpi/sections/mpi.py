@@ -50,7 +50,7 @@ def context(run: MpiPrediction) -> str:
     return f"{format_count(run.messages, 'message')}, MPICH {run.settings.version}{placed}"
 
 
-def verdict(run: MpiPrediction) -> str:
+def headline(run: MpiPrediction) -> str:
     """The prediction in one sentence, without a full stop."""
     hosts = format_count(len(set(run.hosts)), "host")
     said = f"{format_count(run.program.size, 'rank')} on {hosts}: {format_seconds(run.makespan_seconds)}"
@@ -64,7 +64,7 @@ def verdict(run: MpiPrediction) -> str:
 def document(run: MpiPrediction) -> Document:
     """What a program would take, and what its time would go to."""
     sections = with_content(path(run), ranks(run), links(run), algorithms(run), notes(run.notes))
-    return Document(title(run), context(run), verdict(run), sections)
+    return Document(title(run), context(run), headline(run), sections)
 
 
 def page(run: MpiPrediction) -> Document:

@@ -21,7 +21,7 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.simulation.sections.prediction import SAME, notes
 
 
-def verdict(compared: MpiPlacements) -> str:
+def headline(compared: MpiPlacements) -> str:
     """Which hosts are the best and by how much, without a full stop."""
     best = compared.best
     said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
@@ -38,7 +38,7 @@ def document(compared: MpiPlacements) -> Document:
     best = compared.best
     said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}"
     sections = with_content(ranking(compared), links(best), notes(best.notes))
-    return Document(title(best), said, verdict(compared), sections)
+    return Document(title(best), said, headline(compared), sections)
 
 
 def page(compared: MpiPlacements) -> Document:

@@ -18,7 +18,7 @@ from dask_efficiency.report.comparison_table import (
     signed,
 )
 from dask_efficiency.report.comparison_verdict import caveats as caveats_of
-from dask_efficiency.report.comparison_verdict import format_rise, verdict
+from dask_efficiency.report.comparison_verdict import format_rise, headline
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.colours import COLOURS
@@ -68,7 +68,7 @@ def context(comparison: Comparison) -> str:
 
 def document(comparison: Comparison) -> Document:
     """What changed from one run to another."""
-    return Document(title(comparison), context(comparison), verdict(comparison), sections(comparison))
+    return Document(title(comparison), context(comparison), headline(comparison), sections(comparison))
 
 
 def page(comparison: Comparison) -> Document:

@@ -20,4 +20,4 @@ def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         path = CriticalPath.of(report.trace, Question())
     except EmptyTraceError:  # no task ended in the window
         return Section(heading)
-    return section(heading, f"{path.verdict}.", *sections(path), quick_improvements(path))
+    return section(heading, f"{path.headline}.", *sections(path), quick_improvements(path))

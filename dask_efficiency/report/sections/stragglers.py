@@ -109,10 +109,10 @@ def document(found: Judgement, name: str) -> Document:
     name
         Of the run.
     """
-    return Document(f"Stragglers of {name_of(name) or 'a run'}", "", verdict(found), sections(found))
+    return Document(f"Stragglers of {name_of(name) or 'a run'}", "", headline(found), sections(found))
 
 
-def verdict(found: Judgement) -> str:
+def headline(found: Judgement) -> str:
     """All of it in one sentence, without a full stop."""
     of = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
     if not found.findings:

@@ -74,7 +74,7 @@ class PathComparison(Printed):
         return found
 
     @property
-    def verdict(self) -> str:
+    def headline(self) -> str:
         """How much longer or shorter the run took, and which kind and prefix changed most; without a full stop."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
         if was == now:

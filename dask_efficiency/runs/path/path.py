@@ -20,7 +20,7 @@ from dask_efficiency.runs.path.scope import Question, Scope
 from dask_efficiency.runs.path.segments import CODES, Segments
 from dask_efficiency.runs.path.speedups import Speedup, replays, speedups
 from dask_efficiency.runs.path.summary import PathSummary
-from dask_efficiency.runs.path.verdict import verdict
+from dask_efficiency.runs.path.verdict import headline
 from dask_efficiency.runs.path.walk import walk
 from dask_efficiency.runs.replay.changes import Changes, changes
 from dask_efficiency.runs.replay.replay import replay_with
@@ -274,12 +274,12 @@ class CriticalPath(Paged):
         return found.rename_axis("key")
 
     @property
-    def verdict(self) -> str:
+    def headline(self) -> str:
         """One sentence, without a full stop: what bounds this run, and what would help most."""
-        return self._verdict(())
+        return self._headline(())
 
-    def _verdict(self, own_threads: Collection[str]) -> str:
-        return verdict(
+    def _headline(self, own_threads: Collection[str]) -> str:
+        return headline(
             makespan=self.makespan_seconds,
             kinds=self.seconds("kind"),
             compute=self.seconds_computing(),
@@ -299,7 +299,7 @@ class CriticalPath(Paged):
         """
         longest = next(iter(self.seconds_computing()), "")
         return PathSummary(
-            verdict=self._verdict(own_threads),
+            headline=self._headline(own_threads),
             makespan_seconds=self.makespan_seconds,
             seconds_by_kind=self.seconds("kind"),
             floor_seconds=self.floor_seconds,

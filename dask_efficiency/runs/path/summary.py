@@ -11,7 +11,7 @@ class PathSummary:
     """What the critical path of a recorded run says."""
 
     #: One sentence, without a full stop.
-    verdict: str
+    headline: str
     #: Seconds from the client's first activity to the last result.
     makespan_seconds: float
     #: Seconds of the makespan by :class:`~dask_efficiency.runs.path.kinds.Kind`, largest first.

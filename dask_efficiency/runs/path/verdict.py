@@ -1,4 +1,4 @@
-"""The verdict on a critical path: what bounds the run, and what would help most, in one sentence."""
+"""The headline on a critical path: what bounds the run, and what would help most, in one sentence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ONE_TASK, UNEVEN_TASK = 0.5, 0.25
 WORTH_SAYING = 0.1
 
 
-def verdict(
+def headline(
     *,
     makespan: float,
     kinds: Mapping[str, float],

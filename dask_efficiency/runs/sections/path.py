@@ -46,7 +46,7 @@ def context(path: CriticalPath) -> str:
 
 def document(path: CriticalPath) -> Document:
     """What the wall clock was spent on."""
-    return Document(title(path), context(path), path.verdict, sections(path))
+    return Document(title(path), context(path), path.headline, sections(path))
 
 
 def page(path: CriticalPath) -> Document:
@@ -71,20 +71,20 @@ def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) ->
     changes
         The changes in words, as the beginning of a sentence.
     """
-    then = (f"Then: {after.verdict}.",)
-    return Document(title(before), "", before.verdict, what_if(before, after, changes), last=then)
+    then = (f"Then: {after.headline}.",)
+    return Document(title(before), "", before.headline, what_if(before, after, changes), last=then)
 
 
 def improvements_document(path: CriticalPath) -> Document:
     """Where an improvement would help most; some seconds of replays."""
-    return Document(title(path), "", path.verdict, (improvements(path),))
+    return Document(title(path), "", path.headline, (improvements(path),))
 
 
 def comparison_document(comparison: PathComparison) -> Document:
     """What differs between two paths."""
     both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
-    last = (f"Before: {comparison.before.verdict}.", f"Now: {comparison.after.verdict}.")
-    return Document(both, "", comparison.verdict, differences(comparison), last=last)
+    last = (f"Before: {comparison.before.headline}.", f"Now: {comparison.after.headline}.")
+    return Document(both, "", comparison.headline, differences(comparison), last=last)
 
 
 def sections(path: CriticalPath) -> tuple[Section, ...]:

@@ -13,7 +13,7 @@ def to_dict(path: CriticalPath) -> dict[str, Any]:
     """The path's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is not finite."""
     return {
         "name": path.trace.name,
-        "verdict": path.verdict,
+        "headline": path.headline,
         "makespan_seconds": path.makespan_seconds,
         "floor_seconds": path.floor_seconds,
         "slot_bound_seconds": path.slot_bound_seconds if math.isfinite(path.slot_bound_seconds) else None,

@@ -79,7 +79,7 @@ def renderables(document: Document, console: Console, options: ConsoleOptions) -
     yield Text(document.title, style="bold")
     if document.context:
         yield Text(document.context, style="dim")
-    yield Text(f"{document.verdict}.", style="bold")
+    yield Text(f"{document.headline}.", style="bold")
     for number, (first, *rest) in enumerate(document.findings, 1):
         yield Text(f"{number}. {first}")
         for text in rest:

@@ -40,7 +40,7 @@ def plain(document: Document, width: int = 80) -> str:
     width = max(width, NARROWEST)
     blocks = [
         [*wrapped(document.title, width), *wrapped(document.context, width)],
-        wrapped(f"{document.verdict}.", width),
+        wrapped(f"{document.headline}.", width),
         _findings(document.findings, width),
         _bar(document.figure.parts, width) if isinstance(document.figure, ByBucket) else [],
         *(_section(section, width) for section in written(document.sections)),

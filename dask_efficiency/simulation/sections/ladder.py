@@ -33,7 +33,7 @@ MEANINGS = {
 HARDLY = 0.01
 
 
-def verdict(ladder: IdealLadder) -> str:
+def headline(ladder: IdealLadder) -> str:
     """Which step of those that Dask takes is worth most, without a full stop."""
     measured = ladder.recorded.makespan_seconds
     steps = {name: saved for name, saved in ladder.worth.items() if name.startswith("no ") and name != NO_WAITING}
@@ -55,7 +55,7 @@ def verdict(ladder: IdealLadder) -> str:
 def document(ladder: IdealLadder) -> Document:
     """What each step is worth."""
     sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
-    return Document(title(ladder.recorded), was(ladder.recorded), verdict(ladder), sections)
+    return Document(title(ladder.recorded), was(ladder.recorded), headline(ladder), sections)
 
 
 def page(ladder: IdealLadder) -> Document:

@@ -20,7 +20,7 @@ from dask_efficiency.simulation.sections.data import placements as to_dict
 from dask_efficiency.simulation.sections.prediction import notes, of_cluster, title, was
 
 
-def verdict(placements: Placements) -> str:
+def headline(placements: Placements) -> str:
     """Which is the fastest and by how much, without a full stop."""
     best = placements.best
     said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
@@ -38,7 +38,7 @@ def document(placements: Placements) -> Document:
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
     context = f"{was(prediction.recorded)}; {runs} of each placement"
-    return Document(title(prediction.recorded), context, verdict(placements), sections(placements))
+    return Document(title(prediction.recorded), context, headline(placements), sections(placements))
 
 
 def page(placements: Placements) -> Document:

@@ -77,7 +77,7 @@ def plus_minus(prediction: Prediction) -> str:
     return f"{scale.figure(seconds)} {scale.unit} +- {scale.figure(half)}"
 
 
-def verdict(prediction: Prediction) -> str:
+def headline(prediction: Prediction) -> str:
     """The prediction in one sentence, without a full stop."""
     said = f"{where(prediction)}: {plus_minus(prediction)}, {format_share(prediction.efficiency)} efficient"
     if prediction.efficiency < prediction.busy / 2:
@@ -121,7 +121,7 @@ def document(prediction: Prediction) -> Document:
         by_host(path),
         notes(prediction.notes),
     )
-    return Document(title(prediction.recorded), context(prediction), verdict(prediction), sections)
+    return Document(title(prediction.recorded), context(prediction), headline(prediction), sections)
 
 
 def page(prediction: Prediction) -> Document:
@@ -132,7 +132,7 @@ def page(prediction: Prediction) -> Document:
 def in_report(prediction: Prediction) -> Section:
     """What a report's page says of it."""
     parts = (sure(prediction), spent(prediction), notes(prediction.notes))
-    return section(where(prediction), f"{verdict(prediction)}.", *(block for part in parts for block in part.blocks))
+    return section(where(prediction), f"{headline(prediction)}.", *(block for part in parts for block in part.blocks))
 
 
 def _stats(prediction: Prediction) -> tuple[tuple[str, str], ...]:
@@ -177,7 +177,7 @@ def spent(prediction: Prediction) -> Section:
     drawn = [along_the_run(path)] if len(path.segments) else []
     table = kinds_table(prediction.recorded.kinds, path.seconds("kind"))
     held, useful = format_share(prediction.busy), format_share(prediction.efficiency)
-    # In as many figures as the verdict.
+    # In as many figures as the headline.
     scale = time_scale(prediction.makespan_seconds)
     nearest = scale.figure(path.makespan_seconds)
     threads = f"Tasks hold {held} of the thread time, and compute in {useful} of it."

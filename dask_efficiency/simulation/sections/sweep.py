@@ -20,7 +20,7 @@ from dask_efficiency.simulation.sections.data import sweep as to_dict
 from dask_efficiency.simulation.sections.prediction import notes, title, was
 
 
-def verdict(sweep: Sweep) -> str:
+def headline(sweep: Sweep) -> str:
     """How many workers are enough, without a full stop."""
     best, fastest = sweep.best, sweep.fastest
     said = f"{_workers(best)} would take {format_seconds(best.makespan_seconds)}"
@@ -38,7 +38,7 @@ def _workers(prediction: Prediction) -> str:
 def document(sweep: Sweep) -> Document:
     """What a run would take with other numbers of workers."""
     sections = with_content(clusters(sweep), sure(sweep), notes(sweep.notes))
-    return Document(title(sweep.recorded), _context(sweep), verdict(sweep), sections)
+    return Document(title(sweep.recorded), _context(sweep), headline(sweep), sections)
 
 
 def page(sweep: Sweep) -> Document:
@@ -49,7 +49,7 @@ def page(sweep: Sweep) -> Document:
 def in_report(sweep: Sweep) -> Section:
     """What a report's page says of it."""
     parts = (clusters(sweep), sure(sweep), notes(sweep.notes))
-    return section("By number of workers", f"{verdict(sweep)}.", *(block for part in parts for block in part.blocks))
+    return section("By number of workers", f"{headline(sweep)}.", *(block for part in parts for block in part.blocks))
 
 
 def _context(sweep: Sweep) -> str:

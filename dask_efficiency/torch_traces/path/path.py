@@ -34,7 +34,7 @@ from dask_efficiency.torch_traces.path.spent import seconds_by
 from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
 from dask_efficiency.torch_traces.path.stretches import Stretches
 from dask_efficiency.torch_traces.path.tiling import tile
-from dask_efficiency.torch_traces.path.verdict import CAUSES, Begins, Straggler, straggler_within, verdict
+from dask_efficiency.torch_traces.path.verdict import CAUSES, Begins, Straggler, headline, straggler_within
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -289,9 +289,9 @@ class TorchCriticalPath(Paged):
         return added_up(found)
 
     @cached_property
-    def verdict(self) -> str:
+    def headline(self) -> str:
         """One sentence, without a full stop: what the window was spent on, who is to blame, what would help most."""
-        return verdict(
+        return headline(
             window=self.window_seconds,
             kinds=self.seconds("kind"),
             names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},

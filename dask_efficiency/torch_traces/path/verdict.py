@@ -122,7 +122,7 @@ class Begins:
     seconds: float
 
 
-def verdict(
+def headline(
     *,
     window: float,
     kinds: Mapping[str, float],

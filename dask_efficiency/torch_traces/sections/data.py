@@ -14,7 +14,7 @@ def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     """The path's figures, ready for JSON: seconds, and shares in [0, 1]."""
     question = path.question
     return {
-        "verdict": path.verdict,
+        "headline": path.headline,
         "files": [rank.path for rank in path.trace.ranks],
         "annotation": question.annotation,
         "instance": question.instance,

@@ -68,7 +68,7 @@ def context(path: TorchCriticalPath) -> str:
 
 def document(path: TorchCriticalPath) -> Document:
     """What the window was spent on."""
-    return Document(title(path), context(path), path.verdict, sections(path))
+    return Document(title(path), context(path), path.headline, sections(path))
 
 
 def page(path: TorchCriticalPath) -> Document:
@@ -85,8 +85,8 @@ def page(path: TorchCriticalPath) -> Document:
 
 def what_if_document(before: TorchCriticalPath, after: TorchCriticalPath) -> Document:
     """What changes would do."""
-    then = (f"Then: {after.verdict}.",)
-    return Document(title(before), context(before), before.verdict, what_if(before, after), last=then)
+    then = (f"Then: {after.headline}.",)
+    return Document(title(before), context(before), before.headline, what_if(before, after), last=then)
 
 
 def sections(path: TorchCriticalPath) -> tuple[Section, ...]:

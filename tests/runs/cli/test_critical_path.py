@@ -30,7 +30,7 @@ def words(text: str) -> str:
 def test_a_recorded_run_is_explained() -> None:
     result = run("run.trace")
     assert result.exit_code == 0
-    assert critical_path(transfer_bound()).verdict in words(result.stdout)
+    assert critical_path(transfer_bound()).headline in words(result.stdout)
     assert "What the makespan was spent on" in result.stdout
 
 
@@ -55,7 +55,7 @@ def test_a_change_is_told_in_words() -> None:
 def test_what_moved_onto_the_path_since_an_earlier_run_is_told() -> None:
     SAMPLES["spilling"]().save("before.trace")
     said = run("run.trace", "--before", "before.trace").stdout
-    assert compare_paths(critical_path(SAMPLES["spilling"]()), critical_path(transfer_bound())).verdict in words(said)
+    assert compare_paths(critical_path(SAMPLES["spilling"]()), critical_path(transfer_bound())).headline in words(said)
     assert "off the path" in said
     found = json.loads(run("run.trace", "--before", "before.trace", "--json").stdout)
     assert found["before"] == to_dict(critical_path(SAMPLES["spilling"]()))
@@ -70,7 +70,7 @@ def test_where_an_improvement_would_help_is_told() -> None:
 
 def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     result = run("run.trace", "--chrome", "run.json", "--html", "run.html")
-    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).verdict}.\n")
+    assert (result.exit_code, result.stdout) == (0, f"{critical_path(transfer_bound()).headline}.\n")
     categories = [event.get("cat") for event in json.loads(Path("run.json").read_bytes())["traceEvents"]]
     assert "critical-path" in categories
     assert Path("run.html").read_text().startswith("<!DOCTYPE html>")
@@ -80,7 +80,7 @@ def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
 
 def test_what_is_written_of_a_what_if_is_the_changed_path() -> None:
     assert run("run.trace", "--what-if", "sum=2", "--html", "run.html").exit_code == 0
-    assert critical_path(transfer_bound()).what_if(speed_up={"sum": 2.0}).verdict in Path("run.html").read_text()
+    assert critical_path(transfer_bound()).what_if(speed_up={"sum": 2.0}).headline in Path("run.html").read_text()
 
 
 def test_a_target_is_explained_alone() -> None:

@@ -45,7 +45,7 @@ def test_one_task_that_is_much_longer_than_the_others_of_its_prefix_is_to_be_spl
     def said(ms: list[int], prefixes: list[str] | None = None) -> bool:
         names = prefixes or ["load"] * len(ms)
         graph = Graph(names, [[] for _ in ms], [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
-        return "to split that task" in critical_path(simulate(graph, workers=2, nthreads=1)).verdict
+        return "to split that task" in critical_path(simulate(graph, workers=2, nthreads=1)).headline
 
     assert said([10] * 40 + [80])  # a third of the run
     assert not said([10] * 40 + [30])
@@ -112,7 +112,7 @@ def test_slack_and_bounds_of_a_damaged_trace_are_at_least_sane(trace: RunTrace) 
     assert path.run_slack_ns.min() >= MISSING
     assert path.floor_seconds >= 0
     assert path.slot_bound_seconds >= 0
-    assert path.verdict
+    assert path.headline
 
 
 def test_slack_is_what_a_task_could_have_taken_longer() -> None:

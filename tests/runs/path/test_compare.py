@@ -29,15 +29,15 @@ def test_the_changes_add_up_to_the_makespans() -> None:
 
 def test_the_verdict_names_the_kind_that_made_most_of_it() -> None:
     path = critical_path(SAMPLES["spilling"]())
-    verdict = compare_paths(path, path.what_if(without=["spill"])).verdict
-    assert "shorter: " in verdict
-    assert "most of that is unspill (-" in verdict
-    assert ", in sum (-" in verdict
+    headline = compare_paths(path, path.what_if(without=["spill"])).headline
+    assert "shorter: " in headline
+    assert "most of that is unspill (-" in headline
+    assert ", in sum (-" in headline
 
 
 def test_equal_runs_are_said_to_be_equal() -> None:
     path = critical_path(SAMPLES["tree"]())
-    assert compare_paths(path, path).verdict == "no difference: both took 0.434 s"
+    assert compare_paths(path, path).headline == "no difference: both took 0.434 s"
 
 
 def test_a_comparison_by_something_else_is_refused() -> None:

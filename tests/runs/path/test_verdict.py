@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
-from dask_efficiency.runs.path.verdict import CAUSES, verdict
+from dask_efficiency.runs.path.verdict import CAUSES, headline
 
 
 def of(kinds: dict[str, float], **changes: Any) -> str:
     given = {"makespan": 10.0, "kinds": kinds, "compute": {"load": 6.0, "sum": 1.0}, "floor": 1.0, "slot_bound": 1.0}
-    return verdict(**(given | changes))
+    return headline(**(given | changes))
 
 
 @pytest.mark.parametrize(

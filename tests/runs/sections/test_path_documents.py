@@ -28,7 +28,7 @@ def test_plain_text_is_ascii_and_not_wider_than_the_screen(path: CriticalPath, w
 def test_the_verdict_comes_before_the_tables() -> None:
     path = transfers()
     text = " ".join(plain(document(path), 500).split())
-    assert text.index(path.verdict) < text.index("What the makespan was spent on") < text.index("By task prefix")
+    assert text.index(path.headline) < text.index("What the makespan was spent on") < text.index("By task prefix")
 
 
 def test_a_path_is_shown_by_itself() -> None:
@@ -36,7 +36,7 @@ def test_a_path_is_shown_by_itself() -> None:
     assert str(path) == plain(document(path))
     stream = io.StringIO()
     show(document(path), stream)
-    assert path.verdict[:30] in stream.getvalue()
+    assert path.headline[:30] in stream.getvalue()
 
 
 def test_rich_says_what_plain_text_says() -> None:
@@ -53,8 +53,8 @@ def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.Cap
     after = before.what_if(without=("transfer",))
     show(what_if_document(before, after, "With no transfer"))
     said = " ".join(capsys.readouterr().out.split())
-    assert before.verdict in said
-    assert f"Then: {after.verdict}" in said
+    assert before.headline in said
+    assert f"Then: {after.headline}" in said
 
 
 def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
@@ -62,7 +62,7 @@ def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
     comparison = compare_paths(transfers(), critical_path(SAMPLES["spilling"]()))
     assert "onto the path" in str(comparison)
     text = str(comparison)
-    assert " ".join(text.split()).index(comparison.verdict) < text.index("By kind") < text.index("By task prefix")
+    assert " ".join(text.split()).index(comparison.headline) < text.index("By kind") < text.index("By task prefix")
     assert text.index("By task prefix") < text.index("Before: The makespan is") < text.index("Now: The makespan is")
     screen = io.StringIO()
     console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(comparison)

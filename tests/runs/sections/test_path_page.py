@@ -44,7 +44,7 @@ def in_report(path: CriticalPath) -> str:
 def test_verdict_bounds_and_tables_are_said(render: Any) -> None:
     path = transfers()
     html = render(path)
-    assert escape(path.verdict) in html
+    assert escape(path.headline) in html
     for text in ("no cluster is faster", "By task prefix", "By worker", "an input comes from another worker"):
         assert text in html
 
@@ -111,7 +111,7 @@ def test_a_report_with_a_trace_has_the_section_and_others_do_not() -> None:
 
 def test_a_report_asks_its_trace() -> None:
     path = critical_path(tree(8))
-    assert by_hand(trace=path.trace).critical_path().verdict == path.verdict
+    assert by_hand(trace=path.trace).critical_path().headline == path.headline
     with pytest.raises(ValueError, match="has no trace; expected one of efficiency_report"):
         by_hand().critical_path()
 
@@ -123,7 +123,7 @@ def test_a_page_opens_offline_in_a_browser_and_shows_the_figures(chromium: Any, 
     opened = Opened(chromium, tmp_path / "path.html", scheme)
     assert opened.requests == [(tmp_path / "path.html").as_uri()]
     assert opened.faults == []
-    assert opened.page.inner_text(".de-verdict") == f"{path.verdict}."
+    assert opened.page.inner_text(".de-headline") == f"{path.headline}."
     assert json.loads(opened.page.inner_text("#data")) == to_dict(path)
     cells = opened.page.locator("table").first.locator("tr", has_text="transfer-queue").all_inner_texts()
     assert f"{1000 * path.seconds('kind')['transfer-queue']:.1f}" in cells[0]

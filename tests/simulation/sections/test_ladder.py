@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dask_efficiency.simulation.model.ladder import IdealLadder
 from dask_efficiency.simulation.model.makespan import makespan_seconds
-from dask_efficiency.simulation.sections.ladder import MEANINGS, steps, sure, verdict
+from dask_efficiency.simulation.sections.ladder import MEANINGS, headline, steps, sure
 from tests.simulation.fake_engine import recorded
 from tests.simulation.model.test_ladder import with_medians
 
@@ -15,15 +15,15 @@ def of(*shares: float) -> IdealLadder:
 
 
 def test_the_part_that_takes_most_is_named() -> None:
-    assert verdict(of(1.0, 1.0, 0.9, 0.88)) == (
+    assert headline(of(1.0, 1.0, 0.9, 0.88)) == (
         "Of 434 ms, transfers take 43 ms, the most of all that is not tasks; "
         "without spilling, transfers and scheduling it would be 382 ms"
     )
-    assert "scheduling takes 43 ms" in verdict(of(1.0, 1.0, 1.0, 0.9))
+    assert "scheduling takes 43 ms" in headline(of(1.0, 1.0, 1.0, 0.9))
 
 
 def test_where_nothing_takes_long_that_is_said() -> None:
-    assert verdict(of(1.0, 0.999, 0.998, 0.997)) == (
+    assert headline(of(1.0, 0.999, 0.998, 0.997)) == (
         "Spilling, transfers and scheduling together take 0.3 % of the 434 ms: what is left is tasks, and how they fit "
         "on the slots"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dask_efficiency.simulation.model.placements import Placement, Placements
-from dask_efficiency.simulation.sections.places import ranking, sections, sure, verdict, why
+from dask_efficiency.simulation.sections.places import headline, ranking, sections, sure, why
 from tests.simulation.model.test_placements import TRUNK, placement
 from tests.simulation.simulation_samples import placed
 
@@ -17,17 +17,17 @@ def around(seconds: float) -> Any:
 
 def test_the_fastest_is_named_with_how_much_it_is_ahead() -> None:
     found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(4.0))))
-    assert verdict(found) == "a.hosts: 3.0 s, 25 % less than b.hosts, the next; that is more than runs differ"
+    assert headline(found) == "a.hosts: 3.0 s, 25 % less than b.hosts, the next; that is more than runs differ"
 
 
 def test_two_that_runs_cannot_tell_apart_are_not_ranked() -> None:
     found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(3.01))))
-    assert verdict(found) == "a.hosts: 3.0 s, but b.hosts may be as fast: runs differ by more than the two do"
+    assert headline(found) == "a.hosts: 3.0 s, but b.hosts may be as fast: runs differ by more than the two do"
     assert why(found, found.ranked[1]) == ""
 
 
 def test_one_placement_is_just_that() -> None:
-    assert verdict(Placements((placement("a.hosts", 3.0),))) == "a.hosts: 3.0 s"
+    assert headline(Placements((placement("a.hosts", 3.0),))) == "a.hosts: 3.0 s"
 
 
 def test_each_placement_has_a_row() -> None:

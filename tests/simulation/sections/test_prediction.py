@@ -11,6 +11,7 @@ from dask_efficiency.simulation.model.network import Constant
 from dask_efficiency.simulation.sections.prediction import (
     context,
     document,
+    headline,
     kinds_table,
     notes,
     page,
@@ -18,7 +19,6 @@ from dask_efficiency.simulation.sections.prediction import (
     size,
     spent,
     sure,
-    verdict,
 )
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import elsewhere, predicted, simulated_by
@@ -29,7 +29,7 @@ def test_the_verdict_has_the_cluster_the_time_its_interval_and_the_efficiency() 
     assert re.fullmatch(
         r"On 16 workers of 2 threads: \d+\.\d ms \+- \d+\.\d, \d+ % efficient; "
         r"1\.\d\dx as fast as the recorded 434 ms on 4 workers of 2 threads",
-        verdict(found),
+        headline(found),
     )
 
 
@@ -42,16 +42,16 @@ def test_the_interval_is_written_with_its_larger_half() -> None:
 
 def test_tasks_that_wait_are_told_from_idle_threads() -> None:
     found = elsewhere()
-    assert "of the thread time" not in verdict(found)
+    assert "of the thread time" not in headline(found)
     trace = replace(found.trace, runs=replace(found.trace.runs, cpu_ns=found.trace.runs.cpu_ns // 10))
     waits = replace(found, trace=trace)
-    assert f"% efficient with tasks in {round(100 * found.busy)} % of the thread time; " in verdict(waits)
+    assert f"% efficient with tasks in {round(100 * found.busy)} % of the thread time; " in headline(waits)
 
 
 def test_a_single_run_has_no_interval() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), ClusterSpec.from_trace(recorded()).with_workers(8), seeds=1)
-    assert "+-" not in verdict(found)
+    assert "+-" not in headline(found)
     assert "there is no interval" in " ".join(sure(found).lines)
     assert "90 of 100 runs" not in dict(page(found).stats)
 
@@ -59,7 +59,7 @@ def test_a_single_run_has_no_interval() -> None:
 def test_a_run_as_it_was_is_called_that() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), seeds=4)
-    assert verdict(found).endswith("% efficient; recorded: 434 ms")
+    assert headline(found).endswith("% efficient; recorded: 434 ms")
     assert context(found) == "as it was; 4 simulated runs"
 
 
@@ -71,7 +71,7 @@ def test_changes_are_said() -> None:
             trace, cluster.with_network(Constant(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
         )
     changes = "without transfer with sum 2x as fast over its own network with worker-saturation=2.0"
-    assert verdict(found).startswith(f"On 4 workers of 2 threads {changes}: ")
+    assert headline(found).startswith(f"On 4 workers of 2 threads {changes}: ")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.sections.sweep import clusters, curve, knee, page, sure, table, verdict
+from dask_efficiency.simulation.sections.sweep import clusters, curve, headline, knee, page, sure, table
 from tests.simulation.model.test_sweeps import sweep
 from tests.simulation.simulation_samples import swept
 
 
 def test_it_says_how_many_workers_are_enough() -> None:
-    assert verdict(sweep({2: 10.0, 4: 5.0, 8: 2.7, 16: 2.5})) == (
+    assert headline(sweep({2: 10.0, 4: 5.0, 8: 2.7, 16: 2.5})) == (
         "8 workers would take 2.7 s, within 10 % of the fastest (16 workers, 2.5 s), at 54 % of its cost"
     )
-    assert verdict(sweep({2: 10.0, 4: 5.0})) == (
+    assert headline(sweep({2: 10.0, 4: 5.0})) == (
         "4 workers would take 5.0 s, the least of all, and none within 10 % of it is cheaper"
     )
 

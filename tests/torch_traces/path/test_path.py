@@ -143,9 +143,9 @@ def test_queues_are_of_the_rank_that_is_chosen() -> None:
 
 
 def test_a_verdict_says_what_takes_most() -> None:
-    assert "% of it in calls that manage memory" in recorded("simple_add").verdict
-    assert "'cudaMalloc' first" in recorded("simple_add").verdict
-    assert "rank 7 kept the others waiting" in recorded("dlrm").verdict
+    assert "% of it in calls that manage memory" in recorded("simple_add").headline
+    assert "'cudaMalloc' first" in recorded("simple_add").headline
+    assert "rank 7 kept the others waiting" in recorded("dlrm").headline
     assert NOBODY in recorded("h100").seconds("name")
 
 
@@ -154,7 +154,7 @@ def test_a_straggler_is_that_of_the_window() -> None:
     trace = job(
         Plan((0, 0), ((MILLISECOND, 100 * MILLISECOND), (10 * MILLISECOND, MILLISECOND)), ((0, 0),) * 2).recordings()
     )
-    said = torch_critical_path(trace, annotation="ProfilerStep", instance=1).verdict
+    said = torch_critical_path(trace, annotation="ProfilerStep", instance=1).headline
     assert "rank 0 kept the others waiting for 9 ms, 90 % of their time" in said
 
 
@@ -163,7 +163,7 @@ def test_a_window_without_length_has_a_verdict() -> None:
     for recording in recordings:
         recording.add(Category.ANNOTATION, "now", BEGIN, BEGIN)
     path = torch_critical_path(job(recordings), annotation="now")
-    assert (path.window_seconds, path.verdict) == (0.0, "Nothing took any time")
+    assert (path.window_seconds, path.headline) == (0.0, "Nothing took any time")
 
 
 def test_a_rank_without_events_does_not_widen_the_window() -> None:
@@ -185,11 +185,11 @@ def test_an_edge_that_is_there_is_not_added_again() -> None:
 
 
 def test_a_verdict_says_what_is_not_known_of_a_late_rank() -> None:
-    said = recorded("dlrm").verdict
+    said = recorded("dlrm").headline
     assert "36 % before rank 7 began" in said
     assert "what to look at first is why rank 7, or its profiler, began 7.51 ms after the first rank" in said
 
 
 def test_a_verdict_says_what_the_gpu_did_meanwhile() -> None:
-    assert "(the GPU was idle for 94 % of that time)" in recorded("h100").verdict
-    assert "GPU" not in recorded("cpu_only").verdict
+    assert "(the GPU was idle for 94 % of that time)" in recorded("h100").headline
+    assert "GPU" not in recorded("cpu_only").headline

@@ -12,7 +12,7 @@ from tests.torch_traces.path.samples import recorded
 def test_the_figures_of_a_path_are_ready_for_json(name: str) -> None:
     path = recorded(name)
     found = json.loads(json.dumps(to_dict(path), allow_nan=False))
-    assert found["verdict"] == path.verdict
+    assert found["headline"] == path.headline
     assert sum(found["seconds_by_kind"].values()) == pytest.approx(found["window_seconds"])
     assert sum(found["summary"].values()) == pytest.approx(1.0)
     assert found["ranks"] == [graph.trace.rank for graph in path.graphs]

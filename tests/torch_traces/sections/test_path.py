@@ -46,7 +46,7 @@ def test_the_verdict_comes_first_on_a_terminal(name: str) -> None:
     text = plain(sections.document(recorded(name)))
     assert text.startswith("Critical path of ")
     lines = " ".join(text.split())
-    assert lines.index(f"{recorded(name).verdict}.") < lines.index("What the window was spent on")
+    assert lines.index(f"{recorded(name).headline}.") < lines.index("What the window was spent on")
 
 
 def test_the_window_is_drawn_along_time() -> None:

@@ -20,7 +20,7 @@ def test_a_page_has_verdict_bar_tables_and_data(tmp_path: Path, name: str) -> No
     path = recorded(name)
     path.to_html(tmp_path / "a.html")
     html = (tmp_path / "a.html").read_text()
-    assert escape(path.verdict) in html
+    assert escape(path.headline) in html
     for text in ("What the window was spent on", "By kernel and operator", "Longest path", "What would help"):
         assert text in html
     for kind, seconds in path.seconds().items():
