@@ -33,7 +33,6 @@ from typing import Any
 from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
 from benchmarks.in_a_process import in_a_process, lacking
-from dask_efficiency.report.advice import advised
 from dask_efficiency.report.findings import leading
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import stragglers
@@ -50,7 +49,7 @@ TOLERANCE = 0.8
 
 QUICK = 0.2
 
-PROCESSES = r"(try|use) processes"
+PROCESSES = r"[Uu]se processes"
 CHAINED = r"one after the other"
 #: How long a headline says that it took.
 TOOK = re.compile(r"^([\d.]+) (ms|s|min)\b")
@@ -88,7 +87,6 @@ class Said:
 
     name: str
     headline: str
-    advice: str
     path: str
     stragglers: str
     #: How much the report and the path cover, and the path's bounds.
@@ -112,7 +110,7 @@ class Said:
     @property
     def first(self) -> str:
         """The sentences that a user reads before any table, a line each."""
-        return "\n".join((self.headline, self.advice, self.path, self.stragglers))
+        return "\n".join((self.headline, self.path, self.stragglers))
 
 
 DIAGNOSES = (
@@ -316,7 +314,6 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
     said = Said(
         name=diagnosis.name,
         headline=f"{report.headline}\n" + "\n".join(map(str, leading(report))),
-        advice=next((f"{bucket}: {line}" for bucket, line in advised(report).items()), "none"),
         path=path.headline if path is not None else "not recorded",
         stragglers=stragglers.headline(judge(report.trace)) if report.trace is not None else "not recorded",
         beside=" | ".join((context(report), *about_path)),
@@ -394,7 +391,7 @@ def show(diagnosis: Diagnosis, said: Said | str) -> None:
         print(f"  {said}", flush=True)
         return
     clocks = ", ".join(f"{what} {seconds:.1f}" for what, seconds in sorted(said.kernel.items()))
-    print(f"  headline      {said.headline}\n  first advice {said.advice}\n  path         {said.path}")
+    print(f"  headline      {said.headline}\n  path         {said.path}")
     print(f"  stragglers   {said.stragglers}\n  beside       {said.beside}")
     print(f"  measured     {said.stopwatch_seconds:.1f} s by a stopwatch; seconds of the workers' threads: {clocks}")
     if said.mended_seconds is not None:

@@ -57,9 +57,9 @@ DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
 }
 
 
-def name_of(bucket: Bucket, cause: str) -> str:
-    """The name of a cause in a row: ``"thread-noncpu/gil"``."""
-    return f"{bucket}/{cause}"
+def name_of(bucket: str, cause: str) -> str:
+    """The name of a cause in a row: ``"thread-noncpu/gil"``; without a cause, of the bucket as a whole."""
+    return f"{bucket}/{cause}" if cause else str(bucket)
 
 
 #: The names of each bucket's causes, in their order; to put one together takes half a microsecond.

@@ -29,8 +29,8 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "expander/torch": "dask_efficiency.torch_traces.path.join:expand",
         # Reads the GPU's time of profiled tasks from their profiles.
         "gpu-times/torch": "dask_efficiency.torch_traces.path.join:with_gpu_times",
-        # Says how long a reported run takes with the cure of its largest loss.
-        "saving/simulation": "dask_efficiency.simulation.saving:saving",
+        # Says what cures save of a reported run.
+        "savings/simulation": "dask_efficiency.simulation.saving:savings",
     }
 )
 

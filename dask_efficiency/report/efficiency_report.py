@@ -25,8 +25,8 @@ from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.report.advice import has_own_threads
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.facts import has_own_threads
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
 from dask_efficiency.report.questions import ask_report
@@ -54,7 +54,7 @@ _NOTIFIED: set[str] = set()
 _OBSERVED = "record of what the client did"
 
 #: Said of a report with a trace where the wing that simulates is not there.
-NOT_SIMULATED = "what the cure of the largest loss saves is not known: dask_efficiency.simulation is not installed"
+NOT_SIMULATED = "what cures save is not known: dask_efficiency.simulation is not installed"
 
 #: Tasks of the long tail that a report keeps.
 MAX_LONG_TASKS = 20
@@ -309,7 +309,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
-        return _with_saving(replace(known, stragglers=kept_in_bounds(known)))
+        return _with_savings(replace(known, stragglers=kept_in_bounds(known)))
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
         """The workers that came, and when the cluster's manager was asked for each."""
@@ -408,15 +408,15 @@ def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | No
         return None
 
 
-def _with_saving(report: EfficiencyReport) -> EfficiencyReport:
-    """The report with how long the run takes once its largest loss is cured."""
+def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
+    """The report with what cures of its losses save."""
     notes: list[str] = []
-    with decoration("simulation of the cure", notes):
-        saving = offered("saving/simulation")
-        if saving is None:
+    with decoration("simulation of cures", notes):
+        savings = offered("savings/simulation")
+        if savings is None:
             notes.append(NOT_SIMULATED)
         else:
-            report = replace(report, without_largest_seconds=saving(report))
+            report = replace(report, savings=savings(report))
     return replace(report, notes=(*report.notes, *notes))
 
 

@@ -29,7 +29,9 @@ def explain(kind: str) -> str:
     FileNotFoundError
         If the package was installed without its page.
     """
-    sections = _sections()
+    sections = explained()
+    if not sections:
+        raise FileNotFoundError(f"there is no {_PAGES[0].name} in the package; expected what its wheel brings along")
     found = [name for name in sections if name == kind] or [name for name in sections if name.endswith(f"/{kind}")]
     if len(found) != 1:
         what, known = ("several kinds", found) if found else ("no kind", sorted(sections))
@@ -37,9 +39,9 @@ def explain(kind: str) -> str:
     return sections[found[0]]
 
 
-def _sections() -> dict[str, str]:
-    """Text by the name in a heading, with the sections below it."""
-    text = next((page for page in _PAGES if page.exists()), _PAGES[0]).read_text(encoding="utf-8")
+def explained() -> dict[str, str]:
+    """Text by kind, with the kinds below it; empty if the package was installed without its page."""
+    text = next((page.read_text(encoding="utf-8") for page in _PAGES if page.exists()), "")
     lines = [line for line in text.splitlines() if not _LABEL.match(line)]
     heads = [(i, len(match[1]), match[2]) for i, line in enumerate(lines) if (match := _HEADING.match(line))]
     found = {}

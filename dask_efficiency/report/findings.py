@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import HELD, Bucket
-from dask_efficiency.accounts.causes import UNKNOWN, name_of
-from dask_efficiency.report.advice import WHOLE, Facts, advice, facts_of, page_of
+from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.culprits import find_culprits
+from dask_efficiency.report.facts import Facts, facts_of
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.largest import Largest, largest_losses, parts_of_loss
-from dask_efficiency.report.model import Culprit, EfficiencyReport
+from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, advice, page_of
+from dask_efficiency.report.largest import WORTH_FINDING, Largest, largest_losses, losses_worth_finding
+from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
 from dask_efficiency.report.skew import held_up
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
-    ON_CLUSTER,
     WORTH_SAYING,
     client,
     largest_is_elsewhere,
@@ -38,9 +39,6 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import Basis, Finding
 from dask_efficiency.straggler.wording import as_finding
 
-#: Nothing below this share of the wall clock is a finding.
-WORTH_FINDING = 0.03
-
 #: More are no findings; and so many are shown first, each worth at least this share of the first one.
 MAX_FINDINGS, MAX_SHOWN, WORTH_SHOWING = 10, 3, 0.25
 
@@ -56,60 +54,18 @@ WORTH_REPEATING = 0.03
 MAX_KEY = 40
 MAX_HEADLINE = 100
 
-#: What each kind is called.
-TITLES: dict[tuple[str, str], str] = {
-    (Bucket.THREAD_NONCPU, "gil"): "Waiting for the GIL",
-    (Bucket.THREAD_NONCPU, "core"): "Waiting for a core",
-    (Bucket.THREAD_NONCPU, "throttled"): "Waiting for the container's CPU limit",
-    (Bucket.THREAD_NONCPU, "stopped"): "Processes stood still",
-    (Bucket.THREAD_NONCPU, "lock"): "Waiting for a lock",
-    (Bucket.THREAD_NONCPU, "sleep"): "Sleeping",
-    (Bucket.THREAD_NONCPU, "file"): "Waiting for files",
-    (Bucket.THREAD_NONCPU, "network"): "Waiting for the network",
-    (Bucket.THREAD_NONCPU, "child-process"): "Waiting for child processes",
-    (Bucket.THREAD_NONCPU, WHOLE): "Tasks off the CPU, for no known reason",
-    (Bucket.SPILL, WHOLE): "Spilling to disk",
-    (Bucket.OVERHEAD, "hand-over"): "Handing tasks over to threads",
-    (Bucket.OVERHEAD, "event-loop"): "Waiting for the workers' event loops",
-    (Bucket.OVERHEAD, WHOLE): "Overhead of the workers",
-    (Bucket.FAILED, WHOLE): "Tasks failed",
-    (Bucket.CANCELLED, WHOLE): "Tasks were cancelled",
-    (Bucket.RECOMPUTED, WHOLE): "Results were lost and computed again",
-    (Bucket.PAUSED, WHOLE): "Workers paused, short of memory",
-    (Bucket.RETIRING, WHOLE): "Workers were retiring",
-    (Bucket.WAITING_ON_DATA, WHOLE): "Waiting for data of other workers",
-    (Bucket.CONSTRAINED, WHOLE): "Waiting for resources=",
-    (Bucket.IDLE, "scheduler"): "Threads idle, waiting for the scheduler",
-    (Bucket.IDLE, "imbalance"): "Threads idle while tasks queue at other workers",
-    (Bucket.IDLE, "restricted"): "Threads idle that may not run the tasks there are",
-    (Bucket.IDLE, "graph"): "Threads idle while the scheduler takes in a graph",
-    (Bucket.IDLE, "parallelism"): "Threads idle, too few tasks at a time",
-    (Bucket.IDLE, WHOLE): "Threads idle",
-    (Bucket.LOST_WORKER, WHOLE): "Workers vanished",
-    (Bucket.UNMEASURED, WHOLE): "Time that was not measured",
-}
-
-#: The same where tasks wait at locks of libraries whose own threads compute.
-IN_LIBRARIES = "Waiting for threads of a library"
-
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
     """What costs the run time, what saves most first; then what nobody knows the saving of, by thread time.
 
-    Savings of a cause are replayed where the report has that (:attr:`~EfficiencyReport.without_largest_seconds`); else
-    they are bounds: the thread time over the mean number of threads, and no more than the ideal runtime leaves. They do
-    not add up: two findings may be of the same seconds.
+    What fixing one saves is replayed where the report has that (:attr:`~EfficiencyReport.savings`); else it is a bound:
+    the thread time over the mean number of threads, and no more than the ideal runtime leaves. Savings do not add up:
+    two findings may be of the same seconds.
     """
     if not wall_clock_known(report) or not report.breakdown:
         return ()
     least = WORTH_FINDING * report.wall_clock_seconds
-    found = [
-        *_losses(report, least),
-        *map(as_finding, report.stragglers),
-        *_repeats(report),
-        *_elsewhere(report),
-        *_gpus(report),
-    ]
+    found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
     return tuple(sorted(worth, key=_rank)[:MAX_FINDINGS])
 
@@ -156,7 +112,7 @@ def in_a_line(report: EfficiencyReport) -> str:
         return headline(report)
     said = f"{format_share(report.efficiency)} efficient"
     for largest in largest_losses(report)[:1]:
-        title, where = _title(facts_of(report), largest), _where(report, largest, find_culprits(report))
+        title, where = _title(facts_of(report), largest.kind), _where(report, largest, find_culprits(report))
         said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return said
 
@@ -171,8 +127,10 @@ def _of_which(report: EfficiencyReport) -> str:
         return f"; nothing found that would save more than {least} ({well}{_bound(report)})"
     if best.saves_seconds is None:
         return f", {well} ({_who(report)})"
-    up_to = "up to " if best.basis is Basis.BOUNDED else ""
-    return f", of which {up_to}{format_seconds(best.saves_seconds)} can be saved ({_who(report)})"
+    saved, up_to = best.saves_seconds, "up to " if best.basis is Basis.BOUNDED else ""
+    if best.basis is Basis.REPLAYED and ALL in report.savings:
+        saved = max(saved, min(report.savings[ALL].seconds, _most(report)))
+    return f", of which {up_to}{format_seconds(saved)} can be saved ({_who(report)})"
 
 
 def _bound(report: EfficiencyReport) -> str:
@@ -202,56 +160,56 @@ def _reason(report: EfficiencyReport) -> str:
 # -- losses ----------------------------------------------------------------------------------------
 
 
-def _losses(report: EfficiencyReport, least: float) -> list[Finding]:
-    facts, largest = facts_of(report), next(iter(largest_losses(report)), None)
-    lost = [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
-    worth = [part for part in lost if part.ns / 1e9 >= least * report.mean_threads]
+def _losses(report: EfficiencyReport) -> list[Finding]:
+    worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
-    return [_loss(report, facts, part, culprits, replayed=part == largest) for part in worth]
+    return [_loss(report, facts, part, culprits) for part in worth]
 
 
-def _loss(
-    report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit], *, replayed: bool
-) -> Finding:
-    bucket, cause, lost = part.bucket, part.cause, part.ns / 1e9
-    saves: float | None
-    saves, basis = _saves(report, lost, replayed=replayed)
-    if (bucket, cause) == (Bucket.THREAD_NONCPU, WHOLE):
-        # It may hold what libraries' own threads computed, which is no loss.
-        saves, basis = None, Basis.UNKNOWN
-    todo = advice(bucket, facts, cause)
-    return Finding(
-        kind=name_of(bucket, cause) if cause else str(bucket),
-        title=_title(facts, part),
+def _loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit]) -> Finding:
+    kind, lost = part.kind, part.ns / 1e9
+    found = Finding(
+        kind=kind,
+        title=_title(facts, kind),
         where=_where(report, part, culprits),
         lost_seconds=lost,
-        saves_seconds=saves,
-        basis=basis,
-        advice=f"{todo[:1].upper()}{todo[1:]}." if todo else "",
-        page=page_of(bucket, cause),
+        advice=advice(kind, facts),
+        page=page_of(kind),
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
+    if kind == Bucket.THREAD_NONCPU:  # it may hold what libraries' own threads computed, which is no loss
+        return found
+    if kind in report.savings:
+        return _replayed(report, found, report.savings[kind])
+    return replace(found, saves_seconds=min(lost / report.mean_threads, _most(report)), basis=Basis.BOUNDED)
 
 
-def _title(facts: Facts, part: Largest) -> str:
-    if facts.in_libraries and (part.bucket, part.cause) == (Bucket.THREAD_NONCPU, "lock"):
-        return IN_LIBRARIES
-    return TITLES.get((part.bucket, part.cause)) or TITLES[part.bucket, WHOLE]
+def _most(report: EfficiencyReport) -> float:
+    """What no cure exceeds."""
+    return max(0.0, report.cluster_seconds - report.ideal_seconds)
 
 
-def _saves(report: EfficiencyReport, lost: float, *, replayed: bool) -> tuple[float, Basis]:
-    took = report.cluster_seconds
-    without = report.without_largest_seconds
-    if replayed and without is not None and 0 <= without <= took:
-        return took - without, Basis.REPLAYED
-    return max(0.0, min(lost / report.mean_threads, took - report.ideal_seconds)), Basis.BOUNDED
+def _title(facts: Facts, kind: str) -> str:
+    return IN_LIBRARIES if facts.in_libraries and kind == "thread-noncpu/lock" else KINDS[kind].title
+
+
+def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
+    """The finding with what a replay saves, whatever a file says of that."""
+    most = _most(report)
+    seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
+    if not all(map(math.isfinite, (seconds, low, high))):
+        return found
+    if found.kind in BOUNDS:
+        return replace(found, saves_seconds=seconds, basis=Basis.BOUNDED)
+    interval = (min(low, seconds), max(seconds, high))
+    return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 
 
 def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit]) -> str:
     """The line to blame; of idle threads the task that all waited for."""
     if part.bucket is Bucket.IDLE:
         return _held_up_by(report) if part.cause == "parallelism" else ""
-    causes = (part.cause,) if part.cause else (UNKNOWN, WHOLE)
+    causes = (part.cause,) if part.cause else (UNKNOWN, "")
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
     return "" if culprit is None else _line(culprit)
 
@@ -282,6 +240,15 @@ def _held_up_by(report: EfficiencyReport) -> str:
 # -- what no bucket has ----------------------------------------------------------------------------
 
 
+def _slow_workers(report: EfficiencyReport) -> list[Finding]:
+    found = []
+    for slow in report.stragglers:
+        saved = report.savings.get(f"slow-worker/{slow.subject}")
+        one = as_finding(slow)
+        found.append(one if saved is None else _replayed(report, one, saved))
+    return found
+
+
 def _repeats(report: EfficiencyReport) -> list[Finding]:
     """Results that were made again because somebody asked for them again."""
     lost, tasks, times = 0.0, 0, 0
@@ -297,13 +264,13 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
     return [
         Finding(
             kind="repeats",
-            title="The same results were computed again",
+            title=BESIDE["repeats"].title,
             where=f"{format_count(tasks, 'task')}, up to {times} times, most of {shown_name(most)}",
             lost_seconds=lost,
             # Threads are idle between those tasks as between others.
             saves_seconds=min(lost / held, 1.0) * report.cluster_seconds,
             basis=Basis.BOUNDED,
-            advice="Use persist() for what is used again.",
+            advice=BESIDE["repeats"].advice,
             page="docs/report.md",
             evidence={"tasks": tasks, "times": times},
         )
@@ -314,22 +281,18 @@ def _elsewhere(report: EfficiencyReport) -> list[Finding]:
     """What the wall clock went to while there was no work, or no worker."""
     found = []
     for what, seconds in parts(report).items():
-        if what == ON_CLUSTER or seconds < WORTH_SAYING * report.wall_clock_seconds:
+        kind = {NO_WORKERS: "no-workers", client(report): "client"}.get(what)
+        if kind is None or seconds < WORTH_SAYING * report.wall_clock_seconds:
             continue
-        if what == NO_WORKERS:
-            title, todo = "No worker was there", "Start workers before the work, or scale up sooner."
-        else:
-            title, todo = f"No work on the cluster, {what}", "See what the client does between its calls of Dask."
-            if what != client(report):
-                continue
+        title, advised = BESIDE[kind].title, BESIDE[kind].advice
         found.append(
             Finding(
-                kind="no-workers" if what == NO_WORKERS else "client",
-                title=title,
-                where=first_request(report.arrivals) if what == NO_WORKERS else "",
+                kind=kind,
+                title=title if kind == "no-workers" else f"{title}, {what}",
+                where=first_request(report.arrivals) if kind == "no-workers" else "",
                 saves_seconds=seconds,
                 basis=Basis.BOUNDED,
-                advice=todo,
+                advice=advised,
                 page="docs/report.md",
             )
         )
@@ -345,9 +308,9 @@ def _gpus(report: EfficiencyReport) -> list[Finding]:
     return [
         Finding(
             kind="gpu-idle",
-            title="GPUs idle" if len(found.own) > 1 else "GPU idle",
+            title=BESIDE["gpu-idle"].title,
             where=f"{format_share(idle)} of the time",
-            advice="See what tasks do between their kernels, and give the GPU more work at a time.",
+            advice=BESIDE["gpu-idle"].advice,
             page="docs/gpu.md",
             evidence={"share_of_time": idle},
         )

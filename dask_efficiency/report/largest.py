@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.causes import UNKNOWN, name_of
 from dask_efficiency.report.lost_time import worth_a_row
 from dask_efficiency.report.model import EfficiencyReport
+
+#: Nothing below this share of the wall clock is a finding.
+WORTH_FINDING = 0.03
 
 #: A bucket of which more than this part is of no known cause is named as a whole.
 MOSTLY = 0.5
@@ -25,6 +28,11 @@ class Largest:
     cause: str
     ns: int
 
+    @property
+    def kind(self) -> str:
+        """What a finding of it is called: ``"thread-noncpu/sleep"``, ``"spill"``."""
+        return name_of(self.bucket, self.cause)
+
 
 def largest_losses(report: EfficiencyReport) -> list[Largest]:
     """The largest cause of any bucket, and the next one where it is nearly as large; empty where nothing is lost.
@@ -34,6 +42,13 @@ def largest_losses(report: EfficiencyReport) -> list[Largest]:
     parts = [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
     parts.sort(key=lambda part: -part.ns)
     return [part for part in parts[:2] if part.ns >= CLOSE * parts[0].ns]
+
+
+def losses_worth_finding(report: EfficiencyReport) -> list[Largest]:
+    """Causes, and buckets without, that took the threads at least 3 % of the wall clock; the largest first."""
+    least = WORTH_FINDING * report.wall_clock_seconds * report.mean_threads
+    parts = (part for loss in report.losses for part in parts_of_loss(report, loss.bucket))
+    return sorted((part for part in parts if part.ns / 1e9 >= least), key=lambda part: -part.ns)
 
 
 def parts_of_loss(report: EfficiencyReport, bucket: Bucket) -> list[Largest]:

@@ -50,6 +50,12 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
 #: By so much of it, the mean number of threads may seem to be off while no worker comes or goes.
 APART = 0.01
 
+#: In :attr:`EfficiencyReport.savings`: all cures together.
+ALL = "all"
+
+#: Kinds of which it holds what no cure reaches: some bytes have to move.
+BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
+
 #: Client phases of a compute(), in the order in which they happen.
 PHASES = ("optimize", "upload", "schedule", "run", "gather")
 
@@ -79,6 +85,15 @@ class Repeat:
     tasks: int
     #: The most times that one key was computed; its first time, which may have been before the window, is one of them.
     times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """By how many seconds the work on the cluster is shorter with a cure, and between which, nine times in ten."""
+
+    seconds: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +217,9 @@ class EfficiencyReport(Printed):
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
         Worker name to the reason why nobody looked what its threads waited for.
-    without_largest_seconds
-        What the cluster would have taken for the recorded run with the cure of its largest loss, as
-        :func:`~dask_efficiency.simulation.saving.saving` has it; None where that is not known.
+    savings
+        What cures save, by replays of the recorded run, as :func:`~dask_efficiency.simulation.saving.savings` has it:
+        by kind of finding, and under :data:`ALL` by all of them.
     trace
         What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
         is saved: it has a file of its own.
@@ -251,7 +266,7 @@ class EfficiencyReport(Printed):
     loop_blocks: tuple[Hold, ...] = ()
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
-    without_largest_seconds: float | None = None
+    savings: Mapping[str, Saved] = field(default_factory=dict)
     trace: RunTrace | None = field(default=None, compare=False)
 
     @property

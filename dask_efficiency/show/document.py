@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -120,32 +119,6 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """The table of lost time, and what to do about it."""
-
-    table: Table
-    #: What to do, by what a row is called.
-    advice: Mapping[str, str]
-    #: What each row is called in the advice.
-    names: tuple[str, ...]
-    #: Sentences below the table, empty where there is nothing to say: what is not known, what is in no figure, and
-    #: where to read on.
-    not_known: str = ""
-    not_counted: str = ""
-    read_on: str = ""
-
-    @property
-    def by_row(self) -> tuple[str, ...]:
-        """What to do, for each row; empty where nothing is advised at all."""
-        return tuple(self.advice.get(name, "") for name in self.names) if self.advice else ()
-
-    @property
-    def beneath(self) -> tuple[str, ...]:
-        """The sentences that are no advice."""
-        return tuple(text for text in (self.not_known, self.not_counted) if text)
-
-
-@dataclass(frozen=True, slots=True)
 class ByBucket:
     """Time by bucket as a pie and a bar."""
 
@@ -251,7 +224,7 @@ class Code:
 
 
 Figure: TypeAlias = ByBucket | Sides | Legend | Through | Flames | Along | Curve | Strips | Code
-Block: TypeAlias = "str | Aside | Table | Losses | Figure | Section"
+Block: TypeAlias = "str | Aside | Table | Figure | Section"
 
 
 @dataclass(frozen=True, slots=True)

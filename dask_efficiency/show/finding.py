@@ -108,6 +108,11 @@ class Finding:
         where = f"{self.where[:1].upper()}{self.where[1:]}"
         return tuple(line for line in (f"{first}. {where}".strip(), self.advice) if line)
 
+    @property
+    def in_a_line(self) -> str:
+        """The same in one line."""
+        return ". ".join(line.removesuffix(".") for line in self.lines) + "."
+
     def __str__(self) -> str:
         return "\n".join(self.lines)
 

@@ -1,32 +1,41 @@
-"""Saving: how long the recorded run takes once its largest loss is cured as the advice says."""
+"""Savings: how much shorter the recorded run is once each loss is cured as the advice says, and once all are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
-from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
 from dask_efficiency.accounts.causes import name_of
-from dask_efficiency.report.advice import OTHERS
-from dask_efficiency.report.largest import Largest, largest_losses
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.kinds import OTHERS
+from dask_efficiency.report.largest import losses_worth_finding
+from dask_efficiency.report.model import ALL, BOUNDS, EfficiencyReport, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.ensemble import NORMAL_95, Engine, Ensemble
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
+from dask_efficiency.simulation.model.result import model_error
+from dask_efficiency.simulation.model.run_noise import run_noise
 
-#: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s.
+#: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s for
+#: the run and a cure.
 MAX_TASKS = 6_000
 
-#: Simulated runs of each cluster, at most.
-SEEDS = 3
+#: Simulated runs of each cluster, at most; and at least, as one alone does not say how much they differ.
+SEEDS, MIN_SEEDS = 3, 2
+
+#: Simulated cures, of the largest losses that have one.
+MAX_CURES = 3
 
 #: What tasks wait for as long with other processes on their cores as without.
 ELSEWHERE = ("sleep", "file", "network", "child-process")
@@ -38,13 +47,33 @@ MAX_LOCKED = 0.1
 SHARES_GIL = 0.05
 
 
-def saving(report: EfficiencyReport, engine: Engine = simulate_seeds) -> float | None:
-    """How long the cluster takes for the recorded run once its largest loss is cured.
+_CORE = name_of(Bucket.THREAD_NONCPU, "core")
 
-    The run is simulated as it was and with its cure, on cores that its processes share. What the cure saves is
-    taken from the recorded time, in proportion. Two cures need no simulation: without other processes, tasks that wait
-    for cores take the share less that these had of them, but for what they sleep or wait elsewhere; and of a task for
-    which all others waited, what was beyond its like is divided by the threads that can compute.
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What a cured run takes, as a share of the recorded one; and by which factor that may be off, 9 times in 10."""
+
+    share: float
+    error: float
+
+    def saved(self, report: EfficiencyReport) -> Saved:
+        """The same in seconds of the report; no run takes less than its ideal runtime."""
+        took = report.cluster_seconds
+        most = max(took - report.ideal_seconds, 0.0)
+        ends = (took * (1.0 - self.share * factor) for factor in (self.error, 1.0, 1.0 / self.error))
+        low, seconds, high = (min(max(saved, 0.0), most) for saved in ends)
+        return Saved(seconds, low, high)
+
+
+def savings(report: EfficiencyReport, engine: Engine = simulate_seeds) -> dict[str, Saved]:
+    """By how much the recorded run is shorter with the cure of each loss, and with all of them.
+
+    The run is simulated as it was and with each cure, on cores that its processes share. What a cure saves is taken
+    from the recorded time, in proportion. Some need no simulation: without other processes, tasks that wait for cores
+    take the share less that these had of them, but for what they sleep or wait elsewhere; of a task for which all
+    others waited, what was beyond its like is divided by the threads that can compute; and what a slow worker costs is
+    known from a replay (:attr:`~dask_efficiency.accounts.slow_worker.SlowWorker.seconds_lost`).
 
     Parameters
     ----------
@@ -55,40 +84,61 @@ def saving(report: EfficiencyReport, engine: Engine = simulate_seeds) -> float |
 
     Returns
     -------
-    float or None
-        Seconds, between ``report.ideal_seconds`` and ``report.cluster_seconds``. None where most of the time was not
-        the cluster's, where there is no trace or it is too long, where the cure is nothing that can be simulated, where
-        the run's own simulation is off by more than 15 %, and where nothing is saved.
+    dict
+        By kind of finding, of a slow worker by the name behind it; under :data:`ALL` what all save together. Empty
+        where most of the time was not the cluster's, where there is no trace or it is too long, and where nothing is
+        saved; without what is simulated where the run's own simulation is off by more than 15 %.
+
+    Notes
+    -----
+    Intervals are those of :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`: how much seeds differ,
+    how much runs that compute differ, the recorded one among them, and the error of the model.
     """
-    losses, trace = largest_losses(report), report.trace
-    if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or not losses or largest_is_elsewhere(report):
-        return None
-    if losses[0].cause in COMPUTED:
-        return COMPUTED[losses[0].cause](report)
+    trace = report.trace
+    if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or largest_is_elsewhere(report):
+        return {}
     try:
         check_trace(trace, "", force=False)
-        cured = _cured(report, trace, losses[0])
-        if cured is None:
-            return None
-        check_cluster(trace, cured.cluster)
-        recorded = makespan_seconds(trace)
-        seeds = range(min(max(MAX_TASKS // len(trace.tasks), 1), SEEDS))
-        simulated = partial(ensemble, partial(engine, processes=1), trace, seeds=seeds, traced=False)
-        with ThreadPoolExecutor(2) as pool:
-            own, after = (runs.median for runs in pool.map(simulated, (own_job(trace, cured), cured)))
-    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # it may be raised by what is simulated, too
-        return None
-    if not abs(own / recorded - 1.0) <= MAX_ERROR or not after < own:
-        return None
-    return max(report.cluster_seconds - recorded * (1.0 - after / own), report.ideal_seconds)
+        recorded = RunFigures.of(trace)
+    except (EmptyTraceError, SimulationRefusedError):
+        return {}
+    computed, simulated = dict(_computed(report, recorded)), _simulated(report, trace, recorded, engine)
+    sure = [share for kind, share in simulated.items() if kind not in BOUNDS]
+    # Other processes may be why a worker is slow.
+    beside = [computed[_CORE]] if _CORE in computed else computed.values()
+    together = _product([simulated[ALL]] if ALL in simulated else sure, beside)
+    saved = {kind: share.saved(report) for kind, share in {**simulated, **computed, ALL: together}.items()}
+    return {kind: one for kind, one in saved.items() if one.seconds > 0}
+
+
+def _product(*shares: Iterable[_Share]) -> _Share:
+    found = list(chain(*shares))
+    error = math.exp(math.hypot(*(math.log(one.error) for one in found)))
+    return _Share(math.prod(one.share for one in found), error)
+
+
+# -- cures that need no simulation -----------------------------------------------------------------
+
+
+def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[str, _Share]]:
+    figures = (recorded.kinds, recorded.makespan_seconds)
+    error = math.exp(NORMAL_95 * math.sqrt(2.0) * run_noise(*figures)) * (1.0 + model_error(0.0, figures))
+    for part in losses_worth_finding(report):
+        share = COMPUTED[part.kind](report) if part.kind in COMPUTED else None
+        if share is not None:
+            yield part.kind, _Share(share, error)
+    for one in report.stragglers:
+        if one.seconds_lost:
+            yield f"slow-worker/{one.subject}", _Share(1.0 - one.seconds_lost / report.cluster_seconds, error)
 
 
 def _without_others(report: EfficiencyReport) -> float | None:
+    """Without other processes, tasks that wait for cores have these processes' share of them."""
     share, in_threads = report.others_share or 0.0, report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
     if share < OTHERS or not in_threads:
         return None
     stays = sum(report.waiting.get(cause, 0.0) for cause in ELSEWHERE) / in_threads
-    return max(report.cluster_seconds * (1.0 - share * (1.0 - stays)), report.ideal_seconds)
+    return 1.0 - share * (1.0 - stays)
 
 
 def _split(report: EfficiencyReport) -> float | None:
@@ -99,8 +149,18 @@ def _split(report: EfficiencyReport) -> float | None:
             break
         beside = max(1.0, min(report.threads, report.cores or 1.0))
         alone = min(skew.alone_seconds, one.seconds - one.median_seconds)
-        return max(report.cluster_seconds - alone * (1.0 - 1.0 / beside), report.ideal_seconds)
+        return 1.0 - alone * (1.0 - 1.0 / beside) / report.cluster_seconds
     return None
+
+
+#: By kind of finding: what the run takes with a cure that needs no simulation, as a share of what it took.
+COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {
+    _CORE: _without_others,
+    name_of(Bucket.IDLE, "parallelism"): _split,
+}
+
+
+# -- cures that are simulated ----------------------------------------------------------------------
 
 
 def _one_thread_each(own: ClusterSpec) -> ClusterSpec:
@@ -113,28 +173,81 @@ def _twice_the_threads(own: ClusterSpec) -> ClusterSpec:
     return own.with_workers(len(own.workers), nthreads=2 * max(worker.nthreads for worker in own.workers))
 
 
-#: By cause of the largest loss: what the run takes with a cure that needs no simulation.
-COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {"core": _without_others, "parallelism": _split}
-
-#: By loss: what its cure makes of the cluster. Others are cured by what no trace can tell of: by larger partitions, by
-#: locks that are held for less, or by less that goes on beside Dask.
-CURES: Mapping[tuple[str, str], Callable[[ClusterSpec], ClusterSpec]] = {
-    (Bucket.THREAD_NONCPU, "gil"): _one_thread_each,
-    (Bucket.THREAD_NONCPU, "sleep"): _twice_the_threads,
-    (Bucket.THREAD_NONCPU, "network"): _twice_the_threads,
-    (Bucket.SPILL, ""): lambda own: own,
+#: By kind of finding: what its cure makes of the cluster. Others are cured by what no trace can tell of: by larger
+#: partitions, by locks that are held for less, or by less that goes on beside Dask.
+CLUSTERS: Mapping[str, Callable[[ClusterSpec], ClusterSpec]] = {
+    name_of(Bucket.THREAD_NONCPU, "gil"): _one_thread_each,
+    name_of(Bucket.THREAD_NONCPU, "sleep"): _twice_the_threads,
+    name_of(Bucket.THREAD_NONCPU, "network"): _twice_the_threads,
 }
 
+#: By kind of finding: what its cure leaves out.
+PARTS: Mapping[str, str] = {Bucket.SPILL: "spill", Bucket.WAITING_ON_DATA: "transfer"}
 
-def _cured(report: EfficiencyReport, trace: RunTrace, largest: Largest) -> Job | None:
-    """The run with its cure; None where nobody can simulate that."""
-    if (largest.bucket, largest.cause) not in CURES:
-        return None
-    if report.waiting.get("lock", 0.0) > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]:
-        return None  # more threads, or processes, wait at the same locks
-    change = CURES[largest.bucket, largest.cause]
-    without = frozenset({"spill"} if largest.bucket is Bucket.SPILL else ())
-    return Job(change(ClusterSpec.from_trace(trace)), without, gil=_without_gil(report, trace))
+
+def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, engine: Engine) -> dict[str, _Share]:
+    """What the run takes with each cure that can be simulated, and with all of these where there are several."""
+    locked = report.waiting.get("lock", 0.0) > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]
+    # With locks, more threads, or processes, wait at the same ones.
+    known = PARTS.keys() if locked else PARTS.keys() | CLUSTERS.keys()
+    lost = {part.kind: part.ns for part in losses_worth_finding(report) if part.kind in known}
+    if not lost:
+        return {}
+    cures = {kind: [kind] for kind in list(lost)[:MAX_CURES]}
+    sure = [kind for kind in cures if kind not in BOUNDS]
+    if len(sure) > 1:
+        cures[ALL] = sure
+    jobs = {name: _cured(report, trace, kinds) for name, kinds in cures.items()}
+    seeds = range(min(max(MAX_TASKS // len(trace.tasks), MIN_SEEDS), SEEDS))
+    run = partial(engine, trace, seeds=seeds, processes=1)
+    try:
+        for job in jobs.values():
+            check_cluster(trace, job.cluster)
+        with ThreadPoolExecutor(2) as pool:
+            own, *cured = pool.map(run, (own_job(trace, next(iter(jobs.values()))), *jobs.values()))
+    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # it may be raised by what is simulated, too
+        return {}
+    median = Ensemble.of(own).median
+    error = median / recorded.makespan_seconds - 1.0
+    if not abs(error) <= MAX_ERROR:
+        return {}
+    whole = report.breakdown
+    # No cure saves more than what it cures, and what threads had no task meanwhile.
+    idle = whole.total_ns - whole.ns(*HELD, Bucket.NO_WORK) + whole.ns(Bucket.OVERHEAD)
+    most = {
+        name: (idle + sum(lost[kind] for kind in kinds)) / 1e9 / report.mean_threads for name, kinds in cures.items()
+    }
+    return {
+        name: _share(report, recorded, median, error, runs, most[name]) for name, runs in zip(cures, cured, strict=True)
+    }
+
+
+def _share(
+    report: EfficiencyReport,
+    recorded: RunFigures,
+    own: float,
+    own_error: float,
+    cured: Sequence[Simulated],
+    most: float,
+) -> _Share:
+    """What the cured run takes, in proportion to the run's own simulation; it saves so many seconds at most."""
+    runs = Ensemble.of(cured)
+    kinds = next(one.kinds for one in cured if one.seed == runs.nearest)
+    figures = ((recorded.kinds, recorded.makespan_seconds), (kinds, runs.median))
+    low, high = runs.spread_with(math.hypot(*(run_noise(*one) for one in figures)))
+    middle = max(runs.median, 1e-9)
+    error = max(high / middle, middle / low) * (1.0 + model_error(own_error, *figures))
+    shorter = min(recorded.makespan_seconds * (1.0 - runs.median / own), most)
+    return _Share(max(1.0 - shorter / report.cluster_seconds, 0.0), error)
+
+
+def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> Job:
+    """The run with the cures of these kinds."""
+    cluster = ClusterSpec.from_trace(trace)
+    for kind in kinds:
+        cluster = CLUSTERS[kind](cluster) if kind in CLUSTERS else cluster
+    without = frozenset(PARTS[kind] for kind in kinds if kind in PARTS)
+    return Job(cluster, without, gil=_without_gil(report, trace))
 
 
 def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:

@@ -12,7 +12,6 @@ import pytest
 from benchmarks.diagnoses import DIAGNOSES, Diagnosis, said_of
 from benchmarks.diagnoses_work import Ran
 from dask_efficiency.accounts.buckets import Bucket
-from dask_efficiency.report.advice import WORTH_ADVICE, advised
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
@@ -22,13 +21,6 @@ def test_what_is_said_first_names_the_cause_and_does_not_mislead(diagnosis: Diag
     said = said_of(diagnosis, Ran.load(RECORDED, diagnosis.name))
     assert said.misleads == []
     assert said.named
-
-
-@pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
-def test_only_losses_that_matter_get_advice(diagnosis: Diagnosis) -> None:
-    report = Ran.load(RECORDED, diagnosis.name).report
-    worth = [str(loss.bucket) for loss in report.losses if loss.share >= WORTH_ADVICE]
-    assert list(dict.fromkeys(name.partition("/")[0] for name in advised(report))) == worth
 
 
 def test_sleep_is_told_from_the_lock_that_is_waited_for_before_it() -> None:

@@ -44,7 +44,7 @@ DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragg
     "path",
     "profile",
     "skew",
-    "without_largest_seconds",
+    "savings",
 }
 
 #: What a broken decoration raises; the first is what CPython's ``ast.parse`` does in many threads at once.

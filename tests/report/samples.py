@@ -15,7 +15,7 @@ from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelT
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.model import PHASES, Repeat
+from dask_efficiency.report.model import PHASES, Repeat, Saved
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.strategies import any_gpu_totals
@@ -295,7 +295,11 @@ reports = st.builds(
     causes_by_prefix=_cause_rows,
     waited_for=st.dictionaries(_names, st.integers(0, 10**15), max_size=3),
     not_sampled=st.dictionaries(_names, _names, max_size=3),
-    without_largest_seconds=st.none() | _amounts,
+    savings=st.dictionaries(
+        st.sampled_from(["all", "spill", "thread-noncpu/gil", "waiting-on-data", "slow-worker/w0"]),
+        st.builds(Saved, _amounts, _amounts, _amounts),
+        max_size=4,
+    ),
     long_tail=st.lists(
         st.builds(
             LongTask,

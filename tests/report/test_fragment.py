@@ -46,7 +46,7 @@ def test_a_report_is_a_closed_piece_of_html_with_pie_bar_table_and_advice() -> N
     tags = [tag for tag, _ in page.elements]
     assert tags.count("path") == 5
     assert by_hand().headline in page.text
-    assert "more memory per worker" in page.text
+    assert "more memory, make partitions smaller" in page.text
     assert tags.count("table") == 3
 
 

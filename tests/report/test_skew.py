@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from dask_efficiency.accounts.worker.balance import OTHER
-from dask_efficiency.report.advice import advice, facts_of
+from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.skew import (
     MIN_BYTES,
     MIN_TASKS,
@@ -90,7 +91,7 @@ def test_the_input_of_a_long_task_is_no_advice_where_all_waited_for_another() ->
     known = LongTask("qr", "('qr', 1)", "w1", 200, 0.01, 0.5, 1e6, 8e6)
     report = report_of(long_tail=(known,), waited_for={"svd": 9, "qr": 1})
     assert math.isnan(larger_input(report, "svd"))
-    assert "salt" not in advice("idle", facts_of(report), "parallelism")
+    assert "salt" not in advice("idle/parallelism", facts_of(report))
 
 
 def test_figures_that_are_no_numbers_are_worth_nothing() -> None:

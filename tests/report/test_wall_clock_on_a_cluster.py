@@ -11,7 +11,6 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, critical_path, efficiency_report, load_report, snapshot
-from dask_efficiency.report.advice import advised
 from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import burn
 
@@ -118,4 +117,4 @@ def test_a_client_that_thinks_is_named_and_the_ideal_knows_the_cores() -> None:
     assert report.cores is not None
     assert 0 < report.cores <= 1024
     assert set(report.ideal_bounds) == {"slots", "cores"}
-    assert "lost-worker" not in advised(report.report)
+    assert "lost-worker" not in [one.kind for one in report.findings]

@@ -13,16 +13,25 @@ SLEEPS = Finding(
     where="`read_day`, slow_job.py:23",
     lost_seconds=14.9,
     saves_seconds=7.6,
+    saves_interval=(7.0, 7.7),
     basis=Basis.REPLAYED,
     advice="More threads for each worker let such waits overlap.",
     evidence={"share_of_thread_time": 0.91},
 )
+REPLAYED = {"saves_seconds": 1.0, "basis": Basis.REPLAYED}
 
 
 def test_a_finding_is_two_lines():
     assert str(SLEEPS) == (
         "Sleeping: saves 7.6 s. `read_day`, slow_job.py:23\nMore threads for each worker let such waits overlap."
     )
+
+
+def test_a_finding_is_one_line_where_there_is_room_for_no_more():
+    assert SLEEPS.in_a_line == (
+        "Sleeping: saves 7.6 s. `read_day`, slow_job.py:23. More threads for each worker let such waits overlap."
+    )
+    assert Finding("x", "Sleeping", lost_seconds=2.0).in_a_line == "Sleeping: 2.0 s of thread time."
 
 
 @pytest.mark.parametrize(
@@ -40,6 +49,7 @@ def test_what_is_not_known_is_not_said(fields, first):
 def test_json_has_every_field():
     plain = json.loads(json.dumps(SLEEPS.to_dict()))
     assert plain["basis"] == "replayed"
+    assert plain["saves_interval"] == [7.0, 7.7]
     assert plain["evidence"] == {"share_of_thread_time": 0.91}
     assert set(plain) == set(Finding.__slots__)
 
@@ -52,6 +62,12 @@ def test_json_has_every_field():
         ({"lost_seconds": -1.0}, "lost_seconds of 'x' is -1.0; expected seconds, at least 0"),
         ({"saves_seconds": math.inf, "basis": Basis.BOUNDED}, "saves_seconds of 'x' is inf; expected seconds"),
         ({"saves_seconds": 1.0}, "saves_seconds of 'x' is 1.0, unknown; expected both or none to be known"),
+        (
+            {**REPLAYED, "saves_interval": (2.0, 3.0)},
+            "saves_interval of 'x' is .*; expected it around what a replay saves",
+        ),
+        ({"saves_interval": (0.0, 3.0)}, "saves_interval of 'x' is .*; expected it around what a replay saves"),
+        ({"confidence": 1.5}, "confidence of 'x' is 1.5; expected 0 to 1"),
         ({"basis": Basis.REPLAYED}, "saves_seconds of 'x' is None, replayed; expected both or none to be known"),
     ],
 )

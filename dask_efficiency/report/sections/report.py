@@ -11,8 +11,8 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.report.advice import advised, read_on
 from dask_efficiency.report.clauses import why_not_known
+from dask_efficiency.report.explain import explained
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.findings import headline, leading
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time
@@ -30,7 +30,6 @@ from dask_efficiency.show.document import (
     ByBucket,
     Code,
     Document,
-    Losses,
     Section,
     Share,
     Table,
@@ -194,9 +193,18 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
     }
 
 
+def more_findings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The findings that are not said first, a line each; on a page also what the first ones mean."""
+    first = leading(report)
+    lines = (one.in_a_line for one in report.findings if one not in first)
+    known = explained() if extent.drawn else {}
+    meanings = [Code(known[kind]) for kind in dict.fromkeys(one.kind for one in first) if kind in known]
+    return section("More findings", *lines, section("What the first findings mean", *meanings, folded=True))
+
+
 def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Lost time by cause, and what to do about it; on a screen it comes first and needs no title."""
-    heading = "Lost time, and what to do about it" if extent.drawn else ""
+    """Lost time by cause."""
+    heading = "Lost time"
     found = lost_time(report)
     if not found.parts and found.running is None:
         return section(heading, Aside(not_counted(report)))
@@ -208,19 +216,8 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         sums=(len(cells) - 1,),
         strong=(0,),
     )
-    names = tuple(row.name for row in found.rows)
     not_known = why_not_known(report)
-    return section(
-        heading,
-        Losses(
-            table,
-            advised(report),
-            names,
-            not_known=not_known[:1].upper() + not_known[1:],
-            not_counted=not_counted(report),
-            read_on=read_on(report),
-        ),
-    )
+    return section(heading, table, *map(Aside, (not_known[:1].upper() + not_known[1:], not_counted(report))))
 
 
 def not_counted(report: EfficiencyReport) -> str:
@@ -359,6 +356,7 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 #: A report from top to bottom; a section that has nothing to say has no blocks.
 SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
+    more_findings,
     losses,
     culprits,
     flame_graph,

@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import IO, TYPE_CHECKING, Literal
 
 from dask_efficiency.show.colours import COLOURS, DISTINCT_COLOURS, LETTERS
-from dask_efficiency.show.document import Aside, ByBucket, Document, Label, Losses, Section, Table
+from dask_efficiency.show.document import Aside, ByBucket, Document, Label, Section, Table
 from dask_efficiency.show.parts import Part, percent_of
 from dask_efficiency.show.terminal.bar import cells, letters, packed
-from dask_efficiency.show.terminal.plain import column_widths, placed, plain, with_bars, written, written_out
+from dask_efficiency.show.terminal.plain import column_widths, plain, with_bars, written, written_out
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -140,26 +140,7 @@ def _blocks(section: Section, width: int, coloured: bool) -> Iterator[Renderable
             case Aside(text):
                 yield Text(text, style="dim")
             case Table():
-                yield _table(with_bars(block, "█", width - len(MARK)), width)
-            case Losses():
-                yield from _losses(block, width, coloured)
-
-
-def _losses(losses: Losses, width: int, coloured: bool) -> Iterator[RenderableType]:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    table, below = placed(losses, width)
-    yield _table(table, width, coloured=coloured)
-    for text in losses.beneath:
-        yield Text(text, style="dim")
-    if below:
-        yield Text("\nWhat to do", style="bold")
-        for name, said in losses.advice.items():
-            yield Padding(Text.assemble((f"{name}: ", "bold"), said), (0, 0, 0, 2))
-    if losses.read_on:
-        read_on = Text(losses.read_on, style="dim")
-        yield Padding(read_on, (0, 0, 0, 2)) if below else read_on
+                yield _table(with_bars(block, "█", width - len(MARK)), width, coloured=coloured)
 
 
 def _table(table: Table, width: int, *, coloured: bool = False) -> RichTable:

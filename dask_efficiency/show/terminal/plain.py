@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dask_efficiency.show.colours import LETTERS
-from dask_efficiency.show.document import Aside, ByBucket, Cell, Document, Label, Losses, Section, Share, Table
+from dask_efficiency.show.document import Aside, ByBucket, Cell, Document, Label, Section, Share, Table
 from dask_efficiency.show.figures import shorten
 from dask_efficiency.show.parts import Part, percent_of
 from dask_efficiency.show.terminal.bar import letters, packed
 
-#: From this width on, advice stands beside the figures; below it, under them.
-WIDE = 120
 NARROWEST = 40
 SHORTEST_WORD = 8
 
@@ -52,7 +50,7 @@ def plain(document: Document, width: int = 80) -> str:
 def written(sections: Iterable[Section]) -> Iterator[Section]:
     """The sections that a text can show, each before those in it; what is folded away is left out."""
     for section in sections:
-        blocks = tuple(block for block in section.blocks if isinstance(block, str | Aside | Table | Losses))
+        blocks = tuple(block for block in section.blocks if isinstance(block, str | Aside | Table))
         if blocks:
             yield replace(section, blocks=blocks)
         yield from written(inner for inner in section.sections if not inner.folded)
@@ -95,31 +93,7 @@ def _section(section: Section, width: int) -> list[str]:
                 lines += wrapped(text, width, indent)
             case Table():
                 lines += [indent + line for line in _ruled(block, width - len(indent))]
-            case Losses():
-                lines += [indent + line for line in _losses(block, width - len(indent))]
     return lines
-
-
-def _losses(losses: Losses, width: int) -> list[str]:
-    beside, below = placed(losses, width)
-    table = _table(beside, width)
-    # the rows above it add up to the total
-    table.insert(-1, "-" * len(table[-1].rstrip()))
-    lines = [*table, *(line for text in losses.beneath for line in wrapped(text, width))]
-    if below:
-        lines += ["", "What to do"]
-        for name, said in losses.advice.items():
-            lines += wrapped(f"{name}: {said}", width, "  ")
-    return [*lines, *wrapped(losses.read_on, width, "  " if below else "")]
-
-
-def placed(losses: Losses, width: int) -> tuple[Table, bool]:
-    """The table of lost time, with the advice as its last column where there is room; whether it is to stand below."""
-    table = losses.table
-    if not losses.advice or width < WIDE:
-        return table, bool(losses.advice)
-    rows = tuple((*row, said) for row, said in zip(table.rows, losses.by_row, strict=True))
-    return replace(table, heads=(*table.heads, "what to do"), rows=rows, words=(0, len(table.heads))), False
 
 
 def with_bars(table: Table, character: str, width: int, measure: Callable[[str], int] = len) -> Table:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import Protocol
+from typing import Protocol, Self
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.job import Job, Simulated
@@ -22,8 +22,8 @@ _T95 = (
     *(1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697),
 )
 
-#: The same of the normal distribution.
-_NORMAL95 = 1.645
+#: Standard deviations of the normal distribution within which 90 of 100 cases are.
+NORMAL_95 = 1.645
 
 
 class Engine(Protocol):
@@ -56,6 +56,11 @@ class Ensemble:
 
     makespans: Mapping[int, float]
     trace: RunTrace | None = None
+
+    @classmethod
+    def of(cls, found: Iterable[Simulated]) -> Self:
+        """Those that were simulated, without a trace."""
+        return cls({one.seed: one.makespan_seconds for one in found})
 
     @property
     def median(self) -> float:
@@ -92,7 +97,7 @@ class Ensemble:
         if len(logs) < 2:
             return math.nan, math.nan
         of_seeds = _T95[min(len(logs) - 1, len(_T95)) - 1] * stdev(logs) * math.sqrt(1 + 1 / len(logs))
-        half = math.hypot(of_seeds, _NORMAL95 * noise)
+        half = math.hypot(of_seeds, NORMAL_95 * noise)
         return min(math.exp(fmean(logs) - half), self.median), max(math.exp(fmean(logs) + half), self.median)
 
 
@@ -106,7 +111,7 @@ def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *,
     """
     at_once = traced and len(trace.tasks) * len(seeds) <= MAX_TRACED
     found = engine(trace, job, seeds, traces=tuple(seeds) if at_once else ())
-    runs = Ensemble({one.seed: one.makespan_seconds for one in found})
+    runs = Ensemble.of(found)
     if not traced:
         return runs
     if not at_once:

@@ -33,6 +33,20 @@ MIN_MODEL_ERROR = 0.02
 COMPUTING_ERROR = 0.05
 
 
+def model_error(self_replay_error: float, *figures: tuple[Mapping[str, float], float]) -> float:
+    """By what share a prediction may be off, whatever its seeds say.
+
+    Parameters
+    ----------
+    self_replay_error
+        By what share the run's own simulation is off.
+    *figures
+        Of each run, recorded and simulated: seconds of its critical path by kind, and their sum.
+    """
+    computing = max(computing_share(*each) for each in figures)
+    return max(abs(self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
+
+
 # It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True, repr=False)
 class Prediction(Shown):
@@ -96,11 +110,7 @@ class Prediction(Shown):
         ends are
         moved outwards by :attr:`model_error`. NaN of a single seed, which says nothing about how much runs differ.
         """
-        recorded = self.recorded
-        noise = math.hypot(
-            run_noise(recorded.kinds, recorded.makespan_seconds), run_noise(self.breakdown, self.path.makespan_seconds)
-        )
-        low, high = self.runs.spread_with(noise)
+        low, high = self.runs.spread_with(math.hypot(*(run_noise(*each) for each in self._figures)))
         return low / (1.0 + self.model_error), high * (1.0 + self.model_error)
 
     @property
@@ -110,12 +120,13 @@ class Prediction(Shown):
         The share by which the run's own simulation is off (:attr:`self_replay_error`), whatever its sign; at least 2 %,
         and 5 % of what the critical path computes, recorded or simulated.
         """
+        return model_error(self.self_replay_error, *self._figures)
+
+    @property
+    def _figures(self) -> tuple[tuple[Mapping[str, float], float], ...]:
+        """Seconds of the critical path by kind, and their sum: of the recorded run, and of the simulated one."""
         recorded = self.recorded
-        computing = max(
-            computing_share(recorded.kinds, recorded.makespan_seconds),
-            computing_share(self.breakdown, self.path.makespan_seconds),
-        )
-        return max(abs(self.self_replay_error), MIN_MODEL_ERROR, COMPUTING_ERROR * computing)
+        return (recorded.kinds, recorded.makespan_seconds), (self.breakdown, self.path.makespan_seconds)
 
     @property
     def self_replay_error(self) -> float:

@@ -1,0 +1,181 @@
+"""Facts: the figures of a report that say which advice applies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
+from dask_efficiency.accounts.lines import IMPORT, blamed
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.report.gpu import waiting_seconds
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.profile import GilHolder
+from dask_efficiency.report.skew import larger_input
+from dask_efficiency.show.figures import format_seconds, format_share, name_of
+
+#: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
+MOST = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the conditions of the advice look at."""
+
+    #: Mean time that a task was in its thread, seconds; NaN where none ended.
+    task_seconds: float
+    #: Threads, and how many of them held a task, in the mean over the time with work.
+    threads: float
+    held_threads: float
+    #: NaN where it is not known.
+    cores: float
+    #: Share of the cores that other processes have; 0 where it is not known.
+    others: float
+    #: Share of the CPU time that is of libraries' own threads.
+    libraries: float
+    #: Shares of the waiting for the GIL in which event loops had it, and in which pandas worked on text; NaN where
+    #: nobody was seen.
+    gil_of_loops: float
+    gil_of_text: float
+    #: Whether tasks wait for cores longer than for the GIL.
+    short_of_cores: bool
+    #: Whether no worker has several threads.
+    one_thread_each: bool
+    #: Share of ``thread-noncpu`` that is waiting for GPUs.
+    gpu_waiting: float
+    #: Share of the finalized time that was spilling.
+    spilling: float
+    #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
+    chain: float
+    longest_task: float
+    #: How many times as large as usual the input of the task is that took far longer than its like; NaN if not known.
+    larger_input: float
+    #: The prefix whose tasks ran while nothing else could, for most of that time; empty where there is none.
+    waited_for: str
+    #: Whether each of its tasks fills a worker: one on each of several, or with threads of its own.
+    fills_workers: bool
+    #: Share of the idle time for the scheduler in which event loops of workers imported modules.
+    importing: float
+    #: Whether nothing but joining explains unmeasured time.
+    joining: bool
+
+    @property
+    def in_libraries(self) -> bool:
+        """Whether libraries' own threads do most of what tasks compute: a lock that these wait at is a library's."""
+        return self.libraries > MOST
+
+    def words(self) -> dict[str, str]:
+        """The figures and names as they stand in a sentence."""
+        return {
+            "task": format_seconds(self.task_seconds),
+            "threads": f"{self.threads:.3g}",
+            "held": f"{self.held_threads:.2g}",
+            "cores": f"{self.cores:.3g}",
+            "others": format_share(self.others),
+            "chain": format_share(self.chain),
+            "longest": format_share(self.longest_task),
+            "larger": f"{self.larger_input:.3g}",
+            "waited_for": name_of(self.waited_for),
+        }
+
+
+def facts_of(report: EfficiencyReport) -> Facts:
+    """What the conditions look at, of a report."""
+    whole = report.breakdown
+    finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    tasks = sum(report.tasks.values())
+    wall, noncpu = report.cluster_seconds, whole[Bucket.THREAD_NONCPU]
+    in_threads = whole.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
+    cpu = whole.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS)
+    path = report.path
+    known = path is not None and path.makespan_seconds > 0
+    known = known and path is not None and path.divisible
+    chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
+    longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
+    waited_for = _waited_for(report)
+    return Facts(
+        task_seconds=in_threads / tasks if tasks else math.nan,
+        threads=report.threads,
+        held_threads=whole.ns(*HELD) / 1e9 / wall if wall else math.nan,
+        cores=math.nan if report.cores is None else report.cores,
+        others=report.others_share or 0.0,
+        libraries=whole.ns(Bucket.LIBRARY_THREADS) / cpu if cpu else 0.0,
+        gil_of_loops=_share_of_holders(report, lambda holder: holder.holder == EVENT_LOOP),
+        gil_of_text=_share_of_holders(report, lambda holder: any(map(_works_on_text, holder.stack))),
+        short_of_cores=report.waiting.get("core", 0.0) > report.waiting.get("gil", 0.0),
+        one_thread_each=bool(report.nthreads) and max(report.nthreads.values()) == 1,
+        gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
+        spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
+        # One task that is most of the chain is no chain.
+        chain=math.nan if longest >= MOST else chain,
+        longest_task=longest,
+        larger_input=larger_input(report, waited_for),
+        waited_for=waited_for,
+        fills_workers=_fills_workers(report, waited_for),
+        importing=_importing(report),
+        joining=not report.not_measured,
+    )
+
+
+def _share_of_holders(report: EfficiencyReport, meant: Callable[[GilHolder], bool]) -> float:
+    whole = sum(holder.ns for holder in report.gil_holders)
+    return sum(holder.ns for holder in report.gil_holders if meant(holder)) / whole if whole else math.nan
+
+
+def _works_on_text(frame: Frame) -> bool:
+    """Whether a line is one of the methods of pandas on columns of text."""
+    return "pandas" in frame.file and "str" in (frame.file + frame.function).lower().rpartition("pandas")[2]
+
+
+def _waited_for(report: EfficiencyReport) -> str:
+    """The prefix for whose tasks everything waited for most of the time without parallelism."""
+    waited = report.waited_for
+    longest = max(waited, key=lambda prefix: waited[prefix], default="")
+    return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
+
+
+def _importing(report: EfficiencyReport) -> float:
+    """Share of the time in which threads were idle for the scheduler while their worker's event loop imported."""
+    waited = report.causes_ns(Bucket.IDLE).get("scheduler", 0) / 1e9
+    imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
+    blocked = sum(block.seconds * report.nthreads.get(block.worker, 1) for block in imports)
+    return blocked / waited if waited else 0.0
+
+
+def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
+    """Whether each task of a prefix has a worker for itself, or computes in threads of its own, too."""
+    skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
+    one_each = skew is not None and skew.count == len(report.by_worker) > 1 and skew.times_longer < 2
+    return one_each or (whole is not None and has_own_threads(whole))
+
+
+def has_own_threads(whole: Breakdown) -> bool:
+    """Whether tasks that took this compute in threads of libraries about as much as in their own."""
+    return 2 * whole.ns(Bucket.LIBRARY_THREADS) > whole.ns(Bucket.THREAD_CPU) > 0
+
+
+_UNKNOWN = math.nan
+
+#: Makes no condition hold.
+NOTHING_KNOWN = Facts(
+    task_seconds=_UNKNOWN,
+    threads=_UNKNOWN,
+    held_threads=_UNKNOWN,
+    cores=_UNKNOWN,
+    others=0.0,
+    libraries=0.0,
+    gil_of_loops=_UNKNOWN,
+    gil_of_text=_UNKNOWN,
+    short_of_cores=False,
+    one_thread_each=False,
+    gpu_waiting=0.0,
+    spilling=0.0,
+    chain=_UNKNOWN,
+    longest_task=_UNKNOWN,
+    larger_input=_UNKNOWN,
+    waited_for="",
+    fills_workers=False,
+    importing=0.0,
+    joining=False,
+)

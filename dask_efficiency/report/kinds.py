@@ -1,0 +1,278 @@
+"""Kinds of findings in a report: what each is called, what to do about it, and where the documentation says more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
+from dask_efficiency.straggler.sizes import SIZES_DIFFER
+
+#: Tasks that hold a thread for less are small: handing one out costs Dask about a millisecond in all.
+SMALL_TASK_SECONDS = 0.02
+
+#: Share of the time from which on spilling is why event loops are late.
+SPILLS = 0.05
+
+#: Where fewer threads than this hold a task in the mean, there is hardly ever more than one task.
+ONE_TASK = 1.1
+
+#: The longest chain is what a run is up against where it makes up this share of the makespan.
+CHAINED = 0.8
+
+#: From this share of the cores on, other processes are why threads wait for them.
+OTHERS = 0.2
+
+
+class Kind:
+    """What losses of a bucket or cause are called, and what to do about them.
+
+    Parameters
+    ----------
+    title
+        At most :data:`~dask_efficiency.show.finding.MAX_TITLE` characters.
+    advice
+        A sentence that claims nothing of the run; names in braces are those of :meth:`Facts.words`.
+    *cures
+        What to do instead where a condition holds: the first that does is given.
+    """
+
+    def __init__(self, title: str, advice: str, *cures: tuple[Callable[[Facts], bool], str]) -> None:
+        self.title = title
+        self.advice = advice
+        self.cures = cures
+
+    def advised(self, facts: Facts) -> str:
+        """What to do about it in a run."""
+        words = next((cure for holds, cure in self.cures if holds(facts)), self.advice)
+        return words.format(**facts.words())
+
+
+def _small(facts: Facts) -> bool:
+    return facts.task_seconds < SMALL_TASK_SECONDS
+
+
+_FOR_GPUS = (
+    lambda facts: facts.gpu_waiting > MOST,
+    "Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.",
+)
+_SMALL = (_small, "Make partitions bigger, or fuse tasks: those of {task} are small for Dask.")
+_TOO_SMALL = (_small, "Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.")
+_LATE = (
+    lambda facts: facts.spilling >= SPILLS,
+    "Give workers more memory, or make partitions smaller: event loops are late, and workers spill.",
+)
+_SKEWED = (
+    lambda facts: facts.larger_input >= SIZES_DIFFER,
+    "Split or salt the key: the input of the longest task is {larger} times as large.",
+)
+_LONGEST = (
+    lambda facts: facts.longest_task >= MOST,
+    "Split the task that took {longest} of the makespan while other threads had none.",
+)
+_CHAIN = (
+    lambda facts: facts.chain >= CHAINED,
+    "More workers do not help: tasks waited for one another, {chain} of the makespan is one chain.",
+)
+_ONE_TASK = (
+    lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
+    "One task ran at a time on {threads} threads: a chain, or a client that waits for each result.",
+)
+
+#: By bucket, or bucket and cause.
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "thread-noncpu/gil": Kind(
+            "Waiting for the GIL",
+            "Use string[pyarrow] for text, or processes: more workers with fewer threads each.",
+            (
+                lambda facts: facts.gil_of_loops > MOST,
+                "Use fewer and longer tasks with smaller results: event loops held the GIL.",
+            ),
+            (
+                lambda facts: facts.one_thread_each,
+                "See which threads beside the tasks run Python code: each worker has one thread for tasks.",
+            ),
+            (lambda facts: facts.short_of_cores, "Use fewer threads: they wait for cores, too, and for longer."),
+            (lambda facts: facts.gil_of_text <= MOST, "Use processes: more workers with fewer threads each."),
+        ),
+        "thread-noncpu/core": Kind(
+            "Waiting for a core",
+            "Set OMP_NUM_THREADS=1 for libraries' own threads, use fewer threads, or more cores.",
+            (
+                lambda facts: facts.others >= OTHERS,
+                "See which processes they are: other processes use {others} of these cores.",
+            ),
+            (
+                lambda facts: facts.in_libraries,
+                "Give libraries' threads less to do, such as fewer columns or row groups to read, or use more cores.",
+            ),
+            (
+                lambda facts: facts.threads > facts.cores,
+                "Use fewer threads, or more cores: {threads} threads share {cores} cores.",
+            ),
+        ),
+        "thread-noncpu/throttled": Kind(
+            "Waiting for the container's CPU limit",
+            "Raise the container's CPU limit, or use fewer threads: other cores of the node do not help.",
+        ),
+        "thread-noncpu/stopped": Kind(
+            "Processes stood still", "See what stops them, such as SIGSTOP, a frozen container, or a paused machine."
+        ),
+        "thread-noncpu/lock": Kind(
+            "Waiting for a lock",
+            "See what holds the lock: hold it for less, or let fewer tasks need it.",
+            _FOR_GPUS,
+            (
+                lambda facts: facts.in_libraries,
+                "Give libraries' threads less to do, such as fewer columns or row groups to read.",
+            ),
+        ),
+        "thread-noncpu/sleep": Kind(
+            "Sleeping", "See what sleeps, and whether it must; or use more threads per worker, so that sleeps overlap."
+        ),
+        "thread-noncpu/file": Kind(
+            "Waiting for files",
+            "Read more at a time, use faster disks, or more threads per worker, so that reads overlap.",
+        ),
+        "thread-noncpu/network": Kind(
+            "Waiting for the network",
+            "Use more threads per worker, so that requests overlap; or prefetch, or ask for more at a time.",
+        ),
+        "thread-noncpu/child-process": Kind(
+            "Waiting for child processes",
+            "See what the child does: where it computes, it takes a core that no figure here counts.",
+        ),
+        "thread-noncpu/unknown": Kind(
+            "Tasks off the CPU, for no known reason",
+            "No sample showed why: longer runs and longer tasks give more samples.",
+            _FOR_GPUS,
+        ),
+        "thread-noncpu": Kind(
+            "Tasks off the CPU, for no known reason",
+            "See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.",
+            _FOR_GPUS,
+        ),
+        "spill": Kind("Spilling to disk", "Give workers more memory, make partitions smaller, or persist less."),
+        "overhead/hand-over": Kind(
+            "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host.", _SMALL
+        ),
+        "overhead/event-loop": Kind(
+            "Waiting for the workers' event loops",
+            "Look for tasks that keep the GIL, large results, or a busy host.",
+            _SMALL,
+            _LATE,
+        ),
+        "overhead/unknown": Kind(
+            "Overhead of the workers",
+            "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
+            _SMALL,
+            _LATE,
+        ),
+        "overhead": Kind(
+            "Overhead of the workers",
+            "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
+            _SMALL,
+            _LATE,
+        ),
+        "failed": Kind("Tasks failed", "Read the tracebacks: each of retries= costs the whole task again."),
+        "cancelled": Kind(
+            "Tasks were cancelled", "Keep futures until they are used, and let workers finish before they close."
+        ),
+        "recomputed": Kind(
+            "Results were lost and computed again", "See why workers went: results were lost with them."
+        ),
+        "paused": Kind(
+            "Workers paused, short of memory",
+            "Give workers more memory or fewer threads: they were above worker.memory.pause.",
+        ),
+        "retiring": Kind(
+            "Workers were retiring", "Scale down less eagerly: a larger wait_count or interval in adapt()."
+        ),
+        "waiting-on-data": Kind(
+            "Waiting for data of other workers", "Use fewer shuffles, or fewer but larger workers."
+        ),
+        "constrained": Kind("Waiting for resources=", "Offer more of the resource per worker, or ask for less."),
+        "idle/scheduler": Kind(
+            "Threads idle, waiting for the scheduler",
+            "Use fewer and longer tasks, by bigger partitions or by fusing them.",
+            (
+                lambda facts: facts.importing > MOST,
+                "Import modules before the work, by client.run or a preload: the workers' event loops did.",
+            ),
+            _TOO_SMALL,
+        ),
+        "idle/imbalance": Kind(
+            "Threads idle while tasks queue at other workers",
+            "See what ties tasks to the workers at which they queue, or split uneven partitions.",
+        ),
+        "idle/restricted": Kind(
+            "Threads idle that may not run the tasks there are",
+            "Let more workers run these tasks: workers=, resources= and annotations tie them down.",
+        ),
+        "idle/graph": Kind(
+            "Threads idle while the scheduler takes in a graph",
+            "Make graphs smaller, by bigger partitions, and keep large objects out of them.",
+        ),
+        "idle/parallelism": Kind(
+            "Threads idle, too few tasks at a time",
+            "Make partitions smaller, or split the tasks that all others wait for.",
+            _SKEWED,
+            _LONGEST,
+            _CHAIN,
+            (
+                lambda facts: facts.fills_workers,
+                "Use fewer threads per worker, or run something beside {waited_for}: each of its tasks fills a worker.",
+            ),
+            (
+                lambda facts: bool(facts.waited_for),
+                "Split the tasks of {waited_for}, for which all waited, or run something beside them.",
+            ),
+            _ONE_TASK,
+        ),
+        "idle/unknown": Kind("Threads idle", "There were too few tasks at a time, or a busy scheduler.", _TOO_SMALL),
+        "idle": Kind(
+            "Threads idle",
+            "{held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.",
+            _SKEWED,
+            _LONGEST,
+            _CHAIN,
+            _TOO_SMALL,
+            _ONE_TASK,
+        ),
+        "lost-worker": Kind(
+            "Workers vanished", "They were killed for memory, or their job ended: see the nanny's and the job's logs."
+        ),
+        "unmeasured": Kind(
+            "Time that was not measured",
+            "See Not measured: the package must be on every worker before the work.",
+            (lambda facts: facts.joining, "Workers were joining: it takes a moment until each is metered."),
+        ),
+    }
+)
+
+#: What has no bucket.
+BESIDE: Mapping[str, Kind] = MappingProxyType(
+    {
+        "repeats": Kind("The same results were computed again", "Use persist() for what is used again."),
+        "no-workers": Kind("No worker was there", "Start workers before the work, or scale up sooner."),
+        "client": Kind("No work on the cluster", "See what the client does between its calls of Dask."),
+        "gpu-idle": Kind("GPUs idle", "See what tasks do between their kernels, and give GPUs more work at a time."),
+    }
+)
+
+#: The title of waiting for locks where tasks wait at those of libraries whose own threads compute.
+IN_LIBRARIES = "Waiting for threads of a library"
+
+
+def advice(kind: str, facts: Facts = NOTHING_KNOWN) -> str:
+    """What to do about a bucket or cause, in a sentence; without facts, one that claims nothing of the run.
+
+    Empty for what is no loss.
+    """
+    return KINDS[kind].advised(facts) if kind in KINDS else ""
+
+
+def page_of(kind: str) -> str:
+    """Where the documentation says more about a bucket or cause."""
+    return f"docs/buckets.md#{kind.replace('/', '-')}"

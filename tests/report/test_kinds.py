@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
+from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
+from dask_efficiency.report.profile import GilHolder, Hold
+from dask_efficiency.runs.path.summary import PathSummary
+from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
+
+#: A run of which nothing stands out.
+PLAIN = Facts(
+    task_seconds=1.0,
+    threads=2.0,
+    held_threads=1.5,
+    cores=2.0,
+    others=0.0,
+    libraries=0.0,
+    gil_of_loops=math.nan,
+    gil_of_text=math.nan,
+    short_of_cores=False,
+    one_thread_each=False,
+    gpu_waiting=0.0,
+    spilling=0.0,
+    chain=math.nan,
+    longest_task=math.nan,
+    larger_input=math.nan,
+    waited_for="",
+    fills_workers=False,
+    importing=0.0,
+    joining=False,
+)
+
+#: By kind and the first words of its advice, what must be so for it to be given.
+CASES = {
+    ("thread-noncpu", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu/lock", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu/unknown", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
+    ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
+    ("thread-noncpu/gil", "See which threads beside the tasks"): {"one_thread_each": True},
+    ("thread-noncpu/gil", "Use fewer threads: they wait for cores"): {"short_of_cores": True, "gil_of_text": 0.2},
+    ("thread-noncpu/gil", "Use processes"): {"gil_of_text": 0.2},
+    ("thread-noncpu/core", "Give libraries' threads less to do"): {"libraries": 0.9, "threads": 16.0},
+    ("thread-noncpu/lock", "Give libraries' threads less to do"): {"libraries": 0.9},
+    ("thread-noncpu/core", "See which processes they are: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
+    ("thread-noncpu/core", "Use fewer threads, or more cores: 16 threads share 2 cores."): {"threads": 16.0},
+    ("overhead", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead/hand-over", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead/event-loop", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead/unknown", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("overhead", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
+    ("overhead/event-loop", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
+    ("overhead/unknown", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
+    ("idle", "Split or salt the key: the input of the longest task is 30 times"): {"larger_input": 30.0},
+    ("idle/parallelism", "Split or salt the key"): {"larger_input": 30.0, "longest_task": 0.6},
+    ("idle", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
+    ("idle/parallelism", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
+    ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
+    ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
+    ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
+    ("idle", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle/scheduler", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle/unknown", "Make partitions bigger, or fuse tasks: those of 1.0 ms"): {"task_seconds": 0.001},
+    ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
+        "fills_workers": True,
+        "waited_for": "fit",
+    },
+    ("idle/parallelism", "Split the tasks of join, for which all waited"): {"waited_for": "join"},
+    ("idle", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
+    ("idle/parallelism", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
+    ("unmeasured", "Workers were joining"): {"joining": True},
+}
+
+
+@pytest.mark.parametrize(("case", "facts"), CASES.items(), ids=[f"{kind}: {words}" for kind, words in CASES])
+def test_a_cure_is_given_where_its_condition_holds_and_nowhere_else(case: tuple[str, str], facts: dict) -> None:
+    kind, words = case
+    assert advice(kind, replace(PLAIN, **facts)).startswith(words)
+    assert not advice(kind, PLAIN).startswith(words)
+
+
+def test_every_cure_with_a_condition_has_a_case() -> None:
+    conditional = [name for name, kind in KINDS.items() for _ in kind.cures]
+    assert sorted(conditional) == sorted(kind for kind, _ in CASES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_advice_that_claims_nothing_of_the_run(kind: str) -> None:
+    nan = math.nan
+    unknown = replace(PLAIN, task_seconds=nan, threads=nan, held_threads=nan, cores=nan)
+    assert advice(kind, unknown) == KINDS[kind].advice.format(**unknown.words())
+    assert advice(kind) == KINDS[kind].advice.format(**NOTHING_KNOWN.words())
+
+
+def test_what_is_no_loss_and_what_is_no_cause_has_no_advice() -> None:
+    for kind in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING, "thread-noncpu/weather", "spill/gil"):
+        assert advice(kind, PLAIN) == ""
+
+
+def test_advice_is_a_sentence_that_fits_a_line() -> None:
+    for kind in (*KINDS.values(), *BESIDE.values()):
+        for words in (kind.advice, *(cure for _, cure in kind.cures)):
+            said = words.format(**PLAIN.words())
+            assert len(said) <= 106
+            assert (said[0].upper(), said[-1], said.isascii()) == (said[0], ".", True)
+            assert {name for _, name, _, _ in string.Formatter().parse(words) if name} <= PLAIN.words().keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_leads_to_a_place_in_the_documentation(kind: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "buckets.md").read_text(encoding="utf-8")
+    page, _, anchor = page_of(kind).partition("#")
+    assert page == "docs/buckets.md"
+    assert (f"({anchor})=\n### `{kind}`\n" if "/" in kind else f"## `{kind}`\n") in text
+
+
+@pytest.mark.parametrize(("seconds_of_threads", "threads"), [(18.05, "4"), (17.95, "4"), (18.4, "4.09")])
+def test_edges_of_windows_make_no_more_threads_than_there_are(seconds_of_threads: float, threads: str) -> None:
+    facts = facts_of(report_of(seconds(thread_cpu=seconds_of_threads), cores=4.0))  # in 4.5 s
+    assert facts.words()["threads"] == threads
+    assert advice("thread-noncpu/core", facts).startswith("Use fewer threads, or more") == (threads != "4")
+
+
+@pytest.mark.parametrize(("count", "longest", "said"), [(2, 1.5, True), (3, 1.5, False), (2, 2.5, False)])
+def test_tasks_of_which_each_worker_has_one_need_no_splitting(count: int, longest: float, said: bool) -> None:
+    workers = [seconds(thread_cpu=4, idle=5)] * 2
+    one = skew(count=count, median_seconds=1.0, max_seconds=longest)
+    assert facts_of(report_of(*workers, waited_for={"fit": 5}, skew={"fit": one})).fills_workers == said
+    assert not facts_of(report_of(workers[0], waited_for={"fit": 5}, skew={"fit": one})).fills_workers
+
+
+@pytest.mark.parametrize(("library", "said"), [(4.0, True), (1.0, False), (0.0, False)])
+def test_tasks_with_threads_of_their_own_need_no_splitting(library: float, said: bool) -> None:
+    whole = seconds(thread_cpu=4, library_threads=library)
+    assert facts_of(report_of(whole, by_prefix={"fit": whole}, waited_for={"fit": 5})).fills_workers == said
+
+
+def test_all_waited_for_one_prefix_only_where_it_was_most_of_the_time() -> None:
+    assert facts_of(report_of(waited_for={"join": 5, "sum": 4})).waited_for == "join"
+    assert facts_of(report_of(waited_for={"join": 5, "sum": 5})).waited_for == ""
+    assert facts_of(report_of()).waited_for == ""
+
+
+def test_the_facts_of_a_report_worked_out_by_hand() -> None:
+    # Two workers of three threads for 10 s: a keeps one core busy with all of them, b a task for a third of the time.
+    report = report_of(
+        seconds(thread_cpu=10, thread_noncpu=20),
+        seconds(thread_cpu=4, thread_noncpu=4, spill=2, idle=20),
+        cluster_seconds=10.0,
+        window_seconds=10.0,
+        nthreads={"w0": 3, "w1": 3},
+        tasks={"succeeded": 14, "failed": 1},
+        cores=2.0,
+        details={"thread-noncpu: GPU wait": 6.0},
+        waited_for={"join": 3, "sum": 2},
+        path=PathSummary("It took long", 10.0, {}, 9.0, 2.0, 8.0),
+    )
+    facts = facts_of(report)
+    assert facts.task_seconds == pytest.approx(38 / 15)
+    assert (facts.threads, facts.held_threads) == (6.0, 4.0)
+    assert (facts.cores, facts.gpu_waiting, facts.waited_for) == (2.0, 0.25, "join")
+    assert facts.spilling == pytest.approx(2 / 60)
+    assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
+
+
+def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:
+    facts = facts_of(
+        report_of(seconds(thread_cpu=4, idle=5), path=PathSummary("It took long", 10.0, {}, 9.0, 8.0, 8.0))
+    )
+    assert math.isnan(facts.chain)
+    assert facts.longest_task == 0.8
+
+
+@pytest.mark.parametrize(("block", "share"), [("import", 0.8), ("read", 0.0), ("(thread)", 0.0)])
+def test_while_event_loops_import_their_threads_wait_for_them(block: str, share: float) -> None:
+    frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
+    stacks = {"import": (frozen, module), "read": (module,), "(thread)": ()}
+    report = report_of(
+        seconds(thread_cpu=4, idle=5),
+        causes_by_worker={"w0": causes(**{"idle/scheduler": 5.0})},
+        nthreads={"w0": 2},
+        loop_blocks=(Hold("w0", EVENT_LOOP, stacks[block], 2.0),),
+    )
+    assert facts_of(report).importing == share
+
+
+def holding(holder: str, file: str, function: str) -> GilHolder:
+    return GilHolder("clean", holder, (Frame(function, file, 1),), 10)
+
+
+def test_what_helps_against_the_gil_follows_who_held_it() -> None:
+    text = holding("clean", "/lib/site-packages/pandas/core/strings/object_array.py", "ObjectStringArrayMixin._str_map")
+    numbers = holding("clean", "/home/me/etl.py", "add_up")
+    loop = holding(EVENT_LOOP, "/lib/site-packages/distributed/comm/tcp.py", "read")
+
+    def said(*holders: GilHolder, threads: int = 4) -> str:
+        report = waiting_for_the_gil(gil_holders=holders, nthreads={"a": threads, "b": threads})
+        return advice("thread-noncpu/gil", facts_of(report))
+
+    processes = "processes: more workers with fewer threads each."
+    assert said(text) == f"Use string[pyarrow] for text, or {processes}"
+    assert said() == said(text), "nobody was seen"
+    assert said(numbers) == said(numbers, numbers, text) == f"Use {processes}"
+    assert said(loop, loop, text).startswith("Use fewer and longer tasks")
+    assert "one thread" in said(numbers, threads=1)
