@@ -75,7 +75,13 @@ def is_the_users(file: str) -> bool:
     """Whether a file is the user's own code, and not a library's, by its path on whatever machine it is."""
     if file.startswith("<"):
         return file[1:].startswith(_TYPED)
-    return bool(file) and not _LIBRARY.search(file) and not file.startswith(_roots())
+    return bool(file) and not _LIBRARY.search(file) and not file.startswith(_roots()) and not _starts_a_command(file)
+
+
+def _starts_a_command(file: str) -> bool:
+    """Whether it is what an installer writes for a console script, which calls a library's ``main()``."""
+    folder, name = os.path.split(file)
+    return folder == sysconfig.get_path("scripts") and "." not in name
 
 
 @cache

@@ -133,6 +133,8 @@ def test_a_profiler_that_takes_over_leaves_a_gap(client: Client):
     with efficiency_report() as report:
         client.submit(tasks.profile, 0.3, key="profile").result()
         eventually(lambda: wait(client.submit(tasks.train, 0.02, key="again")) and launches(client, "again"))
+        # Another worker may have run that one.
+        eventually(lambda: sum(totals.gaps for totals in snapshot(client).gpu.values()) >= 300 * MS)
     assert sum(totals.gaps for totals in report.gpu.values()) >= 300 * MS
     assert {totals.meter for totals in report.gpu.values()} == {"cupti"}
 
@@ -153,7 +155,7 @@ def test_it_is_switched_off_and_on_again_and_no_total_falls(client: Client, gpu_
     client.submit(tasks.train, 0.02, key="unseen").result()
     client.register_plugin(EfficiencyPlugin(gpu="auto"))
     eventually(lambda: wait(client.submit(tasks.train, 0.02, key="seen")) and launches(client, "seen"))
-    assert launches(client, "before") == 1
+    eventually(lambda: launches(client, "before") == 1)
     assert launches(client, "unseen") == 0
     after = exported(gpu_cluster, "gpu_seconds_total")
     assert {key: ns for key, ns in before.items() if after[key] < ns} == {}

@@ -1,4 +1,5 @@
 import os
+import sysconfig
 from collections import Counter
 
 import dask
@@ -32,6 +33,7 @@ from tests.report.samples import SECOND
         "<dynamic-code>",
         "<string>",
         __file__,
+        os.path.join(sysconfig.get_path("scripts"), "job.py"),
     ],
 )
 def test_the_users_own_code_is_known_by_its_path(file: str) -> None:
@@ -55,6 +57,7 @@ def test_the_users_own_code_is_known_by_its_path(file: str) -> None:
         dask.__file__,
         distributed.__file__,
         dask_efficiency.__file__,
+        os.path.join(sysconfig.get_path("scripts"), "dask-efficiency"),
     ],
 )
 def test_libraries_and_generated_code_are_not_the_users(file: str) -> None:
