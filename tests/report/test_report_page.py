@@ -34,7 +34,8 @@ def read(report: EfficiencyReport) -> Reader:
 
 
 def headings(report: EfficiencyReport) -> list[str]:
-    return re.findall(r"<h2>(.*?)</h2>", render_page(report))
+    """Of the sections that are seen at once, and of those that unfold."""
+    return re.findall(r"(?:<h2>|<(?:/section|/details)><details><summary>)(.*?)</", render_page(report))
 
 
 def large(workers: int, prefixes: int, bins: int = MAX_BINS) -> EfficiencyReport:
@@ -78,6 +79,7 @@ def test_a_page_tells_in_the_order_in_which_it_is_read() -> None:
     assert headings(large(2, 3)) == [
         "More findings",
         "Lost time",
+        "What findings mean",
         "Factors",
         "Through the run",
         "Workers",

@@ -66,6 +66,9 @@ MORE = (
     "report.to_html(path) writes a page; `dask-efficiency explain sleep` says what a cause means."
 )
 
+#: Sections of a page that are seen at once, beside those that say how far it can be trusted.
+UNFOLDED = ("More findings", "Lost time", "Through the run")
+
 #: Characters of a setting's value, and of the code.
 VALUE_LENGTH = 100
 MAX_CODE = 12_000
@@ -103,9 +106,11 @@ def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
 
 
 def page(report: EfficiencyReport) -> Document:
-    """The report for a page of its own, which has room for more."""
+    """The report for a page of its own, which has room for more; most of it unfolds by a click."""
+    shown = document(report, PAGE)
     return replace(
-        document(report, PAGE),
+        shown,
+        sections=tuple(replace(one, folded=not (one.caveat or one.title in UNFOLDED)) for one in shown.sections),
         stats=_stats(report, lost_time(report)),
         footer=_footer(report),
         page_title=f"{title(report)} - efficiency report",
@@ -194,12 +199,16 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
 
 
 def more_findings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The findings that are not said first, a line each; on a page also what the first ones mean."""
+    """The findings that are not said first, a line each."""
     first = leading(report)
-    lines = (one.in_a_line for one in report.findings if one not in first)
+    return section("More findings", *(one.in_a_line for one in report.findings if one not in first))
+
+
+def meanings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """On a page, what the documentation says of the first findings."""
     known = explained() if extent.drawn else {}
-    meanings = [Code(known[kind]) for kind in dict.fromkeys(one.kind for one in first) if kind in known]
-    return section("More findings", *lines, section("What the first findings mean", *meanings, folded=True))
+    kinds = dict.fromkeys(one.kind for one in leading(report))
+    return section("What findings mean", *(Code(known[kind]) for kind in kinds if kind in known))
 
 
 def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -358,6 +367,7 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     more_findings,
     losses,
+    meanings,
     culprits,
     flame_graph,
     holds,

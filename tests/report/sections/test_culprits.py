@@ -56,8 +56,9 @@ def test_a_report_in_which_nobody_looked_has_no_such_section() -> None:
 
 def test_it_stands_right_below_the_losses() -> None:
     titles = [part.title for part in page(profiled()).sections]
-    assert titles[1:6] == [
+    assert titles[1:7] == [
         "Lost time",
+        "What findings mean",
         "Where the time goes",
         "By cause and line",
         "Kept others waiting",

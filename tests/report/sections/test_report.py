@@ -20,7 +20,14 @@ def test_sections_with_nothing_to_say_are_absent() -> None:
 
 
 def test_a_page_and_a_screen_have_their_sections_in_one_order() -> None:
-    assert [section.title for section in page(by_hand()).sections] == titles(by_hand())
+    on_page = [section.title for section in page(by_hand()).sections]
+    assert [title for title in on_page if title != "What findings mean"] == titles(by_hand())
+
+
+def test_a_page_has_what_the_first_findings_mean_folded_away() -> None:
+    (found,) = [section for section in page(by_hand()).sections if section.title == "What findings mean"]
+    assert found.folded
+    assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "## `failed`"]
 
 
 def test_a_page_has_figures_and_a_screen_has_none() -> None:
