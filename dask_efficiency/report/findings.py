@@ -35,14 +35,11 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.figures import (
     name_of as shown_name,
 )
-from dask_efficiency.show.finding import Basis, Finding
+from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.straggler.wording import as_finding
 
-#: Nothing below this share of the wall clock is a finding.
-WORTH_FINDING = 0.03
-
-#: More are no findings; and so many are shown first, each worth at least this share of the first one.
-MAX_FINDINGS, MAX_SHOWN, WORTH_SHOWING = 10, 3, 0.25
+#: What is shown first is worth at least this share of the first one.
+WORTH_SHOWING = 0.25
 
 #: In the ranking, a bound counts as this share of it; and so many times what names a worker or results, which are why
 #: threads wait that stand beside it.
@@ -52,9 +49,8 @@ NAMED = frozenset({"slow-worker", "repeats"})
 #: Thread time of the results that were made again, as a share of all, from which that is a finding.
 WORTH_REPEATING = 0.03
 
-#: Characters of a task's key, and of a headline.
+#: Characters of a task's key.
 MAX_KEY = 40
-MAX_HEADLINE = 100
 
 #: What each kind is called.
 TITLES: dict[tuple[str, str], str] = {

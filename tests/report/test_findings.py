@@ -16,9 +16,12 @@ from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.advice import RULES, WHOLE
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.findings import MAX_HEADLINE, TITLES, find, headline, in_a_line
+from dask_efficiency.report.findings import TITLES, find, headline, in_a_line
 from dask_efficiency.report.model import Repeat
-from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
+from dask_efficiency.runs.path import findings as path
+from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
+from dask_efficiency.simulation.sections import ladder
+from dask_efficiency.torch_traces.path import findings as torch_path
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
@@ -235,4 +238,8 @@ def test_the_titles_and_cures_are_these() -> None:
     golden = (Path(__file__).parent / "findings.txt").read_text()
     lines = [f"{bucket}{f'/{cause}' if cause else ''}: {title}" for (bucket, cause), title in TITLES.items()]
     cures = [f"{rule.bucket}/{','.join(rule.causes)}: {rule.words}" for rule in RULES]
-    assert "\n".join([*lines, "", *cures]) + "\n" == golden
+    said = [(kind, *told) for kind, told in (path.SAID | torch_path.SAID).items()]
+    said += [*(("slow-rank", *told) for told in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
+    paths = [f"{kind}: {title}. {advice}".strip() for kind, title, advice in said]
+    better = [f"torch, {where}: {advice}" for where, advice in torch_path.BETTER.items()]
+    assert "\n".join([*lines, "", *cures, "", *paths, *better]) + "\n" == golden
