@@ -147,8 +147,7 @@ DIAGNOSES = (
         work.own_threads,
         "the one task computes in two threads of OpenBLAS, on all cores that there are: nothing is lost",
         {
-            # The path alone knows nothing of threads that are no task's.
-            r"(?m)^(?!The makespan).*(split|more workers do not help)": "the task is spread over its own threads",
+            r"split|more workers do not help": "the task is spread over its own threads",
         },
         r"`products`|products",
         fault=False,
@@ -314,7 +313,7 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
     said = Said(
         name=diagnosis.name,
         headline=f"{report.headline}\n" + "\n".join(map(str, leading(report))),
-        path=path.headline if path is not None else "not recorded",
+        path="\n".join([path.headline, *map(str, path.findings)]) if path is not None else "not recorded",
         stragglers=stragglers.headline(judge(report.trace)) if report.trace is not None else "not recorded",
         beside=" | ".join((context(report), *about_path)),
         stopwatch_seconds=ran.stopwatch_seconds,

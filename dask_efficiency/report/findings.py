@@ -13,7 +13,7 @@ from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.facts import Facts, facts_of
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, advice, page_of
-from dask_efficiency.report.largest import WORTH_FINDING, Largest, largest_losses, losses_worth_finding
+from dask_efficiency.report.largest import Largest, largest_losses, losses_worth_finding
 from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
 from dask_efficiency.report.skew import held_up
 from dask_efficiency.report.wall_clock import (
@@ -36,11 +36,11 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.figures import (
     name_of as shown_name,
 )
-from dask_efficiency.show.finding import Basis, Finding
+from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.straggler.wording import as_finding
 
-#: More are no findings; and so many are shown first, each worth at least this share of the first one.
-MAX_FINDINGS, MAX_SHOWN, WORTH_SHOWING = 10, 3, 0.25
+#: What is shown first is worth at least this share of the first one.
+WORTH_SHOWING = 0.25
 
 #: In the ranking, a bound counts as this share of it; and so many times what names a worker or results, which are why
 #: threads wait that stand beside it.
@@ -50,9 +50,8 @@ NAMED = frozenset({"slow-worker", "repeats"})
 #: Thread time of the results that were made again, as a share of all, from which that is a finding.
 WORTH_REPEATING = 0.03
 
-#: Characters of a task's key, and of a headline.
+#: Characters of a task's key.
 MAX_KEY = 40
-MAX_HEADLINE = 100
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:

@@ -8,9 +8,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN, name_of
 from dask_efficiency.report.lost_time import worth_a_row
 from dask_efficiency.report.model import EfficiencyReport
-
-#: Nothing below this share of the wall clock is a finding.
-WORTH_FINDING = 0.03
+from dask_efficiency.show.finding import WORTH_FINDING
 
 #: A bucket of which more than this part is of no known cause is named as a whole.
 MOSTLY = 0.5

@@ -10,8 +10,11 @@ from typing import Any
 
 from dask_efficiency.show.figures import format_seconds
 
-#: Characters of a title.
-MAX_TITLE = 70
+#: Characters of a title, and of a headline.
+MAX_TITLE, MAX_HEADLINE = 70, 100
+
+#: Nothing below this share of the wall clock is a finding; and there are so many at most, so many of them shown first.
+WORTH_FINDING, MAX_FINDINGS, MAX_SHOWN = 0.03, 10, 3
 
 
 class Basis(StrEnum):

@@ -39,6 +39,7 @@ def simulate(
     trace: RunTrace,
     cluster: ClusterSpec | None = None,
     *,
+    workers: int | None = None,
     seeds: int | Sequence[int] = 16,
     speed_up: Mapping[str, float] | None = None,
     without: Collection[str] = (),
@@ -57,6 +58,8 @@ def simulate(
         A recorded run: ``report.trace``, or what :func:`~dask_efficiency.load_trace` reads.
     cluster
         Where it is to run; by default on its own cluster.
+    workers
+        How many workers of that cluster; by default as many as it has.
     seeds
         How many simulated runs there are to be, or their seeds. The same seed gives the same run.
     speed_up
@@ -88,7 +91,7 @@ def simulate(
     UnknownNameError
         If a prefix is not in the trace, or a part cannot be left out.
     ValueError
-        If the cluster has no workers, or a speed-up or a number of seeds is not above 0.
+        If the cluster is to have no workers, or a speed-up or a number of seeds is not above 0.
 
     Warns
     -----
@@ -97,6 +100,7 @@ def simulate(
 
     Examples
     --------
+    >>> simulate(trace, workers=16)  # doctest: +SKIP
     >>> cluster = ClusterSpec.from_trace(trace)  # doctest: +SKIP
     >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
     """
@@ -104,6 +108,7 @@ def simulate(
     notes = _checked(trace, force=force)
     changed = changes(trace, speed_up or {}, without, ())
     given = ClusterSpec.from_trace(trace) if cluster is None else cluster
+    given = given if workers is None else given.with_workers(workers)
     check_shares(trace, gil or {})
     job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
@@ -117,7 +122,7 @@ def simulate(
 
 def sweep(
     trace: RunTrace,
-    workers: Sequence[int] = (2, 4, 8, 16, 32),
+    workers: str | Sequence[int] = (2, 4, 8, 16, 32),
     *,
     cluster: ClusterSpec | None = None,
     nthreads: int | None = None,
@@ -132,7 +137,7 @@ def sweep(
     trace
         A recorded run.
     workers
-        Numbers of workers.
+        Numbers of workers, or what ``--sweep`` takes: ``"2..64"``, ``"4,6,12"``.
     cluster
         What their workers and network are like; by default as those of the recorded cluster.
     nthreads

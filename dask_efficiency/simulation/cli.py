@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import signal
 import warnings
 from collections.abc import Iterator
@@ -41,20 +40,15 @@ if TYPE_CHECKING:
 
 
 def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """Numbers of workers: a list, or a range of doublings."""
+    """Numbers of workers."""
     if value is None:
         return ()
-    if found := re.fullmatch(r"(\d+)\.\.(\d+)", value.strip()):
-        first, last = map(int, found.groups())
-        if 1 <= first <= last:
-            doublings = [first << i for i in range((last // first).bit_length())]
-            return (*doublings, last) if doublings[-1] < last else tuple(doublings)
-    elif re.fullmatch(r"\d+(,\d+)*", value.strip()) and all(map(int, value.split(","))):
-        return tuple(map(int, value.split(",")))
-    raise click.BadParameter(
-        f"{value!r} is not a range of numbers of workers such as 2..64, which is 2, 4, 8, 16, 32 and 64, "
-        "or a list such as 4,6,12"
-    )
+    from dask_efficiency.simulation.model.sweeps import sizes_of
+
+    try:
+        return sizes_of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def cores(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:

@@ -16,10 +16,13 @@ from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.findings import MAX_HEADLINE, find, headline, in_a_line
+from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS, Kind
 from dask_efficiency.report.model import Repeat, Saved
-from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
+from dask_efficiency.runs.path import findings as path
+from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
+from dask_efficiency.simulation.sections import ladder
+from dask_efficiency.torch_traces.path import findings as torch_path
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
@@ -236,7 +239,15 @@ def test_every_loss_has_a_title() -> None:
 def test_the_titles_and_cures_are_these() -> None:
     """An editor's copy: whoever changes a word changes it here, and reads the others."""
     golden = (Path(__file__).parent / "findings.txt").read_text()
-    assert "\n".join([*_written(KINDS), *_written(BESIDE)]) == golden
+    assert _golden() == golden
+
+
+def _golden() -> str:
+    said = [(kind, *told) for kind, told in (path.SAID | torch_path.SAID).items()]
+    said += [*(("slow-rank", *told) for told in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
+    paths = [f"{kind}: {title}\n  {advice}".rstrip() + "\n" for kind, title, advice in said]
+    better = [f"torch, {where}:\n  {advice}\n" for where, advice in torch_path.BETTER.items()]
+    return "\n".join([*_written(KINDS), *_written(BESIDE), *paths, *better])
 
 
 def _written(kinds: Mapping[str, Kind]) -> list[str]:

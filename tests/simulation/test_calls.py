@@ -63,6 +63,13 @@ def test_changes_go_to_the_engine_as_factors_of_time(engine: FakeEngine) -> None
     assert (changed.prefixes, changed.without, changed.validate) == ({"sum": 0.25}, {"transfer"}, True)
 
 
+def test_so_many_workers_are_copies_of_those_of_the_cluster() -> None:
+    assert len(simulate(recorded(), workers=8, seeds=2).cluster.workers) == 8
+    found = simulate(recorded(), wider(8), workers=2, seeds=2).cluster
+    assert found == wider(8).with_workers(2)
+    assert [len(one.cluster.workers) for one in sweep(recorded(), "2..8", seeds=1).predictions] == [2, 4, 8]
+
+
 def test_its_run_can_be_explained_and_saved_like_any_other(tmp_path: Path) -> None:
     found = simulate(recorded(), wider(8), seeds=3)
     assert found.critical_path().seconds() == found.breakdown

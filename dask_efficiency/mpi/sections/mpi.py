@@ -57,8 +57,8 @@ def headline(run: MpiPrediction) -> str:
     shares = run.path_seconds
     total = sum(shares.values()) or 1.0
     largest = max(shares, key=lambda kind: shares[kind])
-    part = f"the critical path is {format_share(shares[largest] / total)} {SPENT[largest]}"
-    return f"{said}; ranks compute in {format_share(run.efficiency)} of their time, {part}"
+    part = f"the critical path {format_share(shares[largest] / total)} {SPENT[largest]}"
+    return f"{said}; {format_share(run.efficiency)} computing, {part}"
 
 
 def document(run: MpiPrediction) -> Document:

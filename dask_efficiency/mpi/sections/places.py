@@ -16,21 +16,23 @@ from dask_efficiency.show.figures import (
     format_share,
     format_times,
     name_of,
+    shorten,
     time_scale,
 )
+from dask_efficiency.simulation.sections.places import MAX_NAME
 from dask_efficiency.simulation.sections.prediction import SAME, notes
 
 
 def headline(compared: MpiPlacements) -> str:
     """Which hosts are the best and by how much, without a full stop."""
     best = compared.best
-    said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
+    said = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
     if len(compared.ranked) == 1:
         return said
     other = compared.ranked[1]
     times = other.makespan_seconds / best.makespan_seconds if best.makespan_seconds else 1.0
     long = "as long" if times < 1 + SAME else f"{format_times(times)} as long"
-    return f"{said}; {name_of(other.name)}, the next, takes {long}"
+    return f"{said}; {shorten(name_of(other.name), MAX_NAME)}, the next, takes {long}"
 
 
 def document(compared: MpiPlacements) -> Document:

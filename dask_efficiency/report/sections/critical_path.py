@@ -9,6 +9,7 @@ from dask_efficiency.runs.sections.path import quick_improvements, sections
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.document import Section, section
 from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.finding import MAX_SHOWN
 
 
 def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -20,4 +21,5 @@ def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         path = CriticalPath.of(report.trace, Question())
     except EmptyTraceError:  # no task ended in the window
         return Section(heading)
-    return section(heading, f"{path.headline}.", *sections(path), quick_improvements(path))
+    first = (f"{number}. {'. '.join(one.lines)}" for number, one in enumerate(path.findings[:MAX_SHOWN], 1))
+    return section(heading, f"{path.headline}.", *first, *sections(path), quick_improvements(path))

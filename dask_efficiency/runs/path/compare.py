@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
+from dask_efficiency.show.figures import name_of, shorten
+from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.shown import Printed, late
 
 if TYPE_CHECKING:
@@ -80,9 +82,10 @@ class PathComparison(Printed):
         if was == now:
             return f"no difference: both took {now:.3g} s"
         ratio = f"{100 * abs(now / was - 1):.2g} % " if was else ""
-        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s; most of that is "
+        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s, most of it "
         sign = 1 if now > was else -1
-        return said + ", in ".join(_most([c for c in self.changes if c.by == by], sign) for by in COMPARED)
+        most = ", in ".join(_most([c for c in self.changes if c.by == by], sign) for by in COMPARED)
+        return shorten(said + most, MAX_HEADLINE)
 
     def to_frame(self, by: str = "kind") -> pd.DataFrame:
         """The changes by kind or by prefix. Needs pandas.
@@ -126,4 +129,4 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
 
 def _most(changes: list[PathChange], sign: int) -> str:
     change = max(changes, key=lambda change: sign * change.seconds)
-    return f"{'no task' if change.name == NOBODY else change.name:.60} ({change.seconds:+.2g} s)"
+    return f"{'no task' if change.name == NOBODY else shorten(name_of(change.name), 25)} ({change.seconds:+.2g} s)"

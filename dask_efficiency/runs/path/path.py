@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.blocked import loop_causes, relabel
 from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
+from dask_efficiency.runs.path.findings import PathPart, headline, parts, worth_finding
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.runs.path.presence import name_without_workers, slots
 from dask_efficiency.runs.path.scope import Question, Scope
 from dask_efficiency.runs.path.segments import CODES, Segments
 from dask_efficiency.runs.path.speedups import Speedup, replays, speedups
 from dask_efficiency.runs.path.summary import PathSummary
-from dask_efficiency.runs.path.verdict import headline
 from dask_efficiency.runs.path.walk import walk
 from dask_efficiency.runs.replay.changes import Changes, changes
 from dask_efficiency.runs.replay.replay import replay_with
 from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.figures import format_seconds
+from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Paged
 
 if TYPE_CHECKING:
@@ -123,9 +125,11 @@ class CriticalPath(Paged):
         """
         if by not in GROUPS:
             raise ValueError(f"by is {by!r}; expected one of {', '.join(GROUPS)}")
-        return self._seconds(by, np.ones(len(self.segments), np.bool_))
+        return self.seconds_of(KINDS, by)
 
-    def _seconds(self, by: str, among: Bool) -> dict[str, float]:
+    def seconds_of(self, kinds: Collection[Kind], by: str) -> dict[str, float]:
+        """The same of some kinds only."""
+        among = np.isin(self.segments.kind, [CODES[kind] for kind in kinds])
         length = self.segments.stop - self.segments.start
         found: dict[str, int] = {}
         position, names = self._grouped(by)
@@ -275,22 +279,27 @@ class CriticalPath(Paged):
 
     @property
     def headline(self) -> str:
-        """One sentence, without a full stop: what bounds this run, and what would help most."""
-        return self._headline(())
+        """How long the run took, and what most of the path was; at most 100 characters, without a full stop."""
+        return headline(self._parts, format_seconds(self.makespan_seconds), "the critical path")
 
-    def _headline(self, own_threads: Collection[str]) -> str:
-        return headline(
-            makespan=self.makespan_seconds,
-            kinds=self.seconds("kind"),
-            compute=self.seconds_computing(),
-            floor=self.floor_seconds,
-            longest_task=self.longest_task_seconds,
-            loops=self.loop_causes,
-            slot_bound=self.slot_bound_seconds,
-            one_a_worker=is_one_a_worker(self.trace, self._work[0]),
-            uneven=is_uneven(self.trace, self._work[0]),
-            own_threads=own_threads,
-        )
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the makespan went to, the largest share first, with what the run could save at most without it."""
+        return worth_finding(self._parts, self.makespan_seconds)
+
+    @cached_property
+    def _parts(self) -> list[PathPart]:
+        return parts(self) if self.makespan_seconds else []
+
+    @property
+    def is_one_a_worker(self) -> bool:
+        """Whether the longest task is one of those of which each worker has one, as in training."""
+        return is_one_a_worker(self.trace, self._work[0])
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the longest task took several times the median of its prefix."""
+        return is_uneven(self.trace, self._work[0])
 
     def to_summary(self, own_threads: Collection[str] = ()) -> PathSummary:
         """The main figures of this path, small enough to be kept with a report.
@@ -299,19 +308,18 @@ class CriticalPath(Paged):
         """
         longest = next(iter(self.seconds_computing()), "")
         return PathSummary(
-            headline=self._headline(own_threads),
+            headline=self.headline,
             makespan_seconds=self.makespan_seconds,
             seconds_by_kind=self.seconds("kind"),
             floor_seconds=self.floor_seconds,
             longest_task_seconds=self.longest_task_seconds,
-            divisible=longest not in own_threads and not is_one_a_worker(self.trace, self._work[0]),
+            divisible=longest not in own_threads and not self.is_one_a_worker,
             chain_seconds=self.chain_seconds,
         )
 
     def seconds_computing(self) -> dict[str, float]:
         """Seconds of the makespan in which tasks computed, by prefix; largest first."""
-        computing = np.isin(self.segments.kind, [CODES[kind] for kind in COMPUTE])
-        return self._seconds("prefix", computing)
+        return self.seconds_of(COMPUTE, "prefix")
 
     def what_if(
         self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()

@@ -20,6 +20,7 @@ from dask_efficiency.show.figures import (
     sentence,
     time_scale,
 )
+from dask_efficiency.show.finding import MAX_SHOWN
 
 #: Rows of a table of differences.
 MAX_DIFFERENCES = 12
@@ -46,7 +47,8 @@ def context(path: CriticalPath) -> str:
 
 def document(path: CriticalPath) -> Document:
     """What the wall clock was spent on."""
-    return Document(title(path), context(path), path.headline, sections(path))
+    first = tuple(one.lines for one in path.findings[:MAX_SHOWN])
+    return Document(title(path), context(path), path.headline, sections(path), findings=first)
 
 
 def page(path: CriticalPath) -> Document:

@@ -14,6 +14,7 @@ def to_dict(path: CriticalPath) -> dict[str, Any]:
     return {
         "name": path.trace.name,
         "headline": path.headline,
+        "findings": [one.to_dict() for one in path.findings],
         "makespan_seconds": path.makespan_seconds,
         "floor_seconds": path.floor_seconds,
         "slot_bound_seconds": path.slot_bound_seconds if math.isfinite(path.slot_bound_seconds) else None,

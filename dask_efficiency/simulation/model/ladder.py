@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
@@ -81,6 +82,12 @@ class IdealLadder(Shown):
         """
         steps = zip(self.rungs, self.rungs[1:], strict=False)
         return {lower.name: upper.seconds - lower.seconds for upper, lower in steps}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What each step would save, the most first: replayed where the step is simulated, else a bound."""
+        found: tuple[Finding, ...] = self._said("findings")
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each step. Needs pandas.

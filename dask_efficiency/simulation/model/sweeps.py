@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,8 +139,8 @@ def worker_seconds(prediction: Prediction) -> float:
     return len(prediction.cluster.workers) * prediction.makespan_seconds
 
 
-def sizes_of(workers: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of workers, in order, each once.
+def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
+    """Numbers of workers, in order, each once; of a text a list (``"4,6,12"``) or a range of doublings (``"2..64"``).
 
     Raises
     ------
@@ -148,13 +149,27 @@ def sizes_of(workers: Sequence[int]) -> tuple[int, ...]:
     TypeError
         If they are not whole numbers.
     """
-    if isinstance(workers, str) or not isinstance(workers, Sequence):
+    numbers: Sequence[int] = _sizes_in(workers.strip()) if isinstance(workers, str) else workers
+    if not isinstance(numbers, Sequence):
         raise TypeError(f"workers is {workers!r:.80}; expected numbers of workers, such as [2, 4, 8]")
-    for number in workers:
+    for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int):
             raise TypeError(f"workers holds {number!r:.80}; expected whole numbers")
         if number < 1:
             raise ValueError(f"workers holds {number}; expected at least 1 worker")
-    if not workers:
+    if not numbers:
         raise ValueError("workers is empty; expected at least one number of workers")
-    return tuple(sorted(set(workers)))
+    return tuple(sorted(set(numbers)))
+
+
+def _sizes_in(text: str) -> tuple[int, ...]:
+    if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
+        first, last = map(int, found.groups())
+        if 1 <= first <= last:
+            return *(first << i for i in range((last // first).bit_length())), last
+    elif re.fullmatch(r"\d+(,\d+)*", text) and all(map(int, text.split(","))):
+        return tuple(map(int, text.split(",")))
+    raise ValueError(
+        f"{text!r:.80} is not a range of numbers of workers such as 2..64, which is 2, 4, 8, 16, 32 and 64, "
+        "or a list such as 4,6,12"
+    )

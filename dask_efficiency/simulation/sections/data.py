@@ -64,7 +64,8 @@ def ladder(found: IdealLadder) -> dict[str, Any]:
         }
         for rung in found.rungs
     ]
-    return _about(found.self_replay, found.notes) | {"steps": rows}
+    said = {"headline": found.headline, "findings": [one.to_dict() for one in found.findings]}
+    return said | _about(found.self_replay, found.notes) | {"steps": rows}
 
 
 def _about(judged: SelfReplay, notes: tuple[str, ...]) -> dict[str, Any]:

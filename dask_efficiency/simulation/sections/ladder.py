@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dask_efficiency.runs.path.findings import SAID
 from dask_efficiency.show.document import Document, Label, Section, Share, Table, section, with_content
-from dask_efficiency.show.figures import format_seconds, format_share, time_scale
+from dask_efficiency.show.figures import format_seconds, time_scale
+from dask_efficiency.show.finding import MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.simulation.model.ladder import (
     ANY_CLUSTER,
     FULL_SLOTS,
     MEASURED,
     NO_WAITING,
     SIMULATED,
+    STEPS,
     IdealLadder,
 )
 from dask_efficiency.simulation.sections.data import ladder as to_dict
@@ -29,33 +32,50 @@ MEANINGS = {
     NO_WAITING: "that chain, with its CPU and GPU time only",
 }
 
-#: A step that is worth less of the run is not worth naming.
-HARDLY = 0.01
+#: What a step takes away, and what helps against it.
+FINDINGS = {
+    "no spill": ("ladder/spill", "Spilling to disk", SAID["path/spill"][1]),
+    "no transfers": ("ladder/transfer", "Transfers, once nothing spills", SAID["path/transfer"][1]),
+    "no scheduling": ("ladder/scheduler", "Scheduling, once nothing spills or moves", SAID["path/scheduler"][1]),
+    FULL_SLOTS: ("ladder/empty-slots", "Slots without a task", "Run more tasks at a time, or split the longest ones."),
+    ANY_CLUSTER: ("ladder/few-slots", "Too few slots for the tasks", "Use more workers."),
+    NO_WAITING: ("ladder/waiting", "Waiting in the tasks of the longest chain", SAID["path/task-noncpu"][1]),
+}
+
+
+def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
+    """What each step would save, the most first; each comes after those above it, so that they add up."""
+    simulated = {rung.name for rung in ladder.rungs if rung.simulated_seconds is not None}
+    found = [
+        Finding(
+            kind=kind,
+            title=what,
+            saves_seconds=ladder.worth[name],
+            basis=Basis.REPLAYED if name in simulated else Basis.BOUNDED,
+            advice=advice,
+            page="docs/simulation.md",
+        )
+        for name, (kind, what, advice) in FINDINGS.items()
+        if ladder.worth[name] >= WORTH_FINDING * ladder.recorded.makespan_seconds > 0
+    ]
+    return tuple(sorted(found, key=lambda one: -(one.saves_seconds or 0.0)))
 
 
 def headline(ladder: IdealLadder) -> str:
-    """Which step of those that Dask takes is worth most, without a full stop."""
-    measured = ladder.recorded.makespan_seconds
-    steps = {name: saved for name, saved in ladder.worth.items() if name.startswith("no ") and name != NO_WAITING}
+    """How long the run would take without the part of Dask that takes most, and without all, without a full stop."""
+    measured = format_seconds(ladder.recorded.makespan_seconds)
+    steps = {name.removeprefix("no "): ladder.worth[name] for _, name in STEPS}
     name = max(steps, key=lambda step: steps[step])
-    left = min(rung.seconds for rung in ladder.rungs if rung.name in steps)
-    if steps[name] < HARDLY * measured:
-        share = sum(steps.values()) / measured if measured else 0.0
-        return (
-            f"Spilling, transfers and scheduling together take {format_share(share)} of the "
-            f"{format_seconds(measured)}: what is left is tasks, and how they fit on the slots"
-        )
-    what = {"no spill": "spilling takes", "no transfers": "transfers take", "no scheduling": "scheduling takes"}[name]
-    return (
-        f"Of {format_seconds(measured)}, {what} {format_seconds(steps[name])}, the most of all that is not tasks; "
-        f"without spilling, transfers and scheduling it would be {format_seconds(left)}"
-    )
+    left = format_seconds(next(rung.seconds for rung in ladder.rungs if rung.name == STEPS[-1][1]))
+    takes = f"{name} {'take' if name == 'transfers' else 'takes'} {format_seconds(steps[name])}"
+    return f"{measured}, of which {takes}; {left} without spill, transfers and scheduling"
 
 
 def document(ladder: IdealLadder) -> Document:
     """What each step is worth."""
     sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
-    return Document(title(ladder.recorded), was(ladder.recorded), headline(ladder), sections)
+    first = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN])
+    return Document(title(ladder.recorded), was(ladder.recorded), headline(ladder), sections, findings=first)
 
 
 def page(ladder: IdealLadder) -> Document:

@@ -13,24 +13,29 @@ from dask_efficiency.show.figures import (
     format_seconds,
     format_share,
     name_of,
+    shorten,
     time_scale,
 )
 from dask_efficiency.simulation.model.placements import Placement, Placements
 from dask_efficiency.simulation.sections.data import placements as to_dict
 from dask_efficiency.simulation.sections.prediction import notes, of_cluster, title, was
 
+#: Characters of a placement's name in a headline.
+MAX_NAME = 24
+
 
 def headline(placements: Placements) -> str:
     """Which is the fastest and by how much, without a full stop."""
     best = placements.best
-    said = f"{name_of(best.name)}: {format_seconds(best.makespan_seconds)}"
+    said = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
     if len(placements.ranked) == 1:
         return said
     other = placements.ranked[1]
+    name = shorten(name_of(other.name), MAX_NAME)
     share = placements.saved_seconds / other.makespan_seconds if other.makespan_seconds else 0.0
     if not placements.is_clear:
-        return f"{said}, but {name_of(other.name)} may be as fast: runs differ by more than the two do"
-    return f"{said}, {format_share(share)} less than {name_of(other.name)}, the next; that is more than runs differ"
+        return f"{said}, but {name} may be as fast: runs differ by more"
+    return f"{said}, {format_share(share)} less than {name}, more than runs differ"
 
 
 def document(placements: Placements) -> Document:

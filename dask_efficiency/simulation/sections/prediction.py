@@ -17,8 +17,10 @@ from dask_efficiency.show.figures import (
     name_of,
     named,
     sentence,
+    shorten,
     time_scale,
 )
+from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.result import Prediction
@@ -44,7 +46,7 @@ def context(prediction: Prediction) -> str:
     runs = format_count(len(prediction.makespans), "simulated run")
     if prediction.is_self_replay:
         return f"as it was; {runs}"
-    return f"{runs}, and {len(prediction.self_replay.runs.makespans)} of the run as it was"
+    return f"{was(prediction.recorded)}; {runs}, and {len(prediction.self_replay.runs.makespans)} of the run as it was"
 
 
 def was(recorded: RunFigures) -> str:
@@ -78,16 +80,16 @@ def plus_minus(prediction: Prediction) -> str:
 
 
 def headline(prediction: Prediction) -> str:
-    """The prediction in one sentence, without a full stop."""
-    said = f"{where(prediction)}: {plus_minus(prediction)}, {format_share(prediction.efficiency)} efficient"
+    """The prediction, in at most 100 characters without a full stop."""
+    said = f": {plus_minus(prediction)}, {format_share(prediction.efficiency)} efficient"
     if prediction.efficiency < prediction.busy / 2:
-        said = f"{said} with tasks in {format_share(prediction.busy)} of the thread time"
-    recorded = prediction.recorded
-    seconds = format_seconds(recorded.makespan_seconds)
+        said += f", slots {format_share(prediction.busy)} busy"
     if prediction.is_self_replay:
-        return f"{said}; recorded: {seconds}"
-    times = "as fast" if abs(prediction.speedup - 1) < SAME else f"{format_times(prediction.speedup)} as fast"
-    return f"{said}; {times} as the recorded {seconds} on {size(recorded.workers, recorded.nthreads)}"
+        said += f"; recorded: {format_seconds(prediction.recorded.makespan_seconds)}"
+    else:
+        times = "as fast" if abs(prediction.speedup - 1) < SAME else f"{format_times(prediction.speedup)} as fast"
+        said += f"; {times} as recorded"
+    return shorten(where(prediction), MAX_HEADLINE - len(said)) + said
 
 
 def where(prediction: Prediction) -> str:

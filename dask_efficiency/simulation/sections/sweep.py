@@ -23,9 +23,9 @@ from dask_efficiency.simulation.sections.prediction import notes, title, was
 def headline(sweep: Sweep) -> str:
     """How many workers are enough, without a full stop."""
     best, fastest = sweep.best, sweep.fastest
-    said = f"{_workers(best)} would take {format_seconds(best.makespan_seconds)}"
+    said = f"{_workers(best)}: {format_seconds(best.makespan_seconds)}"
     if best is fastest:
-        return f"{said}, the least of all, and none within {100 * NEARLY:.0f} % of it is cheaper"
+        return f"{said}, the least of all; none within {100 * NEARLY:.0f} % of it is cheaper"
     cost = worker_seconds(best) / worker_seconds(fastest)
     least = f"{_workers(fastest)}, {format_seconds(fastest.makespan_seconds)}"
     return f"{said}, within {100 * NEARLY:.0f} % of the fastest ({least}), at {format_share(cost)} of its cost"

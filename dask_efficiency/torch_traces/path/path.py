@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dask_efficiency.accounts.tables import Int32
+from dask_efficiency.runs.path.findings import PathPart, headline, worth_finding
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.errors import EmptyTraceError
+from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Paged, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
@@ -21,11 +23,12 @@ from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
 from dask_efficiency.torch_traces.path.chrome import Overlay, save_overlay
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
+from dask_efficiency.torch_traces.path.findings import in_figures, parts
 from dask_efficiency.torch_traces.path.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path
 from dask_efficiency.torch_traces.path.many import tile_ranks
-from dask_efficiency.torch_traces.path.meanwhile import gpu_seconds_during, has_waits
+from dask_efficiency.torch_traces.path.meanwhile import gpu_seconds_during
 from dask_efficiency.torch_traces.path.queues import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import find_region
@@ -34,7 +37,6 @@ from dask_efficiency.torch_traces.path.spent import seconds_by
 from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
 from dask_efficiency.torch_traces.path.stretches import Stretches
 from dask_efficiency.torch_traces.path.tiling import tile
-from dask_efficiency.torch_traces.path.verdict import CAUSES, Begins, Straggler, headline, straggler_within
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -288,20 +290,19 @@ class TorchCriticalPath(Paged):
             found.append((graph, stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))))
         return added_up(found)
 
-    @cached_property
+    @property
     def headline(self) -> str:
-        """One sentence, without a full stop: what the window was spent on, who is to blame, what would help most."""
-        return headline(
-            window=self.window_seconds,
-            kinds=self.seconds("kind"),
-            names={cause: self.seconds_of(members) for cause, (members, _) in CAUSES.items()},
-            has_gpu=self.has_gpu,
-            straggler=self._straggler,
-            begins=self._begins(),
-            of_ranks=len(self.graphs),
-            gpu_meanwhile=self.gpu_seconds_during(Kind.COMPUTE_CPU) if self.has_gpu else None,
-            has_waits=any(has_waits(graph.trace) for graph in self.graphs),
-        )
+        """How long the window is, and what most of it was spent on; at most 100 characters, without a full stop."""
+        return headline(self._parts, in_figures(self.window_seconds), "the window")
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the window was spent on and who is to blame, the largest share first, with what it could save."""
+        return worth_finding(self._parts, self.window_seconds)
+
+    @cached_property
+    def _parts(self) -> list[PathPart]:
+        return parts(self) if self.window_seconds else []
 
     def gpu_seconds_during(self, kind: Kind) -> float:
         """For how much of the path's time of a kind the GPUs of the rank that it was on had work that ran."""
@@ -311,19 +312,6 @@ class TorchCriticalPath(Paged):
     def has_gpu(self) -> bool:
         """Whether any rank of the path has work on a GPU."""
         return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
-
-    def _begins(self) -> Begins | None:
-        stretches = self.stretches
-        if len(self.graphs) < 2 or not len(stretches) or stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):
-            return None
-        seconds = (int(stretches.stop[0]) - int(stretches.start[0])) / 1e9
-        return Begins(self.trace.ranks[int(stretches.rank[0])].rank, seconds)
-
-    @property
-    def _straggler(self) -> Straggler | None:
-        if len(self.graphs) < 2 or not len(self.stretches):
-            return None
-        return straggler_within(self.job, int(self.stretches.start[0]), int(self.stretches.stop[-1]))
 
     def overlay(self) -> Overlay:
         """What is drawn on top of the trace."""

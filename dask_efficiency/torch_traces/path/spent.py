@@ -8,7 +8,9 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.kinds import KINDS
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.stretches import Stretches
-from dask_efficiency.torch_traces.path.verdict import NOBODY
+
+#: Stands for no event.
+NOBODY = "-"
 
 #: What stretches can be grouped by.
 GROUPS = ("kind", "name", "rank")

@@ -15,6 +15,7 @@ def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     question = path.question
     return {
         "headline": path.headline,
+        "findings": [one.to_dict() for one in path.findings],
         "files": [rank.path for rank in path.trace.ranks],
         "annotation": question.annotation,
         "instance": question.instance,

@@ -15,11 +15,13 @@ from dask_efficiency.runs.sections.path_kinds import TORCH_CPU_MEANINGS, TORCH_M
 from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.show.document import Cell, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
+from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.kernel_name import kernel_name
+from dask_efficiency.torch_traces.path.findings import in_figures
 from dask_efficiency.torch_traces.path.lateness import Cause
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
-from dask_efficiency.torch_traces.path.verdict import NOBODY, in_figures
+from dask_efficiency.torch_traces.path.spent import NOBODY
 from dask_efficiency.torch_traces.sections.data import to_dict
 
 #: A share that is not worth a sentence, nor a row of its own.
@@ -68,7 +70,8 @@ def context(path: TorchCriticalPath) -> str:
 
 def document(path: TorchCriticalPath) -> Document:
     """What the window was spent on."""
-    return Document(title(path), context(path), path.headline, sections(path))
+    first = tuple(one.lines for one in path.findings[:MAX_SHOWN])
+    return Document(title(path), context(path), path.headline, sections(path), findings=first)
 
 
 def page(path: TorchCriticalPath) -> Document:

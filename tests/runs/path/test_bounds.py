@@ -14,6 +14,7 @@ from dask_efficiency.runs.replay.changes import Changes
 from dask_efficiency.runs.replay.replay import replay_with
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents
+from dask_efficiency.show.finding import MAX_HEADLINE
 from tests.runs.trace.samples import damaged_traces, traces
 
 NO_DELAYS = {"latency": 0, "scheduler_message": 0, "scheduler_task": 0, "handoff": 0, "loop": 0}
@@ -45,7 +46,7 @@ def test_one_task_that_is_much_longer_than_the_others_of_its_prefix_is_to_be_spl
     def said(ms: list[int], prefixes: list[str] | None = None) -> bool:
         names = prefixes or ["load"] * len(ms)
         graph = Graph(names, [[] for _ in ms], [n * MS for n in ms], [1] * len(ms), set(range(len(ms))))
-        return "to split that task" in critical_path(simulate(graph, workers=2, nthreads=1)).headline
+        return critical_path(simulate(graph, workers=2, nthreads=1)).findings[0].kind == "path/uneven-task"
 
     assert said([10] * 40 + [80])  # a third of the run
     assert not said([10] * 40 + [30])
@@ -112,7 +113,8 @@ def test_slack_and_bounds_of_a_damaged_trace_are_at_least_sane(trace: RunTrace) 
     assert path.run_slack_ns.min() >= MISSING
     assert path.floor_seconds >= 0
     assert path.slot_bound_seconds >= 0
-    assert path.headline
+    assert 0 < len(path.headline) <= MAX_HEADLINE
+    assert all(one.saves_seconds is None or one.saves_seconds <= path.makespan_seconds for one in path.findings)
 
 
 def test_slack_is_what_a_task_could_have_taken_longer() -> None:

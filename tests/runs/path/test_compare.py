@@ -5,6 +5,8 @@ import pytest
 from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import critical_path
 from dask_efficiency.runs import compare_paths
+from dask_efficiency.show.finding import MAX_HEADLINE
+from tests.runs.path_samples import hostile, transfers
 
 
 def test_what_left_the_path_and_what_came_onto_it_is_told() -> None:
@@ -31,8 +33,9 @@ def test_the_verdict_names_the_kind_that_made_most_of_it() -> None:
     path = critical_path(SAMPLES["spilling"]())
     headline = compare_paths(path, path.what_if(without=["spill"])).headline
     assert "shorter: " in headline
-    assert "most of that is unspill (-" in headline
+    assert "most of it unspill (-" in headline
     assert ", in sum (-" in headline
+    assert len(compare_paths(hostile(), transfers()).headline) <= MAX_HEADLINE
 
 
 def test_equal_runs_are_said_to_be_equal() -> None:

@@ -65,15 +65,19 @@ def test_the_table_has_a_row_for_each_cluster() -> None:
 def test_sizes_are_in_order_and_each_once() -> None:
     assert sizes_of([8, 2, 2]) == (2, 8)
     assert sizes_of(range(1, 4)) == (1, 2, 3)
+    assert sizes_of("3..8") == (3, 6, 8)
+    assert sizes_of("4,2,2") == (2, 4)
 
 
-@pytest.mark.parametrize(("given", "said"), [([], "empty"), ([0], "holds 0"), ([4, -1], "holds -1")])
+@pytest.mark.parametrize(
+    ("given", "said"), [([], "empty"), ([0], "holds 0"), ([4, -1], "holds -1"), ("8..2", "a range")]
+)
 def test_sizes_that_no_cluster_has_are_refused(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         sizes_of(given)
 
 
-@pytest.mark.parametrize("given", [4, "2..8", [2.5], [True]])
+@pytest.mark.parametrize("given", [4, [2.5], [True]])
 def test_what_is_no_list_of_sizes_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="workers"):
         sizes_of(given)

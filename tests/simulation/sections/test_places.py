@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.simulation.model.placements import Placement, Placements
 from dask_efficiency.simulation.sections.places import headline, ranking, sections, sure, why
 from tests.simulation.model.test_placements import TRUNK, placement
@@ -17,17 +18,23 @@ def around(seconds: float) -> Any:
 
 def test_the_fastest_is_named_with_how_much_it_is_ahead() -> None:
     found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(4.0))))
-    assert headline(found) == "a.hosts: 3.0 s, 25 % less than b.hosts, the next; that is more than runs differ"
+    assert headline(found) == "a.hosts: 3.0 s, 25 % less than b.hosts, more than runs differ"
 
 
 def test_two_that_runs_cannot_tell_apart_are_not_ranked() -> None:
     found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(3.01))))
-    assert headline(found) == "a.hosts: 3.0 s, but b.hosts may be as fast: runs differ by more than the two do"
+    assert headline(found) == "a.hosts: 3.0 s, but b.hosts may be as fast: runs differ by more"
     assert why(found, found.ranked[1]) == ""
 
 
 def test_one_placement_is_just_that() -> None:
     assert headline(Placements((placement("a.hosts", 3.0),))) == "a.hosts: 3.0 s"
+
+
+@pytest.mark.parametrize("other", [3.01, 4.0])
+def test_names_of_any_length_leave_room_for_the_rest(other: float) -> None:
+    found = Placements((placement("a" * 60, *around(3.0)), placement("b" * 60, *around(other))))
+    assert len(headline(found)) <= MAX_HEADLINE
 
 
 def test_each_placement_has_a_row() -> None:

@@ -9,10 +9,10 @@ from tests.simulation.simulation_samples import swept
 
 def test_it_says_how_many_workers_are_enough() -> None:
     assert headline(sweep({2: 10.0, 4: 5.0, 8: 2.7, 16: 2.5})) == (
-        "8 workers would take 2.7 s, within 10 % of the fastest (16 workers, 2.5 s), at 54 % of its cost"
+        "8 workers: 2.7 s, within 10 % of the fastest (16 workers, 2.5 s), at 54 % of its cost"
     )
     assert headline(sweep({2: 10.0, 4: 5.0})) == (
-        "4 workers would take 5.0 s, the least of all, and none within 10 % of it is cheaper"
+        "4 workers: 5.0 s, the least of all; none within 10 % of it is cheaper"
     )
 
 

@@ -1,0 +1,188 @@
+"""Findings of a torch trace's path: what the window was spent on, which rank is to blame, and what helps."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dask_efficiency.runs.path.findings import SHARE, PathPart, finding
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.show.figures import format_share, harmless
+from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.meanwhile import has_waits
+from dask_efficiency.torch_traces.path.spent import NOBODY
+
+if TYPE_CHECKING:
+    from dask_efficiency.torch_traces.path.path import TorchCriticalPath
+
+ON_CPU, COLLECTIVES = "torch/cpu", "torch/collectives"
+UNEXPLAINED, LATE_START = "torch/unattributed", "torch/late-start"
+
+#: By kind of finding: the kinds of a path's time that one measure helps against.
+MEMBERS: dict[str, tuple[Kind, ...]] = {
+    ON_CPU: (Kind.COMPUTE_CPU,),
+    "torch/memory": (Kind.COMPUTE_NONCPU,),
+    "torch/gpu-compute": (Kind.GPU_COMPUTE,),
+    COLLECTIVES: (Kind.GPU_COMMUNICATION,),
+    "torch/kernel-gaps": (Kind.KERNEL_LAUNCH, Kind.KERNEL_GAP),
+    "torch/gpu-sync": (Kind.GPU_SYNC,),
+    "torch/data-loading": (Kind.DATA_LOADING,),
+    UNEXPLAINED: (Kind.UNATTRIBUTED,),
+}
+
+MORE_LOADERS = "Use more workers of the data loader, or fetch batches ahead."
+
+#: By kind of finding: its title, which also ends a sentence that begins with a share of the window, and what helps.
+SAID = {
+    ON_CPU: ("On the CPU, which did not wait for the GPU", "Use larger operators, CUDA graphs or torch.compile."),
+    # Where a trace has no work on a GPU; and where the GPU worked, and no call that waits for it was recorded.
+    "torch/cpu-only": ("On the CPU", "Make these operators faster."),
+    "torch/cpu-unknown": ("On the CPU as far as is known", ""),
+    "torch/memory": ("In calls that manage memory", "Take memory once, by torch's allocator or before the loop."),
+    "torch/gpu-compute": ("Computing on the GPU", "Make these kernels faster."),
+    COLLECTIVES: ("In collectives", "Exchange less, or compute meanwhile."),
+    "torch/kernel-gaps": ("Between kernels, with the GPU idle", "Use CUDA graphs, torch.compile or larger kernels."),
+    "torch/gpu-sync": ("Waiting for a GPU that had nothing to do", "Call .item(), .cpu() and their like less often."),
+    "torch/data-loading": ("Loading data", MORE_LOADERS),
+    UNEXPLAINED: ("Time that nothing recorded explains", ""),
+    LATE_START: ("A rank, or its profiler, began late", "See why it began so late."),
+}
+
+#: By what a straggler did more of than the others: the same.
+SLOW_RANKS = {
+    Cause.LATE_START: ("Slow rank, it started late", "See why it, or its profiler, did."),
+    Cause.COMPUTE: ("Slow rank, it computed for longer", "See whether it has more work, or a slower CPU or GPU."),
+    Cause.DATA_LOADING: ("Slow rank, it loaded data for longer", MORE_LOADERS),
+    Cause.COMMUNICATION: ("Slow rank, it exchanged data for longer", "See its links, and what else it exchanges."),
+    Cause.UNKNOWN: ("Slow rank, for no reason that was recorded", "See its Python code, garbage collection and cores."),
+}
+
+#: What helps where more is known than the cause; of one rank alone it is not known whether it waits for others.
+BETTER = {
+    "first calls": "Look at a later step: the first calls of a process set the GPU up.",
+    "between operators": "Run less Python between operators, or use CUDA graphs or torch.compile.",
+    "between operators, no GPU": "Run less Python between operators.",
+    "one name": "Spend less time in it.",
+    "GPU works": "Use larger operators and faster kernels: a faster CPU alone saves little.",
+    "one rank": "Exchange less, compute meanwhile, or bring ranks together: a path over all ranks tells them apart.",
+}
+
+#: From this share of the window on, a name is worth to be said; from this one it is what the time went to.
+WORTH_NAMING, MOST = 0.05, 0.5
+
+#: A GPU that works for a smaller share was idle nearly all the time.
+HARDLY_WORKED = 0.01
+
+#: A single call that takes most of a window, and asks for no work.
+_SETS_UP = re.compile(r"(cuda|hip|cu(?=[A-Z]))(?!.*(Launch|Memcpy|Memset|Malloc|Free|Synchronize))")
+
+#: A longer name is cut.
+MAX_NAME = 60
+
+
+def parts(path: TorchCriticalPath) -> list[PathPart]:
+    """What the window was spent on, and the rank that the others waited for; the largest share first.
+
+    A faster CPU saves little where the GPU worked meanwhile, so that what took more than the rest comes before it. A
+    late start is one thing, and what a thread does is the sum of many: it comes first if no event took longer.
+    """
+    kinds, window = path.seconds("kind"), path.window_seconds
+    begins = _begins(path) if len(path.graphs) > 1 else None
+    before = 0.0 if begins is None else begins[0].evidence[SHARE] * window
+    found, longest = [], WORTH_NAMING * window
+    for name, members in MEMBERS.items():
+        seconds = sum(kinds.get(kind, 0.0) for kind in members) - (before if name == UNEXPLAINED else 0.0)
+        if seconds > 0:
+            names = {} if name == UNEXPLAINED else path.seconds_of(members)
+            meanwhile = path.gpu_seconds_during(Kind.COMPUTE_CPU) if name == ON_CPU and path.has_gpu else None
+            part = _cause(path, name, seconds, names, meanwhile)
+            without = seconds - (meanwhile or 0.0)
+            little = part[0].advice and without < (1 - MOST) * seconds
+            found.append((max(without, WORTH_NAMING * window) if little else seconds, part))
+            longest = max(longest, *names.values(), 0.0)
+    if begins is not None:
+        found.append((window if before > longest else before, begins))
+    if len(path.graphs) > 1 and (slow := _slow_rank(path, begins)) is not None:
+        found.append((slow[0].evidence[SHARE] * window, slow))
+    return [part for _, part in sorted(found, key=lambda ranked: -ranked[0])]
+
+
+def _cause(
+    path: TorchCriticalPath, kind: str, seconds: float, names: dict[str, float], meanwhile: float | None
+) -> PathPart:
+    window, works, on_cpu = path.window_seconds, (meanwhile or 0.0) / seconds, kind == ON_CPU
+    name, most = next(((name, most) for name, most in names.items() if name != NOBODY), ("", 0.0))
+    between, better = names.get(NOBODY, 0.0) if on_cpu else 0.0, ""
+    where = f"`{_cut(name)}` first, {format_share(most / window)} of the window" if most > WORTH_NAMING * window else ""
+    kind = "torch/cpu-only" if on_cpu and meanwhile is None else kind
+    if kind == UNEXPLAINED:
+        where = f"{format_share(seconds / window)} of the window"
+    elif works > WORTH_NAMING and not any(has_waits(graph.trace) for graph in path.graphs):
+        kind, where = "torch/cpu-unknown", "no call that waits for the GPU was recorded"
+    elif most > MOST * window and _SETS_UP.match(name):
+        better = "first calls"
+    elif between > MOST * window:
+        better = "between operators" if path.has_gpu else "between operators, no GPU"
+        where = f"{format_share(between / window)} of the window is between operators"
+    elif on_cpu and most > MOST * window and "Launch" not in name:
+        better = "one name"
+    elif works > MOST:
+        better = "GPU works"
+    elif kind == COLLECTIVES and len(path.graphs) == 1:
+        better = "one rank"
+    title, advice = SAID[kind]
+    said, advice = f"{title[0].lower()}{title[1:]}", BETTER.get(better, advice)
+    if meanwhile is not None:
+        where = f"{where}; {_gpu(works)}".removeprefix("; ")
+        said = f"{said.partition(',')[0]}, {_gpu(works)}"
+    return finding(kind, (title, advice), seconds if advice else None, seconds / window, where, "torch"), said
+
+
+def _begins(path: TorchCriticalPath) -> PathPart | None:
+    """The rank with which a path over several begins, where the window began before it."""
+    stretches = path.stretches
+    if stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):
+        return None
+    seconds = (int(stretches.stop[0]) - int(stretches.start[0])) / 1e9
+    rank = path.trace.ranks[int(stretches.rank[0])].rank
+    where = f"rank {rank}, {in_figures(seconds)} after the first one"
+    late = finding(LATE_START, SAID[LATE_START], seconds, seconds / path.window_seconds, where, "torch")
+    return late, f"before rank {rank} began"
+
+
+def _slow_rank(path: TorchCriticalPath, begins: PathPart | None) -> PathPart | None:
+    """The rank that the others waited for most in the window; none where that began late, and is told."""
+    job, start, stop = path.job, int(path.stretches.start[0]), int(path.stretches.stop[-1])
+    late = job.late.take((job.late.at >= start) & (job.late.at <= stop))
+    caused = np.zeros((len(job.numbers), len(Cause)), np.int64)
+    np.add.at(caused, (late.rank, late.cause), late.waits)
+    position = int(caused.sum(axis=1).argmax())
+    waited, reason, rank = int(caused[position].sum()), Cause(int(caused[position].argmax())), job.numbers[position]
+    told = begins is not None and begins[1] == f"before rank {rank} began" and reason is Cause.LATE_START
+    if not waited or told:
+        return None
+    share = waited / ((stop - start) * (len(job.numbers) - 1))
+    where = f"rank {rank}; the others waited {in_figures(waited / 1e9)}, {format_share(share)} of their time"
+    saves = min(int(late.behind_second[late.rank == position].sum()), stop - start) / 1e9
+    return finding("slow-rank", SLOW_RANKS[reason], saves, share, where, "torch"), f"waiting for rank {rank}"
+
+
+def _gpu(works: float) -> str:
+    """What the GPU did meanwhile."""
+    if works < HARDLY_WORKED:
+        return "GPU idle for nearly all of that"
+    said, share = ("at work", works) if works > MOST else ("idle", 1 - works)
+    return f"GPU {said} for {format_share(share)} of that"
+
+
+def _cut(name: str) -> str:
+    name = harmless(name[: MAX_NAME + 1])
+    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 3] + "..."
+
+
+def in_figures(seconds: float) -> str:
+    """A duration in three figures or more: ``"9.57 ms"``, ``"929 ms"``, ``"1.23 s"``, ``"4321 s"``."""
+    value, unit = (seconds, "s") if seconds >= 0.9995 else (1e3 * seconds, "ms")
+    return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from dask_efficiency.runs.path.findings import headline
+from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
+from dask_efficiency.torch_traces import critical_path as torch_critical_path
+from dask_efficiency.torch_traces.path import findings
+from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, SAID, in_figures, parts
+from tests.torch_traces.path.jobs import MILLISECOND, Plan, job, plans
+from tests.torch_traces.path.samples import RECORDED, recorded
+
+
+def path_of(kinds: dict[str, float], names: dict[str, float] | None = None, meanwhile: float | None = 0.0) -> Any:
+    """Of one rank and 4 s; the GPU worked for so long while the CPU took the time, and None stands for no GPU."""
+    path = SimpleNamespace(window_seconds=4.0, has_gpu=meanwhile is not None, graphs=[SimpleNamespace(trace="rank 0")])
+    calls = {"seconds": lambda by: kinds, "seconds_of": lambda members: names or {}}
+    vars(path).update(calls | {"gpu_seconds_during": lambda kind: meanwhile})
+    return path
+
+
+def said_of(path: Any) -> str:
+    return headline(parts(path), in_figures(path.window_seconds), "the window")
+
+
+def first(*given: Any) -> Finding:
+    return parts(path_of(*given))[0][0]
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "has_waits", lambda trace: True)
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_what_took_most_is_the_first_finding_and_the_headline(kind: str) -> None:
+    kinds = {str(MEMBERS[kind][-1]): 3.0}
+    title = SAID[kind][0] if kind != ON_CPU else "On the CPU, GPU idle for nearly all of that"
+    assert first(kinds).kind == kind
+    assert said_of(path_of(kinds)) == f"4 s; 75 % of the window is {title[0].lower()}{title[1:]}"
+
+
+def test_the_window_is_shorter_by_its_seconds_at_most() -> None:
+    assert first({"gpu-compute": 3.0}, {"gemm": 2.0}).lines == (
+        "Computing on the GPU: saves up to 3.0 s. `gemm` first, 50 % of the window",
+        "Make these kernels faster.",
+    )
+    unknown = first({"unattributed": 3.0})
+    assert unknown.lines == ("Time that nothing recorded explains. 75 % of the window",)
+    assert (unknown.saves_seconds, unknown.basis) == (None, Basis.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("names", "meanwhile", "advice"),
+    [
+        ({"aten::add": 0.4}, 0.0, SAID[ON_CPU][1]),
+        ({"cudaLaunchKernel": 3.0}, 0.0, SAID[ON_CPU][1]),
+        ({"-": 3.0, "aten::add": 1.0}, 0.0, BETTER["between operators"]),
+        ({"-": 3.0, "aten::add": 1.0}, None, BETTER["between operators, no GPU"]),
+        ({"cudaStreamIsCapturing": 3.0}, 0.0, BETTER["first calls"]),
+        ({"aten::empty": 3.0}, 0.0, BETTER["one name"]),
+        ({"aten::add": 1.0}, 3.0, BETTER["GPU works"]),
+        ({"aten::add": 1.0}, None, "Make these operators faster."),
+    ],
+)
+def test_what_helps_is_what_the_cpu_s_time_went_to(names: Any, meanwhile: float | None, advice: str) -> None:
+    assert first({"compute-cpu": 4.0}, names, meanwhile).advice == advice
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "said"),
+    [
+        (0.01, "GPU idle for nearly all of that"),
+        (1.0, "GPU idle for 75 % of that"),
+        (3.6, "GPU at work for 90 % of that"),
+    ],
+)
+def test_it_is_said_what_the_gpu_did_while_the_cpu_took_the_time(meanwhile: float, said: str) -> None:
+    assert first({"compute-cpu": 4.0}, {}, meanwhile).where == said
+    assert said_of(path_of({"compute-cpu": 4.0}, {}, meanwhile)).endswith(f"on the CPU, {said}")
+
+
+def test_what_helps_is_not_known_where_a_gpu_worked_and_no_wait_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "has_waits", lambda trace: False)
+    found = first({"compute-cpu": 4.0}, {"aten::empty": 3.0}, 1.0)
+    assert (found.title, found.saves_seconds, found.advice) == ("On the CPU as far as is known", None, "")
+    assert found.where == "no call that waits for the GPU was recorded; GPU idle for 75 % of that"
+    assert first({"compute-cpu": 4.0}, {}, 0.01).advice
+
+
+def test_another_cause_comes_first_where_the_gpu_worked_while_the_cpu_took_the_time() -> None:
+    kinds = {"compute-cpu": 2.8, "data-loading": 1.2}
+    assert [one.kind for one, _ in parts(path_of(kinds, {}, 2.4))] == ["torch/data-loading", "torch/cpu"]
+    assert [one.kind for one, _ in parts(path_of(kinds, {}, 1.5))] == ["torch/cpu", "torch/data-loading"]
+    little = {"compute-cpu": 3.9, "data-loading": 0.1}
+    assert first(little, {}, 3.9).kind == "torch/cpu"
+
+
+def test_one_rank_alone_cannot_tell_exchanging_from_waiting() -> None:
+    assert first({"gpu-communication": 4.0}).advice == BETTER["one rank"]
+
+
+def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
+    for kind in ("compute-cpu", "gpu-communication", "data-loading"):
+        for names in ({"-": 3.9}, {"aten::mm": 3.9}, {}):
+            path = path_of({kind: 3.9}, names, None)
+            assert not re.search("GPU|CUDA", f"{said_of(path)} {parts(path)[0][0]}")
+
+
+def test_a_name_of_any_length_and_kind_is_cut_and_harmless() -> None:
+    found = first({"gpu-compute": 4.0}, {"\x1b[31m" + "k" * 10_000: 4.0})
+    assert found.where.isprintable()
+    assert len(found.where) < 100
+
+
+def test_a_rank_that_others_wait_for_is_named_with_why_and_what_it_costs() -> None:
+    """The first step waits 99 ms for rank 1, the second one 9 ms for rank 0."""
+    trace = job(
+        Plan((0, 0), ((MILLISECOND, 100 * MILLISECOND), (10 * MILLISECOND, MILLISECOND)), ((0, 0),) * 2).recordings()
+    )
+    path = torch_critical_path(trace, annotation="ProfilerStep", instance=1)
+    (slow,) = (one for one in path.findings if one.kind == "slow-rank")
+    assert slow.title == "Slow rank, it computed for longer"
+    assert slow.where == "rank 0; the others waited 9 ms, 90 % of their time"
+    assert slow.saves_seconds == pytest.approx(0.009)
+
+
+def test_a_rank_that_began_late_is_looked_at_first_and_not_told_twice() -> None:
+    path = recorded("dlrm")
+    assert path.headline == "20.9 ms; 36 % of the window is before rank 7 began"
+    assert [one.kind for one in path.findings] == ["torch/late-start", "torch/cpu", "torch/data-loading"]
+    first_line = "A rank, or its profiler, began late: saves up to 7.5 ms. Rank 7, 7.51 ms after the first one"
+    assert path.findings[0].lines == (first_line, "See why it began so late.")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_path_is_explained_by_what_it_was_spent_on(name: str) -> None:
+    path = recorded(name)
+    kind = {"simple_add": "compute-noncpu", "cpu_only": "gpu-communication", "dlrm": "unattributed"}
+    assert 0 < len(path.headline) <= MAX_HEADLINE
+    assert path.findings[0].saves_seconds == pytest.approx(path.seconds()[kind.get(name, "compute-cpu")])
+
+
+@given(plans())
+@settings(deadline=None, max_examples=30)
+def test_the_path_of_any_job_has_a_headline_of_one_line_and_findings_within_the_window(plan: Plan) -> None:
+    path = torch_critical_path(job(plan.recordings()))
+    assert 0 < len(path.headline) <= MAX_HEADLINE
+    for one in path.findings:
+        assert len(one.title) <= MAX_TITLE
+        assert one.saves_seconds is None or one.saves_seconds <= path.window_seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.009571, "9.57 ms"), (0.09999, "100 ms"), (0.9998, "1 s"), (43.42, "43.4 s"), (4321.0, "4321 s")],
+)
+def test_durations_have_figures_enough_to_compare_them(seconds: float, said: str) -> None:
+    assert in_figures(seconds) == said
