@@ -89,6 +89,9 @@ TITLES: dict[tuple[str, str], str] = {
     (Bucket.UNMEASURED, WHOLE): "Time that was not measured",
 }
 
+#: It may hold what libraries' own threads computed, which is no loss.
+MAY_BE_WORK = (Bucket.THREAD_NONCPU, WHOLE)
+
 #: The same where tasks wait at locks of libraries whose own threads compute.
 IN_LIBRARIES = "Waiting for threads of a library"
 
@@ -156,7 +159,8 @@ def in_a_line(report: EfficiencyReport) -> str:
         return headline(report)
     said = f"{format_share(report.efficiency)} efficient"
     for largest in largest_losses(report)[:1]:
-        title, where = _title(facts_of(report), largest), _where(report, largest, find_culprits(report))
+        title = title_of(facts_of(report), largest.bucket, largest.cause)
+        where = _where(report, largest, find_culprits(report))
         said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return said
 
@@ -216,27 +220,32 @@ def _loss(
     bucket, cause, lost = part.bucket, part.cause, part.ns / 1e9
     saves: float | None
     saves, basis = _saves(report, lost, replayed=replayed)
-    if (bucket, cause) == (Bucket.THREAD_NONCPU, WHOLE):
-        # It may hold what libraries' own threads computed, which is no loss.
+    if (bucket, cause) == MAY_BE_WORK:
         saves, basis = None, Basis.UNKNOWN
-    todo = advice(bucket, facts, cause)
     return Finding(
         kind=name_of(bucket, cause) if cause else str(bucket),
-        title=_title(facts, part),
+        title=title_of(facts, bucket, cause),
         where=_where(report, part, culprits),
         lost_seconds=lost,
         saves_seconds=saves,
         basis=basis,
-        advice=f"{todo[:1].upper()}{todo[1:]}." if todo else "",
+        advice=cure(facts, bucket, cause),
         page=page_of(bucket, cause),
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
 
 
-def _title(facts: Facts, part: Largest) -> str:
-    if facts.in_libraries and (part.bucket, part.cause) == (Bucket.THREAD_NONCPU, "lock"):
+def title_of(facts: Facts, bucket: Bucket, cause: str) -> str:
+    """What a loss is called."""
+    if facts.in_libraries and (bucket, cause) == (Bucket.THREAD_NONCPU, "lock"):
         return IN_LIBRARIES
-    return TITLES.get((part.bucket, part.cause)) or TITLES[part.bucket, WHOLE]
+    return TITLES.get((bucket, cause)) or TITLES[bucket, WHOLE]
+
+
+def cure(facts: Facts, bucket: Bucket, cause: str) -> str:
+    """What to do about a loss, as a sentence; may be empty."""
+    todo = advice(bucket, facts, cause)
+    return f"{todo[:1].upper()}{todo[1:]}." if todo else ""
 
 
 def _saves(report: EfficiencyReport, lost: float, *, replayed: bool) -> tuple[float, Basis]:
@@ -244,7 +253,12 @@ def _saves(report: EfficiencyReport, lost: float, *, replayed: bool) -> tuple[fl
     without = report.without_largest_seconds
     if replayed and without is not None and 0 <= without <= took:
         return took - without, Basis.REPLAYED
-    return max(0.0, min(lost / report.mean_threads, took - report.ideal_seconds)), Basis.BOUNDED
+    return most_saved(report, lost), Basis.BOUNDED
+
+
+def most_saved(report: EfficiencyReport, lost: float) -> float:
+    """Seconds of the wall clock that a loss cost at most, given in thread-seconds."""
+    return max(0.0, min(lost / report.mean_threads, report.cluster_seconds - report.ideal_seconds))
 
 
 def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit]) -> str:
@@ -316,15 +330,10 @@ def _elsewhere(report: EfficiencyReport) -> list[Finding]:
     for what, seconds in parts(report).items():
         if what == ON_CLUSTER or seconds < WORTH_SAYING * report.wall_clock_seconds:
             continue
-        if what == NO_WORKERS:
-            title, todo = "No worker was there", "Start workers before the work, or scale up sooner."
-        else:
-            title, todo = f"No work on the cluster, {what}", "See what the client does between its calls of Dask."
-            if what != client(report):
-                continue
+        kind, title, todo = elsewhere(report, what)
         found.append(
             Finding(
-                kind="no-workers" if what == NO_WORKERS else "client",
+                kind=kind,
                 title=title,
                 where=first_request(report.arrivals) if what == NO_WORKERS else "",
                 saves_seconds=seconds,
@@ -334,6 +343,14 @@ def _elsewhere(report: EfficiencyReport) -> list[Finding]:
             )
         )
     return found
+
+
+def elsewhere(report: EfficiencyReport, what: str) -> tuple[str, str, str]:
+    """Kind, title and cure of time without any worker, or of the client's own."""
+    if what == NO_WORKERS:
+        return "no-workers", "No worker was there", "Start workers before the work, or scale up sooner."
+    title = f"No work on the cluster, {client(report)}" if report.phases else "No work on the cluster"
+    return "client", title, "See what the client does between its calls of Dask."
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:

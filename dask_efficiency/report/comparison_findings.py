@@ -1,0 +1,203 @@
+"""Findings of a comparison: what is new, grown, less and gone of what costs time, and the headline above them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.causes import name_of as cause_name
+from dask_efficiency.report.advice import WHOLE, facts_of, page_of
+from dask_efficiency.report.compare import Cause, Comparison, Difference, Part
+from dask_efficiency.report.comparison_table import Row, comparison_table, fine_scale
+from dask_efficiency.report.findings import (
+    MAX_FINDINGS,
+    MAX_HEADLINE,
+    MAY_BE_WORK,
+    WORTH_FINDING,
+    cure,
+    elsewhere,
+    most_saved,
+    title_of,
+)
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.wall_clock import NO_WORKERS, wall_clock_known
+from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
+from dask_efficiency.show.finding import Basis, Finding
+
+#: Below this change, two runtimes are the same to a reader.
+SAME_RUNTIME = 0.005
+#: What is put into per cent: smaller changes say nothing, larger ones are not read.
+SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
+
+NOISE = "more than the runs differ among themselves"
+
+# -- findings --------------------------------------------------------------------------------------
+
+
+def find(comparison: Comparison) -> tuple[Finding, ...]:
+    """What is new, grown, less and gone of lost time and of the client's, the largest change of the wall clock first.
+
+    A change is one that is more than the runs' own spread, and at least 3 % of the wall clock of the side that has more
+    of it: in thread-seconds over that side's mean number of threads, and no more than its ideal runtime leaves. What
+    grew saves that at most, should it be as before.
+    """
+    before, after = ([run for run in runs if _judged(run)] for runs in (comparison.before, comparison.after))
+    if not before or not after:
+        return ()
+    found = [*_losses(comparison, before, after), *_elsewhere(comparison, before, after)]
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_FINDINGS])
+
+
+def _judged(run: EfficiencyReport) -> bool:
+    return wall_clock_known(run) and run.mean_threads > 0
+
+
+def _is_worth(seconds: float, runs: Sequence[EfficiencyReport]) -> bool:
+    return seconds >= WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
+
+
+def _losses(
+    comparison: Comparison, before: Sequence[EfficiencyReport], after: Sequence[EfficiencyReport]
+) -> Iterator[tuple[float, Finding]]:
+    """Each with the seconds of the wall clock that it cost more, or less."""
+    table = comparison_table(comparison)
+    rows = {row.name: row for row in table.rows}
+    for cause in comparison.causes:
+        for part in cause.parts or (Part(WHOLE, cause.time, cause.by_prefix),):
+            # Nobody knows what unmeasured time was good for: there is a caveat for that.
+            if not part.time.change or part.time.within_spread or cause.bucket is Bucket.UNMEASURED:
+                continue
+            runs = after if part.time.change > 0 else before
+            seconds = statistics.median(most_saved(run, abs(part.time.change) / 1e9) for run in runs)
+            row = rows.get(cause_name(cause.bucket, part.cause) if part.cause else str(cause.bucket))
+            if row is not None and _is_worth(seconds, runs):
+                yield seconds, _loss(cause, part, row, f"thread-{table.thread_scale.word}", runs[-1], seconds)
+
+
+def _loss(cause: Cause, part: Part, row: Row, unit: str, run: EfficiencyReport, seconds: float) -> Finding:
+    bucket, why, grown = cause.bucket, WHOLE if part.cause == UNKNOWN else part.cause, part.time.change > 0
+    facts, known = facts_of(run), grown and (bucket, why) != MAY_BE_WORK
+    return Finding(
+        kind=cause_name(bucket, why) if why else str(bucket),
+        title=_changed(title_of(facts, bucket, why), row.before, row.after, grown=grown),
+        where=f"{row.before} -> {row.after} {unit}{_mostly(part)}",
+        lost_seconds=max(0.0, part.time.change / 1e9),
+        saves_seconds=seconds if known else None,
+        basis=Basis.BOUNDED if known else Basis.UNKNOWN,
+        advice=cure(facts, bucket, why) if grown else "",
+        page=page_of(bucket, why),
+        evidence={"thread_seconds_before": part.time.before / 1e9, "thread_seconds_after": part.time.after / 1e9},
+    )
+
+
+def _changed(title: str, before: str, after: str, *, grown: bool) -> str:
+    """The title of a report's finding after what became of it; what is shown as 0 was not there."""
+    word = ("Grown" if before.strip("0.") else "New") if grown else ("Less" if after.strip("0.") else "Gone")
+    return f"{word}: {title[0].lower()}{title[1:]}"
+
+
+def _mostly(part: Part) -> str:
+    """The prefix that most of the change is in, if there is one."""
+    change = part.time.change
+    sign = 1 if change > 0 else -1
+    most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)
+    if most is None or 2 * sign * part.by_prefix[most].change <= abs(change):
+        return ""
+    return f", mostly in {name_of(most) or '(no prefix)'}"
+
+
+def _elsewhere(
+    comparison: Comparison, before: Sequence[EfficiencyReport], after: Sequence[EfficiencyReport]
+) -> Iterator[tuple[float, Finding]]:
+    """The client's own time, and that without any worker."""
+    for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
+        grown, seconds = time.change > 0, abs(time.change)
+        runs = after if grown else before
+        if time.within_spread or not _is_worth(seconds, runs):
+            continue
+        scale = fine_scale(max(time.before, time.after))
+        sides = scale.figure(time.before), scale.figure(time.after)
+        kind, title, todo = elsewhere(runs[-1], what)
+        yield (
+            seconds,
+            Finding(
+                kind=kind,
+                title=_changed(title, *sides, grown=grown),
+                where=f"{' -> '.join(sides)} {scale.unit}",
+                saves_seconds=seconds if grown else None,
+                basis=Basis.BOUNDED if grown else Basis.UNKNOWN,
+                advice=todo if grown else "",
+                page="docs/report.md",
+                evidence={"seconds_before": time.before, "seconds_after": time.after},
+            ),
+        )
+
+
+# -- the headline ----------------------------------------------------------------------------------
+
+
+def headline(comparison: Comparison) -> str:
+    """Whether it is slower, and whether it lost more; at most 100 characters, without a full stop.
+
+    A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of
+    the table, rounded together, so that they agree.
+    """
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        if not any(report.thread_seconds for report in reports):
+            return f"Nothing to compare: nothing ran {side}"
+    table, wall = comparison_table(comparison), comparison.wall_clock_seconds
+    unit, known = f"thread-{table.thread_scale.word}", math.isfinite(wall.change)
+    if comparison.is_same:
+        took = f"took {format_seconds(wall.after)} and " if known else ""
+        return f"No difference: both {took}lost {table.lost.after} {unit}"
+    if known and wall.within_spread and comparison.lost.within_spread:
+        return f"Neither runtime nor lost time changed by {NOISE}"
+    lost = _lost(comparison.lost, table.lost, unit, short=known and wall.within_spread)
+    said = f"{_runtime(wall)}; {lost}" if known else lost
+    return shorten(f"{said[0].upper()}{said[1:]}", MAX_HEADLINE)
+
+
+def _runtime(wall: Difference[float]) -> str:
+    scale = fine_scale(max(wall.before, wall.after))
+    sides = f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
+    if abs(wall.rise) < SAME_RUNTIME:
+        return f"as fast as before: {sides}"
+    said = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
+    return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {sides}"
+
+
+def _lost(lost: Difference[int], row: Row, unit: str, *, short: bool) -> str:
+    is_same = row.before == row.after
+    if lost.within_spread and not is_same:
+        return f"lost time {'rose' if lost.change > 0 else 'fell'} no {NOISE}"
+    said = "lost time is the same" if is_same else f"lost time {_moved(lost)}"
+    return said if short else f"{said}, {row.after if is_same else f'{row.before} -> {row.after}'} {unit}"
+
+
+def _moved(lost: Difference[int]) -> str:
+    size = rise_size(lost.rise)
+    return f"{'rose' if lost.change > 0 else 'fell'}{f' by {size}' if size else ''}"
+
+
+def excess(comparison: Comparison) -> str:
+    """A rise of lost time, in a clause of its own."""
+    lost = comparison.lost
+    noise = f" (not {NOISE})" if lost.within_spread else ""
+    return f"lost time {_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
+
+
+def format_rise(rise: float) -> str:
+    """A change as a part of what was before: ``"+12 %"``, ``"-3.4 %"``; empty where either is nothing."""
+    size = rise_size(rise)
+    return f"{'+' if rise > 0 else '-'}{size}" if size else ""
+
+
+def rise_size(rise: float) -> str:
+    """The same without its sign."""
+    size = abs(rise)
+    if not SMALLEST_RISE <= size <= LARGEST_RISE:
+        return ""
+    return format_share(size) if size <= 1 else f"{100 * size:.0f} %"

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from dask_efficiency import EfficiencyReport, compare
+from dask_efficiency.report.comparison_findings import excess, find, format_rise, headline
+from dask_efficiency.report.findings import MAX_HEADLINE, TITLES
+from dask_efficiency.show.finding import MAX_TITLE, Basis
+from tests.report.comparison_samples import explained_sides, run, sides, waited
+from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds
+
+
+def found(before: EfficiencyReport | list[EfficiencyReport], after: EfficiencyReport) -> list[str]:
+    return [one.lines[0] for one in find(compare(before, after))]
+
+
+# -- findings --------------------------------------------------------------------------------------
+
+
+def test_what_grew_is_a_finding_with_the_prefix_and_a_bound_of_what_undoing_it_saves() -> None:
+    before = run(6, thread_cpu=9, spill=2, prefixes={"merge": seconds(spill=1), "load": seconds(spill=1)})
+    after = run(10, thread_cpu=9, spill=11, prefixes={"merge": seconds(spill=9), "load": seconds(spill=2)})
+    (grown,) = find(compare(before, after))
+    assert (grown.kind, grown.page) == ("spill", "docs/buckets.md#spill")
+    assert (grown.lost_seconds, grown.saves_seconds, grown.basis) == (9.0, 4.5, Basis.BOUNDED)  # two threads
+    assert grown.evidence == {"thread_seconds_before": 2.0, "thread_seconds_after": 11.0}
+    assert grown.lines[0] == "Grown: spilling to disk: saves up to 4.5 s. 2.0 -> 11.0 thread-seconds, mostly in merge"
+    assert grown.advice.endswith(".")
+
+
+def test_what_shrank_saves_nothing_and_needs_no_advice() -> None:
+    before = run(20, thread_cpu=9, spill=10, prefixes={"a": seconds(spill=5), "b": seconds(spill=5)})
+    after = run(12, thread_cpu=9, spill=0.5, prefixes={"a": seconds(spill=0.25), "b": seconds(spill=0.25)})
+    (less,) = find(compare(before, after))
+    assert less.lines == ("Less: spilling to disk. 10.0 -> 0.5 thread-seconds",)
+    assert (less.lost_seconds, less.saves_seconds) == (0.0, None)
+
+
+def test_what_is_new_and_what_is_gone_are_called_so_the_larger_first() -> None:
+    assert found(run(thread_cpu=9, spill=10), run(thread_cpu=9, idle=11)) == [
+        "New: threads idle: saves up to 5.5 s. 0.0 -> 11.0 thread-seconds",
+        "Gone: spilling to disk. 10.0 -> 0.0 thread-seconds",
+    ]
+
+
+def test_causes_stand_in_place_of_their_bucket() -> None:
+    assert found(waited(gil=8, file=2), waited(core=9, file=2)) == [
+        "New: waiting for a core: saves up to 4.3 s. 0.0 -> 9.0 thread-seconds, mostly in clean",
+        "Gone: waiting for the GIL. 8.0 -> 0.0 thread-seconds, mostly in clean",
+    ]
+
+
+def test_of_what_nobody_knows_why_it_grew_no_saving_is_promised() -> None:
+    (grown, _) = find(compare(waited(), waited(unknown=4, gil=1)))
+    assert (grown.kind, grown.saves_seconds) == ("thread-noncpu", None)
+    assert str(grown).startswith(
+        "New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 thread-seconds"
+    )
+
+
+def test_no_saving_is_more_than_the_ideal_runtime_leaves() -> None:
+    (grown,) = find(compare(run(thread_cpu=8, idle=2), run(thread_cpu=8, idle=12, fields={"cores": 1.0})))
+    assert grown.saves_seconds == 2.0  # 8 s of CPU on one core
+
+
+def test_less_than_3_percent_of_the_wall_clock_is_no_finding() -> None:
+    assert found(run(thread_cpu=9), run(thread_cpu=9, spill=0.27)) == []
+    assert len(found(run(thread_cpu=9), run(thread_cpu=9, spill=0.29))) == 1
+    elsewhere = {"window_seconds": 20.0}
+    assert found(run(thread_cpu=9, fields=elsewhere), run(thread_cpu=9, spill=0.29, fields=elsewhere)) == []
+
+
+def test_only_changes_beyond_the_spread_of_the_runs_are_findings() -> None:
+    before = [run(thread_cpu=9, spill=spill, failed=1) for spill in (2, 5, 9)]
+    (grown,) = found(before, run(thread_cpu=9, spill=8, failed=2))
+    assert grown.startswith("Grown: tasks failed: ")
+
+
+def test_unmeasured_time_is_no_finding_but_a_caveat() -> None:
+    both = run(thread_cpu=5, unmeasured=15), run(thread_cpu=5, spill=1)
+    assert found(*both) == ["New: spilling to disk: saves up to 1.7 s. 0.0 -> 1.0 thread-seconds"]
+    assert any("not measured" in caveat for caveat in compare(*both).caveats)
+
+
+def test_the_time_of_the_client_and_without_workers_are_findings() -> None:
+    before, after = (
+        run(thread_cpu=10, fields={"window_seconds": window, "no_workers_seconds": missing})
+        for window, missing in ((17.0, 5.0), (20.0, 0.0))
+    )
+    assert found(before, after) == [
+        "Grown: no work on the cluster: saves up to 8.0 s. 2.0 -> 10.0 s",
+        "Gone: no worker was there. 5.00 -> 0.00 s",
+    ]
+    assert [one.kind for one in find(compare(before, after))] == ["client", "no-workers"]
+
+
+def test_without_runtimes_there_are_no_findings() -> None:
+    assert found(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=9)) == []
+
+
+@given(sides, sides)
+def test_findings_of_any_comparison_keep_their_bounds(
+    before: list[EfficiencyReport], after: list[EfficiencyReport]
+) -> None:
+    _check(before, after)
+
+
+@given(explained_sides, explained_sides)
+def test_findings_of_any_causes_keep_their_bounds(
+    before: list[EfficiencyReport], after: list[EfficiencyReport]
+) -> None:
+    _check(before, after)
+
+
+def _check(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
+    found = compare(before, after)
+    assert headline(found).isprintable()
+    assert 0 < len(headline(found)) <= MAX_HEADLINE
+    left = max(run.cluster_seconds - run.ideal_seconds for run in after)
+    for one in find(found):
+        assert one.lines[0].isprintable()
+        assert len(one.lines) <= 2
+        json.dumps(one.to_dict(), allow_nan=False)
+        has_grown = one.title.startswith(("New: ", "Grown: "))
+        was, now = one.evidence.values()
+        assert has_grown is (now > was)
+        if one.saves_seconds is not None:
+            assert has_grown
+            assert one.kind == "client" or one.saves_seconds <= left
+
+
+def test_every_title_of_a_report_has_room_for_what_became_of_it() -> None:
+    assert max(map(len, TITLES.values())) <= MAX_TITLE - len("Grown: ")
+
+
+def test_a_prefix_is_named_harmlessly() -> None:
+    for name in HOSTILE_NAMES:
+        (said,) = found(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)}))
+        assert said.isprintable()
+        assert len(said) < 200
+        assert "mostly in" in said
+
+
+# -- the headline ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            run(61.5, thread_cpu=50, spill=11),
+            run(70.1, thread_cpu=50, spill=34),
+            "14 % slower: 61.5 -> 70.1 s; lost time rose by 209 %, 11.0 -> 34.0 thread-seconds",
+        ),
+        (
+            run(20, thread_cpu=9, spill=10),
+            run(12, thread_cpu=9, spill=0.5),
+            "40 % faster: 20.0 -> 12.0 s; lost time fell by 95 %, 10.0 -> 0.5 thread-seconds",
+        ),
+        (
+            run(thread_cpu=9, spill=2),
+            run(20, thread_cpu=18, idle=2),
+            "100 % slower: 10.0 -> 20.0 s; lost time is the same, 2.0 thread-seconds",
+        ),
+        (
+            run(thread_cpu=9),
+            run(thread_cpu=9, idle=2),
+            "As fast as before: 10.0 -> 10.0 s; lost time rose, 0.0 -> 2.0 thread-seconds",
+        ),
+        (
+            run(0.0, thread_cpu=5, spill=1),
+            run(thread_cpu=5, spill=2),
+            "Lost time rose by 100 %, 1.00 -> 2.00 thread-seconds",
+        ),
+        (by_hand(), by_hand(), "No difference: both took 5.0 s and lost 7.0 thread-seconds"),
+        (run(no_work=5), by_hand(), "Nothing to compare: nothing ran before"),
+        (by_hand(), report_of(), "Nothing to compare: nothing ran after"),
+    ],
+)
+def test_the_headline_says_whether_it_is_slower_and_lost_more(
+    before: EfficiencyReport, after: EfficiencyReport, said: str
+) -> None:
+    assert headline(compare(before, after)) == said
+
+
+@pytest.mark.parametrize(
+    ("walls", "spills", "said"),
+    [
+        (
+            (10, 11, 13),
+            (2, 3, 5),
+            "Neither runtime nor lost time changed by more than the runs differ among themselves",
+        ),
+        (
+            (10, 11, 13),
+            (3, 3, 3),
+            "9.1 % slower, not more than the runs differ among themselves; lost time rose by 33 %",
+        ),
+        (
+            (11, 11, 11),
+            (2, 3, 5),
+            "9.1 % slower: 11.0 -> 12.0 s; lost time rose no more than the runs differ among themselves",
+        ),
+    ],
+)
+def test_a_change_within_the_spread_of_the_runs_is_called_so(walls: Any, spills: Any, said: str) -> None:
+    runs = [run(wall, thread_cpu=9, spill=spill) for wall, spill in zip(walls, spills, strict=True)]
+    assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == said
+
+
+@given(sides)
+def test_runs_compared_with_themselves_show_no_difference(side: list[EfficiencyReport]) -> None:
+    assert headline(compare(side, side)).startswith(("No difference", "Nothing to compare"))
+    assert find(compare(side, side)) == ()
+
+
+def test_a_rise_is_signed_and_short() -> None:
+    rises = (0.14, -0.034, 2.5, 0.0, 1e6, 0.0004)
+    assert [format_rise(rise) for rise in rises] == ["+14 %", "-3.4 %", "+250 %", "", "", ""]
+
+
+def test_the_excess_over_a_limit_names_both_figures() -> None:
+    assert excess(compare(run(spill=2), run(spill=2.5))) == (
+        "lost time rose by 25 %, from 2.000 to 2.500 thread-seconds"
+    )
+    assert excess(compare(run(thread_cpu=1), run(spill=2.5))) == "lost time rose, from 0.000 to 2.500 thread-seconds"
+    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))).endswith(
+        "(not more than the runs differ among themselves)"
+    )
