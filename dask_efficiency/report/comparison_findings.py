@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.report.advice import WHOLE, facts_of, page_of
-from dask_efficiency.report.compare import Cause, Comparison, Difference, Part
+from dask_efficiency.report.compare import Comparison, Difference, Part
 from dask_efficiency.report.comparison_table import Row, comparison_table, fine_scale
 from dask_efficiency.report.findings import (
     MAX_FINDINGS,
@@ -19,7 +20,6 @@ from dask_efficiency.report.findings import (
     WORTH_FINDING,
     cure,
     elsewhere,
-    most_saved,
     title_of,
 )
 from dask_efficiency.report.model import EfficiencyReport
@@ -32,6 +32,9 @@ SAME_RUNTIME = 0.005
 #: What is put into per cent: smaller changes say nothing, larger ones are not read.
 SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
 
+#: The runs before and those after.
+Sides: TypeAlias = tuple[tuple[EfficiencyReport, ...], ...]
+
 NOISE = "more than the runs differ among themselves"
 
 # -- findings --------------------------------------------------------------------------------------
@@ -40,14 +43,14 @@ NOISE = "more than the runs differ among themselves"
 def find(comparison: Comparison) -> tuple[Finding, ...]:
     """What is new, grown, less and gone of lost time and of the client's, the largest change of the wall clock first.
 
-    A change is one that is more than the runs' own spread, and at least 3 % of the wall clock of the side that has more
-    of it: in thread-seconds over that side's mean number of threads, and no more than its ideal runtime leaves. What
-    grew saves that at most, should it be as before.
+    Lost time costs its thread-seconds over the mean number of threads; so runs with other threads can be compared. A
+    change is a finding if it is more than the runs' own spread, and at least 3 % of the wall clock of the side that has
+    more of it. To be as before saves that much at most, and no more than the ideal runtime leaves.
     """
-    before, after = ([run for run in runs if _judged(run)] for runs in (comparison.before, comparison.after))
-    if not before or not after:
+    sides = tuple(tuple(run for run in runs if _judged(run)) for runs in (comparison.before, comparison.after))
+    if not all(sides):
         return ()
-    found = [*_losses(comparison, before, after), *_elsewhere(comparison, before, after)]
+    found = [*_losses(comparison, sides), *_elsewhere(comparison, sides)]
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_FINDINGS])
 
 
@@ -55,52 +58,84 @@ def _judged(run: EfficiencyReport) -> bool:
     return wall_clock_known(run) and run.mean_threads > 0
 
 
-def _is_worth(seconds: float, runs: Sequence[EfficiencyReport]) -> bool:
-    return seconds >= WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
+def _counted(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
+    """Seconds by which the runs that have more of it may be longer for that; 0.0 where that is no finding."""
+    seconds = min(abs(wall.change), most)
+    least = WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
+    return seconds if seconds >= least and not wall.within_spread else 0.0
 
 
-def _losses(
-    comparison: Comparison, before: Sequence[EfficiencyReport], after: Sequence[EfficiencyReport]
-) -> Iterator[tuple[float, Finding]]:
-    """Each with the seconds of the wall clock that it cost more, or less."""
+def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
     table = comparison_table(comparison)
     rows = {row.name: row for row in table.rows}
     for cause in comparison.causes:
-        for part in cause.parts or (Part(WHOLE, cause.time, cause.by_prefix),):
-            # Nobody knows what unmeasured time was good for: there is a caveat for that.
-            if not part.time.change or part.time.within_spread or cause.bucket is Bucket.UNMEASURED:
-                continue
-            runs = after if part.time.change > 0 else before
-            seconds = statistics.median(most_saved(run, abs(part.time.change) / 1e9) for run in runs)
+        # Nobody knows what unmeasured time was good for: there is a caveat for that.
+        whole = () if cause.bucket is Bucket.UNMEASURED else (Part(WHOLE, cause.time, cause.by_prefix),)
+        for part in cause.parts or whole:
+            wall = _wall(part.time, comparison)
+            runs = sides[wall.change > 0]
+            most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
             row = rows.get(cause_name(cause.bucket, part.cause) if part.cause else str(cause.bucket))
-            if row is not None and _is_worth(seconds, runs):
-                yield seconds, _loss(cause, part, row, f"thread-{table.thread_scale.word}", runs[-1], seconds)
+            if row is not None and (seconds := _counted(wall, runs, most)):
+                figures = f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
+                # With other threads, thread time may have gone the other way.
+                along = wall.change * part.time.change > 0
+                where = f"{figures}{_mostly(part) if along else f', {_pair(wall)} of the wall clock'}"
+                yield seconds, _loss(cause.bucket, part, wall, where, runs[-1], seconds)
 
 
-def _loss(cause: Cause, part: Part, row: Row, unit: str, run: EfficiencyReport, seconds: float) -> Finding:
-    bucket, why, grown = cause.bucket, WHOLE if part.cause == UNKNOWN else part.cause, part.time.change > 0
-    facts, known = facts_of(run), grown and (bucket, why) != MAY_BE_WORK
+def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
+    """Thread time as seconds of the wall clock."""
+    both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
+    return Difference(
+        *(
+            tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _judged(run))
+            for runs, times in both
+        )
+    )
+
+
+def _loss(
+    bucket: Bucket, part: Part, wall: Difference[float], where: str, run: EfficiencyReport, seconds: float
+) -> Finding:
+    why, grown, facts = WHOLE if part.cause == UNKNOWN else part.cause, wall.change > 0, facts_of(run)
+    known = grown and (bucket, why) != MAY_BE_WORK
     return Finding(
         kind=cause_name(bucket, why) if why else str(bucket),
-        title=_changed(title_of(facts, bucket, why), row.before, row.after, grown=grown),
-        where=f"{row.before} -> {row.after} {unit}{_mostly(part)}",
-        lost_seconds=max(0.0, part.time.change / 1e9),
+        title=_changed(title_of(facts, bucket, why), wall),
+        where=where,
+        lost_seconds=max(0.0, part.time.change / 1e9) if grown else 0.0,
         saves_seconds=seconds if known else None,
         basis=Basis.BOUNDED if known else Basis.UNKNOWN,
         advice=cure(facts, bucket, why) if grown else "",
         page=page_of(bucket, why),
-        evidence={"thread_seconds_before": part.time.before / 1e9, "thread_seconds_after": part.time.after / 1e9},
+        evidence={
+            **_evidence(wall),
+            "thread_seconds_before": part.time.before / 1e9,
+            "thread_seconds_after": part.time.after / 1e9,
+        },
     )
 
 
-def _changed(title: str, before: str, after: str, *, grown: bool) -> str:
-    """The title of a report's finding after what became of it; what is shown as 0 was not there."""
-    word = ("Grown" if before.strip("0.") else "New") if grown else ("Less" if after.strip("0.") else "Gone")
+def _evidence(wall: Difference[float]) -> dict[str, float]:
+    return {"seconds_before": wall.before, "seconds_after": wall.after}
+
+
+def _pair(wall: Difference[float]) -> str:
+    scale = fine_scale(max(wall.before, wall.after))
+    return f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
+
+
+def _changed(title: str, wall: Difference[float]) -> str:
+    """The title of a report's finding after what became of it; 3 % of the other side is as good as nothing."""
+    less, more = sorted((wall.before, wall.after))
+    grown, there = wall.change > 0, less >= WORTH_FINDING * more
+    word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
     return f"{word}: {title[0].lower()}{title[1:]}"
 
 
 def _mostly(part: Part) -> str:
-    """The prefix that most of the change is in, if there is one."""
+    """The prefix that most of the change of thread time is in, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
     most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)
@@ -109,31 +144,23 @@ def _mostly(part: Part) -> str:
     return f", mostly in {name_of(most) or '(no prefix)'}"
 
 
-def _elsewhere(
-    comparison: Comparison, before: Sequence[EfficiencyReport], after: Sequence[EfficiencyReport]
-) -> Iterator[tuple[float, Finding]]:
+def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
     """The client's own time, and that without any worker."""
     for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
-        grown, seconds = time.change > 0, abs(time.change)
-        runs = after if grown else before
-        if time.within_spread or not _is_worth(seconds, runs):
-            continue
-        scale = fine_scale(max(time.before, time.after))
-        sides = scale.figure(time.before), scale.figure(time.after)
-        kind, title, todo = elsewhere(runs[-1], what)
-        yield (
-            seconds,
-            Finding(
+        grown = time.change > 0
+        if seconds := _counted(time, sides[grown]):
+            kind, title, todo = elsewhere(sides[grown][-1], what)
+            one = Finding(
                 kind=kind,
-                title=_changed(title, *sides, grown=grown),
-                where=f"{' -> '.join(sides)} {scale.unit}",
+                title=_changed(title, time),
+                where=_pair(time),
                 saves_seconds=seconds if grown else None,
                 basis=Basis.BOUNDED if grown else Basis.UNKNOWN,
                 advice=todo if grown else "",
                 page="docs/report.md",
-                evidence={"seconds_before": time.before, "seconds_after": time.after},
-            ),
-        )
+                evidence=_evidence(time),
+            )
+            yield seconds, one
 
 
 # -- the headline ----------------------------------------------------------------------------------
@@ -161,12 +188,10 @@ def headline(comparison: Comparison) -> str:
 
 
 def _runtime(wall: Difference[float]) -> str:
-    scale = fine_scale(max(wall.before, wall.after))
-    sides = f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
     if abs(wall.rise) < SAME_RUNTIME:
-        return f"as fast as before: {sides}"
+        return f"as fast as before: {_pair(wall)}"
     said = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
-    return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {sides}"
+    return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {_pair(wall)}"
 
 
 def _lost(lost: Difference[int], row: Row, unit: str, *, short: bool) -> str:

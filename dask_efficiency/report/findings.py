@@ -253,12 +253,7 @@ def _saves(report: EfficiencyReport, lost: float, *, replayed: bool) -> tuple[fl
     without = report.without_largest_seconds
     if replayed and without is not None and 0 <= without <= took:
         return took - without, Basis.REPLAYED
-    return most_saved(report, lost), Basis.BOUNDED
-
-
-def most_saved(report: EfficiencyReport, lost: float) -> float:
-    """Seconds of the wall clock that a loss cost at most, given in thread-seconds."""
-    return max(0.0, min(lost / report.mean_threads, report.cluster_seconds - report.ideal_seconds))
+    return max(0.0, min(lost / report.mean_threads, took - report.ideal_seconds)), Basis.BOUNDED
 
 
 def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit]) -> str:

@@ -22,12 +22,17 @@ def found(before: EfficiencyReport | list[EfficiencyReport], after: EfficiencyRe
 
 
 def test_what_grew_is_a_finding_with_the_prefix_and_a_bound_of_what_undoing_it_saves() -> None:
-    before = run(6, thread_cpu=9, spill=2, prefixes={"merge": seconds(spill=1), "load": seconds(spill=1)})
+    before = run(5.5, thread_cpu=9, spill=2, prefixes={"merge": seconds(spill=1), "load": seconds(spill=1)})
     after = run(10, thread_cpu=9, spill=11, prefixes={"merge": seconds(spill=9), "load": seconds(spill=2)})
     (grown,) = find(compare(before, after))
     assert (grown.kind, grown.page) == ("spill", "docs/buckets.md#spill")
     assert (grown.lost_seconds, grown.saves_seconds, grown.basis) == (9.0, 4.5, Basis.BOUNDED)  # two threads
-    assert grown.evidence == {"thread_seconds_before": 2.0, "thread_seconds_after": 11.0}
+    assert grown.evidence == {
+        "seconds_before": 1.0,
+        "seconds_after": 5.5,
+        "thread_seconds_before": 2.0,
+        "thread_seconds_after": 11.0,
+    }
     assert grown.lines[0] == "Grown: spilling to disk: saves up to 4.5 s. 2.0 -> 11.0 thread-seconds, mostly in merge"
     assert grown.advice.endswith(".")
 
@@ -65,6 +70,13 @@ def test_of_what_nobody_knows_why_it_grew_no_saving_is_promised() -> None:
 def test_no_saving_is_more_than_the_ideal_runtime_leaves() -> None:
     (grown,) = find(compare(run(thread_cpu=8, idle=2), run(thread_cpu=8, idle=12, fields={"cores": 1.0})))
     assert grown.saves_seconds == 2.0  # 8 s of CPU on one core
+
+
+def test_with_other_threads_the_wall_clock_says_which_way_it_went() -> None:
+    on_2_threads, on_8 = run(20, thread_cpu=1, spill=39), run(5.25, thread_cpu=1, spill=41)
+    (less,) = find(compare(on_2_threads, on_8))
+    assert less.lines == ("Less: spilling to disk. 39.0 -> 41.0 thread-seconds, 19.5 -> 5.1 s of the wall clock",)
+    assert less.lost_seconds == 0.0
 
 
 def test_less_than_3_percent_of_the_wall_clock_is_no_finding() -> None:
@@ -126,8 +138,7 @@ def _check(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> Non
         assert len(one.lines) <= 2
         json.dumps(one.to_dict(), allow_nan=False)
         has_grown = one.title.startswith(("New: ", "Grown: "))
-        was, now = one.evidence.values()
-        assert has_grown is (now > was)
+        assert has_grown is (one.evidence["seconds_after"] > one.evidence["seconds_before"])
         if one.saves_seconds is not None:
             assert has_grown
             assert one.kind == "client" or one.saves_seconds <= left
