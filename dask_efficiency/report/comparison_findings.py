@@ -5,23 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.causes import name_of as cause_name
-from dask_efficiency.report.advice import WHOLE, facts_of, page_of
+from dask_efficiency.report.advice import WHOLE, facts_of
 from dask_efficiency.report.compare import Comparison, Difference, Part
 from dask_efficiency.report.comparison_table import Row, comparison_table, fine_scale
-from dask_efficiency.report.findings import (
-    MAX_FINDINGS,
-    MAX_HEADLINE,
-    MAY_BE_WORK,
-    WORTH_FINDING,
-    cure,
-    elsewhere,
-    title_of,
-)
+from dask_efficiency.report.findings import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, of_loss, of_wall_clock
+from dask_efficiency.report.largest import Largest
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import NO_WORKERS, wall_clock_known
 from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
@@ -69,69 +63,66 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
     table = comparison_table(comparison)
     rows = {row.name: row for row in table.rows}
     for cause in comparison.causes:
-        # Nobody knows what unmeasured time was good for: there is a caveat for that.
-        whole = () if cause.bucket is Bucket.UNMEASURED else (Part(WHOLE, cause.time, cause.by_prefix),)
-        for part in cause.parts or whole:
-            wall = _wall(part.time, comparison)
+        for part in cause.parts or (Part(WHOLE, cause.time, cause.by_prefix),):
+            time, wall = part.time, _wall(part.time, comparison)
             runs = sides[wall.change > 0]
             most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
             row = rows.get(cause_name(cause.bucket, part.cause) if part.cause else str(cause.bucket))
-            if row is not None and (seconds := _counted(wall, runs, most)):
-                figures = f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
-                # With other threads, thread time may have gone the other way.
-                along = wall.change * part.time.change > 0
-                where = f"{figures}{_mostly(part) if along else f', {_pair(wall)} of the wall clock'}"
-                yield seconds, _loss(cause.bucket, part, wall, where, runs[-1], seconds)
+            seconds = _counted(wall, runs, most)
+            # Nobody knows what unmeasured time was good for: there is a caveat for that.
+            if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
+                continue
+            loss = Largest(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
+            # With other threads, thread time may have gone the other way.
+            along = wall.change * time.change > 0
+            changed = replace(
+                of_loss(runs[-1], facts_of(runs[-1]), loss),
+                where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
+                + (_mostly(part) if along else f", {_pair(wall)} of the wall clock"),
+                evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
+            )
+            yield seconds, _changed(changed, wall, seconds)
+
+
+def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
+    """The client's own time, and that without any worker."""
+    for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
+        runs = sides[time.change > 0]
+        if seconds := _counted(time, runs):
+            evidence = {"seconds_before": time.before, "seconds_after": time.after}
+            changed = replace(of_wall_clock(runs[-1], what, seconds), where=_pair(time), evidence=evidence)
+            yield seconds, _changed(changed, time, seconds)
+
+
+def _changed(one: Finding, wall: Difference[float], seconds: float) -> Finding:
+    """A finding of one side with what became of it; 3 % of the other side is as good as nothing."""
+    less, more = sorted((wall.before, wall.after))
+    grown, there = wall.change > 0, less >= WORTH_FINDING * more
+    word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
+    known = grown and one.saves_seconds is not None
+    return replace(
+        one,
+        title=f"{word}: {one.title[0].lower()}{one.title[1:]}",
+        lost_seconds=one.lost_seconds if grown else 0.0,
+        saves_seconds=seconds if known else None,
+        basis=Basis.BOUNDED if known else Basis.UNKNOWN,
+        advice=one.advice if grown else "",
+    )
 
 
 def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
     """Thread time as seconds of the wall clock."""
     both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
-    return Difference(
-        *(
-            tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _judged(run))
-            for runs, times in both
-        )
-    )
-
-
-def _loss(
-    bucket: Bucket, part: Part, wall: Difference[float], where: str, run: EfficiencyReport, seconds: float
-) -> Finding:
-    why, grown, facts = WHOLE if part.cause == UNKNOWN else part.cause, wall.change > 0, facts_of(run)
-    known = grown and (bucket, why) != MAY_BE_WORK
-    return Finding(
-        kind=cause_name(bucket, why) if why else str(bucket),
-        title=_changed(title_of(facts, bucket, why), wall),
-        where=where,
-        lost_seconds=max(0.0, part.time.change / 1e9) if grown else 0.0,
-        saves_seconds=seconds if known else None,
-        basis=Basis.BOUNDED if known else Basis.UNKNOWN,
-        advice=cure(facts, bucket, why) if grown else "",
-        page=page_of(bucket, why),
-        evidence={
-            **_evidence(wall),
-            "thread_seconds_before": part.time.before / 1e9,
-            "thread_seconds_after": part.time.after / 1e9,
-        },
-    )
-
-
-def _evidence(wall: Difference[float]) -> dict[str, float]:
-    return {"seconds_before": wall.before, "seconds_after": wall.after}
+    costs = [
+        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _judged(run))
+        for runs, times in both
+    ]
+    return Difference(*costs)
 
 
 def _pair(wall: Difference[float]) -> str:
     scale = fine_scale(max(wall.before, wall.after))
     return f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
-
-
-def _changed(title: str, wall: Difference[float]) -> str:
-    """The title of a report's finding after what became of it; 3 % of the other side is as good as nothing."""
-    less, more = sorted((wall.before, wall.after))
-    grown, there = wall.change > 0, less >= WORTH_FINDING * more
-    word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
-    return f"{word}: {title[0].lower()}{title[1:]}"
 
 
 def _mostly(part: Part) -> str:
@@ -142,25 +133,6 @@ def _mostly(part: Part) -> str:
     if most is None or 2 * sign * part.by_prefix[most].change <= abs(change):
         return ""
     return f", mostly in {name_of(most) or '(no prefix)'}"
-
-
-def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
-    """The client's own time, and that without any worker."""
-    for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
-        grown = time.change > 0
-        if seconds := _counted(time, sides[grown]):
-            kind, title, todo = elsewhere(sides[grown][-1], what)
-            one = Finding(
-                kind=kind,
-                title=_changed(title, time),
-                where=_pair(time),
-                saves_seconds=seconds if grown else None,
-                basis=Basis.BOUNDED if grown else Basis.UNKNOWN,
-                advice=todo if grown else "",
-                page="docs/report.md",
-                evidence=_evidence(time),
-            )
-            yield seconds, one
 
 
 # -- the headline ----------------------------------------------------------------------------------
@@ -195,23 +167,23 @@ def _runtime(wall: Difference[float]) -> str:
 
 
 def _lost(lost: Difference[int], row: Row, unit: str, *, short: bool) -> str:
-    is_same = row.before == row.after
-    if lost.within_spread and not is_same:
+    if row.before == row.after:
+        return "lost time is the same" + ("" if short else f", {row.after} {unit}")
+    if lost.within_spread:
         return f"lost time {'rose' if lost.change > 0 else 'fell'} no {NOISE}"
-    said = "lost time is the same" if is_same else f"lost time {_moved(lost)}"
-    return said if short else f"{said}, {row.after if is_same else f'{row.before} -> {row.after}'} {unit}"
+    return _moved(lost) + ("" if short else f", {row.before} -> {row.after} {unit}")
 
 
 def _moved(lost: Difference[int]) -> str:
     size = rise_size(lost.rise)
-    return f"{'rose' if lost.change > 0 else 'fell'}{f' by {size}' if size else ''}"
+    return f"lost time {'rose' if lost.change > 0 else 'fell'}{f' by {size}' if size else ''}"
 
 
 def excess(comparison: Comparison) -> str:
     """A rise of lost time, in a clause of its own."""
     lost = comparison.lost
     noise = f" (not {NOISE})" if lost.within_spread else ""
-    return f"lost time {_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
+    return f"{_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
 
 
 def format_rise(rise: float) -> str:

@@ -17,7 +17,6 @@ from dask_efficiency.report.skew import held_up
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
     ON_CLUSTER,
-    WORTH_SAYING,
     client,
     largest_is_elsewhere,
     parts,
@@ -89,9 +88,6 @@ TITLES: dict[tuple[str, str], str] = {
     (Bucket.UNMEASURED, WHOLE): "Time that was not measured",
 }
 
-#: It may hold what libraries' own threads computed, which is no loss.
-MAY_BE_WORK = (Bucket.THREAD_NONCPU, WHOLE)
-
 #: The same where tasks wait at locks of libraries whose own threads compute.
 IN_LIBRARIES = "Waiting for threads of a library"
 
@@ -159,8 +155,7 @@ def in_a_line(report: EfficiencyReport) -> str:
         return headline(report)
     said = f"{format_share(report.efficiency)} efficient"
     for largest in largest_losses(report)[:1]:
-        title = title_of(facts_of(report), largest.bucket, largest.cause)
-        where = _where(report, largest, find_culprits(report))
+        title, where = _title(facts_of(report), largest), _where(report, largest, find_culprits(report))
         said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return said
 
@@ -211,41 +206,37 @@ def _losses(report: EfficiencyReport, least: float) -> list[Finding]:
     lost = [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
     worth = [part for part in lost if part.ns / 1e9 >= least * report.mean_threads]
     culprits = find_culprits(report) if worth else ()
-    return [_loss(report, facts, part, culprits, replayed=part == largest) for part in worth]
+    return [of_loss(report, facts, part, culprits, replayed=part == largest) for part in worth]
 
 
-def _loss(
-    report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit], *, replayed: bool
+def of_loss(
+    report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit] = (), *, replayed: bool = False
 ) -> Finding:
+    """What a loss of a run costs it."""
     bucket, cause, lost = part.bucket, part.cause, part.ns / 1e9
     saves: float | None
     saves, basis = _saves(report, lost, replayed=replayed)
-    if (bucket, cause) == MAY_BE_WORK:
+    if (bucket, cause) == (Bucket.THREAD_NONCPU, WHOLE):
+        # It may hold what libraries' own threads computed, which is no loss.
         saves, basis = None, Basis.UNKNOWN
+    todo = advice(bucket, facts, cause)
     return Finding(
         kind=name_of(bucket, cause) if cause else str(bucket),
-        title=title_of(facts, bucket, cause),
+        title=_title(facts, part),
         where=_where(report, part, culprits),
         lost_seconds=lost,
         saves_seconds=saves,
         basis=basis,
-        advice=cure(facts, bucket, cause),
+        advice=f"{todo[:1].upper()}{todo[1:]}." if todo else "",
         page=page_of(bucket, cause),
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
 
 
-def title_of(facts: Facts, bucket: Bucket, cause: str) -> str:
-    """What a loss is called."""
-    if facts.in_libraries and (bucket, cause) == (Bucket.THREAD_NONCPU, "lock"):
+def _title(facts: Facts, part: Largest) -> str:
+    if facts.in_libraries and (part.bucket, part.cause) == (Bucket.THREAD_NONCPU, "lock"):
         return IN_LIBRARIES
-    return TITLES.get((bucket, cause)) or TITLES[bucket, WHOLE]
-
-
-def cure(facts: Facts, bucket: Bucket, cause: str) -> str:
-    """What to do about a loss, as a sentence; may be empty."""
-    todo = advice(bucket, facts, cause)
-    return f"{todo[:1].upper()}{todo[1:]}." if todo else ""
+    return TITLES.get((part.bucket, part.cause)) or TITLES[part.bucket, WHOLE]
 
 
 def _saves(report: EfficiencyReport, lost: float, *, replayed: bool) -> tuple[float, Basis]:
@@ -321,31 +312,26 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
     """What the wall clock went to while there was no work, or no worker."""
-    found = []
-    for what, seconds in parts(report).items():
-        if what == ON_CLUSTER or seconds < WORTH_SAYING * report.wall_clock_seconds:
-            continue
-        kind, title, todo = elsewhere(report, what)
-        found.append(
-            Finding(
-                kind=kind,
-                title=title,
-                where=first_request(report.arrivals) if what == NO_WORKERS else "",
-                saves_seconds=seconds,
-                basis=Basis.BOUNDED,
-                advice=todo,
-                page="docs/report.md",
-            )
-        )
-    return found
+    elsewhere = {what: seconds for what, seconds in parts(report).items() if what != ON_CLUSTER}
+    return [of_wall_clock(report, what, seconds) for what, seconds in elsewhere.items()]
 
 
-def elsewhere(report: EfficiencyReport, what: str) -> tuple[str, str, str]:
-    """Kind, title and cure of time without any worker, or of the client's own."""
+def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Finding:
+    """What time without any worker, or else time of the client's own, costs a run."""
     if what == NO_WORKERS:
-        return "no-workers", "No worker was there", "Start workers before the work, or scale up sooner."
-    title = f"No work on the cluster, {client(report)}" if report.phases else "No work on the cluster"
-    return "client", title, "See what the client does between its calls of Dask."
+        kind, title, todo = "no-workers", "No worker was there", "Start workers before the work, or scale up sooner."
+    else:
+        title = f"No work on the cluster, {client(report)}" if report.phases else "No work on the cluster"
+        kind, todo = "client", "See what the client does between its calls of Dask."
+    return Finding(
+        kind=kind,
+        title=title,
+        where=first_request(report.arrivals) if what == NO_WORKERS else "",
+        saves_seconds=seconds,
+        basis=Basis.BOUNDED,
+        advice=todo,
+        page="docs/report.md",
+    )
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from hypothesis import given
-
-from dask_efficiency import EfficiencyReport, compare
+from dask_efficiency import compare
 from dask_efficiency.report.comparison_caveats import caveats
-from tests.report.comparison_samples import run, sides, waited
+from tests.report.comparison_samples import run, waited
 from tests.report.samples import report_of, seconds
 
 
@@ -41,8 +39,3 @@ def test_a_run_that_does_not_know_why_threads_waited_is_a_caveat() -> None:
     assert said.replace("before", "after") in caveats(compare(waited(gil=4), unknown))
     for both in (unknown, waited(gil=4)):
         assert not any("why threads waited" in caveat for caveat in caveats(compare(both, both)))
-
-
-@given(sides, sides)
-def test_caveats_of_any_comparison_are_printable(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
-    assert all(said.isprintable() for said in caveats(compare(before, after)))

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
@@ -18,31 +14,22 @@ def found(before: EfficiencyReport | list[EfficiencyReport], after: EfficiencyRe
     return [one.lines[0] for one in find(compare(before, after))]
 
 
-# -- findings --------------------------------------------------------------------------------------
-
-
 def test_what_grew_is_a_finding_with_the_prefix_and_a_bound_of_what_undoing_it_saves() -> None:
     before = run(5.5, thread_cpu=9, spill=2, prefixes={"merge": seconds(spill=1), "load": seconds(spill=1)})
     after = run(10, thread_cpu=9, spill=11, prefixes={"merge": seconds(spill=9), "load": seconds(spill=2)})
     (grown,) = find(compare(before, after))
     assert (grown.kind, grown.page) == ("spill", "docs/buckets.md#spill")
     assert (grown.lost_seconds, grown.saves_seconds, grown.basis) == (9.0, 4.5, Basis.BOUNDED)  # two threads
-    assert grown.evidence == {
-        "seconds_before": 1.0,
-        "seconds_after": 5.5,
-        "thread_seconds_before": 2.0,
-        "thread_seconds_after": 11.0,
-    }
+    assert grown.evidence == {"thread_seconds_before": 2.0, "thread_seconds_after": 11.0}
     assert grown.lines[0] == "Grown: spilling to disk: saves up to 4.5 s. 2.0 -> 11.0 thread-seconds, mostly in merge"
-    assert grown.advice.endswith(".")
-
-
-def test_what_shrank_saves_nothing_and_needs_no_advice() -> None:
-    before = run(20, thread_cpu=9, spill=10, prefixes={"a": seconds(spill=5), "b": seconds(spill=5)})
-    after = run(12, thread_cpu=9, spill=0.5, prefixes={"a": seconds(spill=0.25), "b": seconds(spill=0.25)})
-    (less,) = find(compare(before, after))
-    assert less.lines == ("Less: spilling to disk. 10.0 -> 0.5 thread-seconds",)
+    (less,) = find(compare(after, before))
+    assert less.lines == ("Less: spilling to disk. 11.0 -> 2.0 thread-seconds, mostly in merge",)
     assert (less.lost_seconds, less.saves_seconds) == (0.0, None)
+
+
+def test_a_prefix_is_named_only_if_most_of_the_change_is_in_it() -> None:
+    after = run(thread_cpu=9, spill=4, prefixes={"a": seconds(spill=2), "b": seconds(spill=2)})
+    assert "mostly" not in found(run(thread_cpu=9), after)[0]
 
 
 def test_what_is_new_and_what_is_gone_are_called_so_the_larger_first() -> None:
@@ -60,11 +47,8 @@ def test_causes_stand_in_place_of_their_bucket() -> None:
 
 
 def test_of_what_nobody_knows_why_it_grew_no_saving_is_promised() -> None:
-    (grown, _) = find(compare(waited(), waited(unknown=4, gil=1)))
-    assert (grown.kind, grown.saves_seconds) == ("thread-noncpu", None)
-    assert str(grown).startswith(
-        "New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 thread-seconds"
-    )
+    said = found(waited(), waited(unknown=4, gil=1))[0]
+    assert said.startswith("New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 ")
 
 
 def test_no_saving_is_more_than_the_ideal_runtime_leaves() -> None:
@@ -92,56 +76,33 @@ def test_only_changes_beyond_the_spread_of_the_runs_are_findings() -> None:
     assert grown.startswith("Grown: tasks failed: ")
 
 
-def test_unmeasured_time_is_no_finding_but_a_caveat() -> None:
-    both = run(thread_cpu=5, unmeasured=15), run(thread_cpu=5, spill=1)
-    assert found(*both) == ["New: spilling to disk: saves up to 1.7 s. 0.0 -> 1.0 thread-seconds"]
-    assert any("not measured" in caveat for caveat in compare(*both).caveats)
-
-
-def test_the_time_of_the_client_and_without_workers_are_findings() -> None:
-    before, after = (
-        run(thread_cpu=10, fields={"window_seconds": window, "no_workers_seconds": missing})
-        for window, missing in ((17.0, 5.0), (20.0, 0.0))
-    )
-    assert found(before, after) == [
-        "Grown: no work on the cluster: saves up to 8.0 s. 2.0 -> 10.0 s",
-        "Gone: no worker was there. 5.00 -> 0.00 s",
-    ]
-    assert [one.kind for one in find(compare(before, after))] == ["client", "no-workers"]
-
-
-def test_without_runtimes_there_are_no_findings() -> None:
+def test_there_are_none_of_unmeasured_time_nor_without_runtimes() -> None:
+    assert found(run(thread_cpu=5, unmeasured=15), run(thread_cpu=20)) == []
     assert found(run(0.0, thread_cpu=5, spill=1), run(thread_cpu=5, spill=9)) == []
 
 
-@given(sides, sides)
-def test_findings_of_any_comparison_keep_their_bounds(
+def test_the_time_of_the_client_and_without_workers_are_findings() -> None:
+    before = run(thread_cpu=10, fields={"window_seconds": 17.0, "no_workers_seconds": 5.0})
+    assert found(before, run(thread_cpu=10, fields={"window_seconds": 20.0})) == [
+        "Grown: no work on the cluster: saves up to 8.0 s. 2.0 -> 10.0 s",
+        "Gone: no worker was there. 5.00 -> 0.00 s",
+    ]
+
+
+@given(sides | explained_sides, sides | explained_sides)
+def test_headline_and_findings_of_any_comparison_keep_their_bounds(
     before: list[EfficiencyReport], after: list[EfficiencyReport]
 ) -> None:
-    _check(before, after)
-
-
-@given(explained_sides, explained_sides)
-def test_findings_of_any_causes_keep_their_bounds(
-    before: list[EfficiencyReport], after: list[EfficiencyReport]
-) -> None:
-    _check(before, after)
-
-
-def _check(before: list[EfficiencyReport], after: list[EfficiencyReport]) -> None:
     found = compare(before, after)
-    assert headline(found).isprintable()
+    assert all(said.isprintable() for said in (headline(found), *found.caveats))
     assert 0 < len(headline(found)) <= MAX_HEADLINE
     left = max(run.cluster_seconds - run.ideal_seconds for run in after)
     for one in find(found):
         assert one.lines[0].isprintable()
         assert len(one.lines) <= 2
-        json.dumps(one.to_dict(), allow_nan=False)
         has_grown = one.title.startswith(("New: ", "Grown: "))
-        assert has_grown is (one.evidence["seconds_after"] > one.evidence["seconds_before"])
-        if one.saves_seconds is not None:
-            assert has_grown
-            assert one.kind == "client" or one.saves_seconds <= left
+        assert has_grown or (one.lost_seconds, one.saves_seconds, one.advice) == (0.0, None, "")
+        assert one.kind == "client" or (one.saves_seconds or 0.0) <= left
 
 
 def test_every_title_of_a_report_has_room_for_what_became_of_it() -> None:
@@ -152,75 +113,32 @@ def test_a_prefix_is_named_harmlessly() -> None:
     for name in HOSTILE_NAMES:
         (said,) = found(run(thread_cpu=9), run(thread_cpu=9, spill=5, prefixes={name: seconds(spill=5)}))
         assert said.isprintable()
-        assert len(said) < 200
         assert "mostly in" in said
 
 
-# -- the headline ----------------------------------------------------------------------------------
+def test_the_headline_says_whether_it_is_slower_and_lost_more() -> None:
+    for before, after, said in (
+        (run(8.2, spill=11), run(9.4, spill=34), "15 % slower: 8.20 -> 9.40 s; lost time rose by 209 %, 11.0 -> 34.0"),
+        (run(20, spill=10), run(12, spill=0.5), "40 % faster: 20.0 -> 12.0 s; lost time fell by 95 %, 10.0 -> 0.5"),
+        (run(10, spill=2), run(20, idle=2), "100 % slower: 10.0 -> 20.0 s; lost time is the same, 2.00"),
+        (run(thread_cpu=9), run(idle=2), "As fast as before: 10.0 -> 10.0 s; lost time rose, 0.00 -> 2.00"),
+        (run(0.0, spill=1), run(spill=2), "Lost time rose by 100 %, 1.00 -> 2.00"),
+        (by_hand(), by_hand(), "No difference: both took 5.0 s and lost 7.0"),
+    ):
+        assert headline(compare(before, after)) == f"{said} thread-seconds"
+    assert headline(compare(run(no_work=5), by_hand())) == "Nothing to compare: nothing ran before"
+    assert headline(compare(by_hand(), report_of())) == "Nothing to compare: nothing ran after"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        (
-            run(61.5, thread_cpu=50, spill=11),
-            run(70.1, thread_cpu=50, spill=34),
-            "14 % slower: 61.5 -> 70.1 s; lost time rose by 209 %, 11.0 -> 34.0 thread-seconds",
-        ),
-        (
-            run(20, thread_cpu=9, spill=10),
-            run(12, thread_cpu=9, spill=0.5),
-            "40 % faster: 20.0 -> 12.0 s; lost time fell by 95 %, 10.0 -> 0.5 thread-seconds",
-        ),
-        (
-            run(thread_cpu=9, spill=2),
-            run(20, thread_cpu=18, idle=2),
-            "100 % slower: 10.0 -> 20.0 s; lost time is the same, 2.0 thread-seconds",
-        ),
-        (
-            run(thread_cpu=9),
-            run(thread_cpu=9, idle=2),
-            "As fast as before: 10.0 -> 10.0 s; lost time rose, 0.0 -> 2.0 thread-seconds",
-        ),
-        (
-            run(0.0, thread_cpu=5, spill=1),
-            run(thread_cpu=5, spill=2),
-            "Lost time rose by 100 %, 1.00 -> 2.00 thread-seconds",
-        ),
-        (by_hand(), by_hand(), "No difference: both took 5.0 s and lost 7.0 thread-seconds"),
-        (run(no_work=5), by_hand(), "Nothing to compare: nothing ran before"),
-        (by_hand(), report_of(), "Nothing to compare: nothing ran after"),
-    ],
-)
-def test_the_headline_says_whether_it_is_slower_and_lost_more(
-    before: EfficiencyReport, after: EfficiencyReport, said: str
-) -> None:
-    assert headline(compare(before, after)) == said
-
-
-@pytest.mark.parametrize(
-    ("walls", "spills", "said"),
-    [
-        (
-            (10, 11, 13),
-            (2, 3, 5),
-            "Neither runtime nor lost time changed by more than the runs differ among themselves",
-        ),
-        (
-            (10, 11, 13),
-            (3, 3, 3),
-            "9.1 % slower, not more than the runs differ among themselves; lost time rose by 33 %",
-        ),
-        (
-            (11, 11, 11),
-            (2, 3, 5),
-            "9.1 % slower: 11.0 -> 12.0 s; lost time rose no more than the runs differ among themselves",
-        ),
-    ],
-)
-def test_a_change_within_the_spread_of_the_runs_is_called_so(walls: Any, spills: Any, said: str) -> None:
-    runs = [run(wall, thread_cpu=9, spill=spill) for wall, spill in zip(walls, spills, strict=True)]
-    assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == said
+def test_a_change_within_the_spread_of_the_runs_is_called_so() -> None:
+    noise = "more than the runs differ among themselves"
+    for walls, spills, said in (
+        ((10, 11, 13), (2, 3, 5), f"Neither runtime nor lost time changed by {noise}"),
+        ((10, 11, 13), (3, 3, 3), f"9.1 % slower, not {noise}; lost time rose by 33 %"),
+        ((11, 11, 11), (2, 3, 5), f"9.1 % slower: 11.0 -> 12.0 s; lost time rose no {noise}"),
+    ):
+        runs = [run(wall, thread_cpu=9, spill=spill) for wall, spill in zip(walls, spills, strict=True)]
+        assert headline(compare(runs, run(12, thread_cpu=9, spill=4))) == said
 
 
 @given(sides)
@@ -234,11 +152,6 @@ def test_a_rise_is_signed_and_short() -> None:
     assert [format_rise(rise) for rise in rises] == ["+14 %", "-3.4 %", "+250 %", "", "", ""]
 
 
-def test_the_excess_over_a_limit_names_both_figures() -> None:
-    assert excess(compare(run(spill=2), run(spill=2.5))) == (
-        "lost time rose by 25 %, from 2.000 to 2.500 thread-seconds"
-    )
-    assert excess(compare(run(thread_cpu=1), run(spill=2.5))) == "lost time rose, from 0.000 to 2.500 thread-seconds"
-    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))).endswith(
-        "(not more than the runs differ among themselves)"
-    )
+def test_the_excess_over_a_limit_says_that_it_is_within_the_spread() -> None:
+    said = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the runs differ among themselves)"
+    assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == said
