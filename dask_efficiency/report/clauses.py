@@ -1,4 +1,4 @@
-"""A loss, a long task or a skewed prefix as a clause of a sentence."""
+"""A long task or a skewed prefix as a clause of a sentence."""
 
 from __future__ import annotations
 
@@ -13,39 +13,6 @@ from dask_efficiency.report.wall_clock import WORTH_SAYING
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.show.figures import format_count, format_seconds, name_of, named, sentence
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
-
-#: What happened to the threads, by bucket and cause.
-PHRASES: dict[tuple[str, str], str] = {
-    (Bucket.THREAD_NONCPU, "gil"): "waiting for the GIL",
-    (Bucket.THREAD_NONCPU, "core"): "waiting for a core",
-    (Bucket.THREAD_NONCPU, "throttled"): "waiting for the container's CPU limit",
-    (Bucket.THREAD_NONCPU, "stopped"): "processes that stood still",
-    (Bucket.THREAD_NONCPU, "lock"): "waiting for a lock",
-    (Bucket.THREAD_NONCPU, "sleep"): "sleeping",
-    (Bucket.THREAD_NONCPU, "file"): "waiting for files",
-    (Bucket.THREAD_NONCPU, "network"): "waiting for the network",
-    (Bucket.THREAD_NONCPU, "child-process"): "waiting for child processes",
-    (Bucket.OVERHEAD, "hand-over"): "handing tasks over to threads",
-    (Bucket.OVERHEAD, "event-loop"): "waiting for the workers' event loops",
-    (Bucket.IDLE, "scheduler"): "idle threads waiting for the scheduler",
-    (Bucket.IDLE, "imbalance"): "idle threads while tasks queue at other workers",
-    (Bucket.IDLE, "restricted"): "idle threads that may not run the tasks there are",
-    (Bucket.IDLE, "graph"): "idle threads while the scheduler takes in graphs",
-    (Bucket.IDLE, "parallelism"): "idle threads for lack of parallelism",
-}
-
-
-def loss_name(bucket: str, cause: str, *, in_libraries: bool = False) -> str:
-    """A loss as one names it in a sentence; of a whole bucket its own name.
-
-    Parameters
-    ----------
-    in_libraries
-        Whether it is threads of libraries that tasks wait for at locks.
-    """
-    if in_libraries and (bucket, cause) == (Bucket.THREAD_NONCPU, "lock"):
-        return "waiting for threads of a library"
-    return PHRASES.get((bucket, cause), str(bucket))
 
 
 def why_not_known(report: EfficiencyReport) -> str:

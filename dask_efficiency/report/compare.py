@@ -21,6 +21,8 @@ from dask_efficiency.show.shown import Shown, late
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dask_efficiency.show.finding import Finding
+
 Number = TypeVar("Number", int, float)
 
 _NOT_LOST = (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
@@ -334,9 +336,15 @@ class Comparison(Shown):
         return self.lost.after > self.lost.before * (1 + Fraction(than))
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is new, grown, less and gone of what costs time; the largest change of the wall clock comes first."""
+        found: tuple[Finding, ...] = late("dask_efficiency.report.comparison_findings:find")(self)
+        return found
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """Why the two sides may not be comparable, a sentence each."""
-        found: tuple[str, ...] = late("dask_efficiency.report.comparison_verdict:caveats")(self)
+        found: tuple[str, ...] = late("dask_efficiency.report.comparison_caveats:caveats")(self)
         return found
 
     def to_frame(self, by: str = "cause") -> pd.DataFrame:
@@ -347,7 +355,7 @@ class Comparison(Shown):
         by
             ``"cause"``: a row for each cause of loss, ``useful`` and ``running``; columns
             ``before``, ``after``, ``change``. ``"prefix"``: a row for each task prefix; the same
-            columns after ``useful_`` and ``lost_``.
+            columns after ``useful_`` and ``lost_``. ``"finding"``: a row for each of :attr:`findings`.
         """
         frame: pd.DataFrame = late("dask_efficiency.report.comparison_data:to_frame")(self, by)
         return frame

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.compare import Comparison, Difference
-from dask_efficiency.report.comparison_verdict import caveats, headline
+from dask_efficiency.report.comparison_caveats import caveats
+from dask_efficiency.report.comparison_findings import find, headline
+from dask_efficiency.report.frames import findings_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +24,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``format`` and ``version``; ``headline`` and ``caveats``; the figures, each with ``before``,
+        ``format`` and ``version``; ``headline``, ``findings`` and ``caveats``; the figures, each with ``before``,
         ``after``, ``change`` and ``spread`` (None with one run a side), thread time in integer
         nanoseconds; the same by cause, by parts of causes and by prefix; and ``environment``, where it differs. A
         number that is not finite is None.
@@ -32,6 +34,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "headline": headline(comparison),
+        "findings": [one.to_dict() for one in find(comparison)],
         "caveats": list(caveats(comparison)),
         "before": list(comparison.names_before),
         "after": list(comparison.names_after),
@@ -84,9 +87,11 @@ def _known(number: float | None) -> float | None:
 
 
 def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
-    """Thread-seconds before and after as a table: a row for each cause or each prefix."""
+    """Thread-seconds before and after as a table: a row for each cause, each prefix or each finding."""
     import pandas as pd
 
+    if by == "finding":
+        return findings_frame(find(comparison))
     if by == "cause":
         rows = {str(cause.bucket): [*_seconds(cause.time)] for cause in comparison.causes}
         rows |= {"useful": [*_seconds(comparison.useful)], "running": [*_seconds(comparison.running)]}
@@ -96,7 +101,7 @@ def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
         rows = {name: [*_seconds(change.useful), *_seconds(change.lost)] for name, change in changes.items()}
         columns = [f"{kind}_{side}" for kind in ("useful", "lost") for side in ("before", "after", "change")]
     else:
-        raise ValueError(f"by={by!r}; expected 'cause' or 'prefix'")
+        raise ValueError(f"by={by!r}; expected 'cause', 'prefix' or 'finding'")
     index = pd.Index([*rows], name=by, dtype=object)
     return pd.DataFrame([*rows.values()], index=index, columns=pd.Index(columns, dtype=object))
 

@@ -18,7 +18,7 @@ from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport,
 from dask_efficiency.report.skew import held_up
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
-    WORTH_SAYING,
+    ON_CLUSTER,
     client,
     largest_is_elsewhere,
     parts,
@@ -162,10 +162,11 @@ def _reason(report: EfficiencyReport) -> str:
 def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
-    return [_loss(report, facts, part, culprits) for part in worth]
+    return [of_loss(report, facts, part, culprits) for part in worth]
 
 
-def _loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit]) -> Finding:
+def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit] = ()) -> Finding:
+    """What a loss costs a run."""
     kind, lost = part.kind, part.ns / 1e9
     found = Finding(
         kind=kind,
@@ -278,24 +279,23 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
     """What the wall clock went to while there was no work, or no worker."""
-    found = []
-    for what, seconds in parts(report).items():
-        kind = {NO_WORKERS: "no-workers", client(report): "client"}.get(what)
-        if kind is None or seconds < WORTH_SAYING * report.wall_clock_seconds:
-            continue
-        title, advised = BESIDE[kind].title, BESIDE[kind].advice
-        found.append(
-            Finding(
-                kind=kind,
-                title=title if kind == "no-workers" else f"{title}, {what}",
-                where=first_request(report.arrivals) if kind == "no-workers" else "",
-                saves_seconds=seconds,
-                basis=Basis.BOUNDED,
-                advice=advised,
-                page="docs/report.md",
-            )
-        )
-    return found
+    elsewhere = {what: seconds for what, seconds in parts(report).items() if what != ON_CLUSTER}
+    return [of_wall_clock(report, what, seconds) for what, seconds in elsewhere.items()]
+
+
+def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Finding:
+    """What time without any worker, or else time of the client's own, costs a run."""
+    kind = "no-workers" if what == NO_WORKERS else "client"
+    title = BESIDE[kind].title
+    return Finding(
+        kind=kind,
+        title=f"{title}, {client(report)}" if kind == "client" and report.phases else title,
+        where=first_request(report.arrivals) if what == NO_WORKERS else "",
+        saves_seconds=seconds,
+        basis=Basis.BOUNDED,
+        advice=BESIDE[kind].advice,
+        page="docs/report.md",
+    )
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:

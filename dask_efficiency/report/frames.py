@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
     if by == "skew":
         return _skew(report)
     if by == "finding":
-        return _findings(report)
+        return findings_frame(find(report))
     return _by_group(report, by)
 
 
@@ -87,10 +88,11 @@ def _skew(report: EfficiencyReport) -> pd.DataFrame:
     )
 
 
-def _findings(report: EfficiencyReport) -> pd.DataFrame:
+def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
+    """A row for each finding."""
     import pandas as pd
 
-    rows = [one.to_dict() for one in find(report)]
+    rows = [one.to_dict() for one in found]
     columns = [each.name for each in fields(Finding) if each.name != "evidence"]
     return pd.DataFrame(rows, columns=pd.Index(columns, dtype=object)).astype({"saves_seconds": float})
 

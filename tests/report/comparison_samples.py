@@ -1,9 +1,26 @@
 """Runs to compare: small ones, quickly drawn."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.causes import NAMES
-from tests.report.samples import breakdowns, report_of
+from tests.report.samples import breakdowns, causes, report_of, seconds
+
+
+def run(wall: float = 10.0, *, prefixes: Any = None, fields: Any = None, **buckets: float) -> EfficiencyReport:
+    """A run of some seconds, with these thread-seconds by bucket."""
+    return report_of(seconds(**buckets), cluster_seconds=wall, by_prefix=prefixes or {}, **(fields or {}))
+
+
+def waited(**by_cause: float) -> EfficiencyReport:
+    """A run whose threads waited for these thread-seconds by cause."""
+    row = causes(**{f"thread-noncpu/{cause}": value for cause, value in by_cause.items()})
+    whole = seconds(thread_cpu=10, thread_noncpu=sum(by_cause.values()))
+    by = {"by_prefix": {"clean": whole}, "causes_by_prefix": {"clean": row}, "causes_by_worker": {"w0": row}}
+    return report_of(whole, cluster_seconds=10.0, **by)
+
 
 #: One run; every one has a price.
 runs = st.builds(
@@ -20,13 +37,13 @@ runs = st.builds(
 sides = st.lists(runs, min_size=1, max_size=3)
 
 #: The same with causes, which need not agree with the buckets.
-causes = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15), max_size=8)
+_by_cause = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15), max_size=8)
 explained_runs = st.builds(
     report_of,
     breakdowns,
     breakdowns,
     cluster_seconds=st.floats(0.001, 1e6),
-    causes_by_worker=st.fixed_dictionaries({"w0": causes, "w1": causes}),
+    causes_by_worker=st.fixed_dictionaries({"w0": _by_cause, "w1": _by_cause}),
     price_per_worker_hour=st.just(2.0),
     nthreads=st.just({"w0": 2}),
 )

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
-from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, why_not_known
+from dask_efficiency.report.clauses import long_task, skewed, why_not_known
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.report.samples import causes, report_of, reports, seconds, skew
 
@@ -43,13 +42,6 @@ def test_where_a_trace_knows_the_size_of_its_input_both_are_said_once() -> None:
 
 def test_a_hostile_prefix_is_harmless() -> None:
     assert "\x1b" not in skewed("\x1b[31m" + "x" * 1000, skew())
-
-
-def test_every_known_cause_has_a_name_for_sentences() -> None:
-    assert set(PHRASES) == {(bucket, cause) for bucket in CAUSES for cause in CAUSES[bucket] if cause != UNKNOWN}
-    assert loss_name("thread-noncpu", "gil") == "waiting for the GIL"
-    assert loss_name("thread-noncpu", "lock", in_libraries=True) == "waiting for threads of a library"
-    assert loss_name("idle", UNKNOWN) == loss_name("idle", "") == "idle"
 
 
 def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:

@@ -17,6 +17,7 @@ def test_the_data_are_exact_and_in_nanoseconds() -> None:
     assert data["lost_ns"]["change"] == 10**9
     assert data["environment"] == {"dask": {"before": [""], "after": ["2"]}}
     assert data["headline"] == SPILLS.headline
+    assert data["findings"] == [one.to_dict() for one in SPILLS.findings]
     assert data["prefixes"]["load"]["lost_ns"]["before"] == 3 * 10**9
 
 
@@ -41,7 +42,7 @@ def test_a_rise_from_nothing_is_none() -> None:
     assert found["lost_ns"]["change"] == 10**9
 
 
-def test_a_frame_has_the_causes_or_the_prefixes() -> None:
+def test_a_frame_has_the_causes_the_prefixes_or_the_findings() -> None:
     pytest.importorskip("pandas")
     causes = SPILLS.to_frame()
     assert [*causes.columns] == ["before", "after", "change"]
@@ -51,8 +52,9 @@ def test_a_frame_has_the_causes_or_the_prefixes() -> None:
     prefixes = SPILLS.to_frame(by="prefix")
     assert prefixes.loc["load", "lost_before"] == 3.0
     assert compare(report_of(), report_of()).to_frame("prefix").empty
+    assert list(SPILLS.to_frame("finding").kind) == [one.kind for one in SPILLS.findings]
 
 
 def test_another_frame_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="by='worker'; expected 'cause' or 'prefix'"):
+    with pytest.raises(ValueError, match="by='worker'; expected 'cause', 'prefix' or 'finding'"):
         SPILLS.to_frame("worker")

@@ -37,6 +37,7 @@ def hostile() -> Any:
 def test_everything_that_is_said_in_text_is_said_in_html(render: Any) -> None:
     html = render(SPILLS)
     assert escape(SPILLS.headline) in html
+    assert escape(SPILLS.findings[0].lines[0]) in html
     assert "after: a note" in html
     for title in ("Thread time by cause", "The run", "Factors of the efficiency", "Mind when comparing"):
         assert title in html

@@ -110,6 +110,6 @@ def _gate(found: Comparison, max_loss: Fraction) -> None:
         if not run.thread_seconds:
             raise NotJudgedError(f"{name}: nothing ran, so --max-loss cannot tell")
     if found.loses_more(max_loss):
-        from dask_efficiency.report.comparison_verdict import excess
+        from dask_efficiency.report.comparison_findings import excess
 
         raise click.ClickException(f"{excess(found)}; --max-loss allows {float(100 * max_loss):g} %")

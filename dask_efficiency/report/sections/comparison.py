@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
+from dask_efficiency.report.comparison_caveats import caveats as caveats_of
 from dask_efficiency.report.comparison_data import to_dict
+from dask_efficiency.report.comparison_findings import find, format_rise, headline
 from dask_efficiency.report.comparison_table import (
     ComparisonTable,
     Row,
@@ -17,8 +19,6 @@ from dask_efficiency.report.comparison_table import (
     rounded,
     signed,
 )
-from dask_efficiency.report.comparison_verdict import caveats as caveats_of
-from dask_efficiency.report.comparison_verdict import format_rise, headline
 from dask_efficiency.report.sections.groups import TOP_GROUPS
 from dask_efficiency.report.sections.report import TOP_LABELS
 from dask_efficiency.show.colours import COLOURS
@@ -38,6 +38,7 @@ from dask_efficiency.show.document import (
     with_content,
 )
 from dask_efficiency.show.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
+from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.parts import finalized_parts
 
 #: Before a change that is not more than the runs differ among themselves.
@@ -68,7 +69,9 @@ def context(comparison: Comparison) -> str:
 
 def document(comparison: Comparison) -> Document:
     """What changed from one run to another."""
-    return Document(title(comparison), context(comparison), headline(comparison), sections(comparison))
+    first = tuple(one.lines for one in find(comparison)[:MAX_SHOWN])
+    said = title(comparison), context(comparison), headline(comparison)
+    return Document(*said, sections(comparison), findings=first)
 
 
 def page(comparison: Comparison) -> Document:

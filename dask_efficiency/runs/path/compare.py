@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
-from dask_efficiency.show.figures import name_of, shorten
+from dask_efficiency.show.figures import format_share, name_of, shorten
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.shown import Printed, late
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: What changes are grouped by. The workers of two runs need not be the same, so changes by worker mean nothing.
 COMPARED = GROUPS[:2]
+
+#: Characters of a prefix in a headline.
+MAX_PREFIX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +80,16 @@ class PathComparison(Printed):
 
     @property
     def headline(self) -> str:
-        """How much longer or shorter the run took, and which kind and prefix changed most; without a full stop."""
+        """How much longer or shorter the run took, and which kind and prefix changed most; at most 100 characters."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
         if was == now:
-            return f"no difference: both took {now:.3g} s"
-        ratio = f"{100 * abs(now / was - 1):.2g} % " if was else ""
-        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s, most of it "
-        sign = 1 if now > was else -1
-        most = ", in ".join(_most([c for c in self.changes if c.by == by], sign) for by in COMPARED)
-        return shorten(said + most, MAX_HEADLINE)
+            return f"No difference: both took {now:.3g} s"
+        ratio, sign = f"{format_share(abs(now / was - 1))} " if was else "", 1 if now > was else -1
+        kind, prefix = (max((c for c in self.changes if c.by == by), key=lambda c: sign * c.seconds) for by in COMPARED)
+        name = "no task" if prefix.name == NOBODY else shorten(name_of(prefix.name), MAX_PREFIX)
+        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s"
+        said += f", mostly {kind.name} ({kind.seconds:+.2g} s), in {name} ({prefix.seconds:+.2g} s)"
+        return shorten(said, MAX_HEADLINE)
 
     def to_frame(self, by: str = "kind") -> pd.DataFrame:
         """The changes by kind or by prefix. Needs pandas.
@@ -125,8 +129,3 @@ def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
         Paths of two runs, or of a run and of a what-if.
     """
     return PathComparison.of(before, after)
-
-
-def _most(changes: list[PathChange], sign: int) -> str:
-    change = max(changes, key=lambda change: sign * change.seconds)
-    return f"{'no task' if change.name == NOBODY else shorten(name_of(change.name), 25)} ({change.seconds:+.2g} s)"

@@ -1,0 +1,201 @@
+"""Findings of a comparison: what is new, grown, less and gone of what costs time, and the headline above them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.causes import name_of as cause_name
+from dask_efficiency.report.compare import Comparison, Difference, Part
+from dask_efficiency.report.comparison_table import Row, comparison_table, fine_scale
+from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.findings import of_loss, of_wall_clock
+from dask_efficiency.report.largest import Largest
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.wall_clock import NO_WORKERS, wall_clock_known
+from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
+from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
+
+#: Below this change, two runtimes are the same to a reader.
+SAME_RUNTIME = 0.005
+#: What is put into per cent: smaller changes say nothing, larger ones are not read.
+SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
+
+#: The runs before and those after.
+Sides: TypeAlias = tuple[tuple[EfficiencyReport, ...], ...]
+
+NOISE = "more than the runs differ among themselves"
+
+# -- findings --------------------------------------------------------------------------------------
+
+
+def find(comparison: Comparison) -> tuple[Finding, ...]:
+    """What is new, grown, less and gone of lost time and of the client's, the largest change of the wall clock first.
+
+    Lost time costs its thread-seconds over the mean number of threads; so runs with other threads can be compared. A
+    change is a finding if it is more than the runs' own spread, and at least 3 % of the wall clock of the side that has
+    more of it. To be as before saves that much at most, and no more than the ideal runtime leaves.
+    """
+    sides = tuple(tuple(run for run in runs if _judged(run)) for runs in (comparison.before, comparison.after))
+    if not all(sides):
+        return ()
+    found = [*_losses(comparison, sides), *_elsewhere(comparison, sides)]
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_FINDINGS])
+
+
+def _judged(run: EfficiencyReport) -> bool:
+    return wall_clock_known(run) and run.mean_threads > 0
+
+
+def _counted(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
+    """Seconds by which the runs that have more of it may be longer for that; 0.0 where that is no finding."""
+    seconds = min(abs(wall.change), most)
+    least = WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
+    return seconds if seconds >= least and not wall.within_spread else 0.0
+
+
+def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
+    table = comparison_table(comparison)
+    rows = {row.name: row for row in table.rows}
+    for cause in comparison.causes:
+        for part in cause.parts or (Part("", cause.time, cause.by_prefix),):
+            time, wall = part.time, _wall(part.time, comparison)
+            runs = sides[wall.change > 0]
+            most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
+            row = rows.get(cause_name(cause.bucket, part.cause))
+            seconds = _counted(wall, runs, most)
+            # Nobody knows what unmeasured time was good for: there is a caveat for that.
+            if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
+                continue
+            loss = Largest(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
+            # With other threads, thread time may have gone the other way.
+            along = wall.change * time.change > 0
+            changed = replace(
+                of_loss(runs[-1], facts_of(runs[-1]), loss),
+                where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
+                + (_mostly(part) if along else f", {_pair(wall)} of the wall clock"),
+                evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
+            )
+            yield seconds, _changed(changed, wall, seconds)
+
+
+def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
+    """The client's own time, and that without any worker."""
+    for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
+        runs = sides[time.change > 0]
+        if seconds := _counted(time, runs):
+            evidence = {"seconds_before": time.before, "seconds_after": time.after}
+            changed = replace(of_wall_clock(runs[-1], what, seconds), where=_pair(time), evidence=evidence)
+            yield seconds, _changed(changed, time, seconds)
+
+
+def _changed(one: Finding, wall: Difference[float], seconds: float) -> Finding:
+    """A finding of one side with what became of it; 3 % of the other side is as good as nothing."""
+    less, more = sorted((wall.before, wall.after))
+    grown, there = wall.change > 0, less >= WORTH_FINDING * more
+    word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
+    known = grown and one.saves_seconds is not None
+    return replace(
+        one,
+        title=f"{word}: {one.title[0].lower()}{one.title[1:]}",
+        lost_seconds=one.lost_seconds if grown else 0.0,
+        saves_seconds=seconds if known else None,
+        saves_interval=None,
+        basis=Basis.BOUNDED if known else Basis.UNKNOWN,
+        advice=one.advice if grown else "",
+    )
+
+
+def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
+    """Thread time as seconds of the wall clock."""
+    both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
+    costs = [
+        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _judged(run))
+        for runs, times in both
+    ]
+    return Difference(*costs)
+
+
+def _pair(wall: Difference[float]) -> str:
+    scale = fine_scale(max(wall.before, wall.after))
+    return f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
+
+
+def _mostly(part: Part) -> str:
+    """The prefix that most of the change of thread time is in, if there is one."""
+    change = part.time.change
+    sign = 1 if change > 0 else -1
+    most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)
+    if most is None or 2 * sign * part.by_prefix[most].change <= abs(change):
+        return ""
+    return f", mostly in {name_of(most) or '(no prefix)'}"
+
+
+# -- the headline ----------------------------------------------------------------------------------
+
+
+def headline(comparison: Comparison) -> str:
+    """Whether it is slower, and whether it lost more; at most 100 characters, without a full stop.
+
+    A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of
+    the table, rounded together, so that they agree.
+    """
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        if not any(report.thread_seconds for report in reports):
+            return f"Nothing to compare: nothing ran {side}"
+    table, wall = comparison_table(comparison), comparison.wall_clock_seconds
+    unit, known = f"thread-{table.thread_scale.word}", math.isfinite(wall.change)
+    if comparison.is_same:
+        took = f"took {format_seconds(wall.after)} and " if known else ""
+        return f"No difference: both {took}lost {table.lost.after} {unit}"
+    if known and wall.within_spread and comparison.lost.within_spread:
+        return f"Neither runtime nor lost time changed by {NOISE}"
+    lost = _lost(comparison.lost, table.lost, unit, short=known and wall.within_spread)
+    said = f"{_runtime(wall)}; {lost}" if known else lost
+    return shorten(f"{said[0].upper()}{said[1:]}", MAX_HEADLINE)
+
+
+def _runtime(wall: Difference[float]) -> str:
+    if abs(wall.rise) < SAME_RUNTIME:
+        return f"as fast as before: {_pair(wall)}"
+    said = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
+    return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {_pair(wall)}"
+
+
+def _lost(lost: Difference[int], row: Row, unit: str, *, short: bool) -> str:
+    if row.before == row.after:
+        return "lost time is the same" + ("" if short else f", {row.after} {unit}")
+    if lost.within_spread:
+        return f"lost time {'rose' if lost.change > 0 else 'fell'} no {NOISE}"
+    return _moved(lost) + ("" if short else f", {row.before} -> {row.after} {unit}")
+
+
+def _moved(lost: Difference[int]) -> str:
+    size = rise_size(lost.rise)
+    return f"lost time {'rose' if lost.change > 0 else 'fell'}{f' by {size}' if size else ''}"
+
+
+def excess(comparison: Comparison) -> str:
+    """A rise of lost time, in a clause of its own."""
+    lost = comparison.lost
+    noise = f" (not {NOISE})" if lost.within_spread else ""
+    return f"{_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
+
+
+def format_rise(rise: float) -> str:
+    """A change as a part of what was before: ``"+12 %"``, ``"-3.4 %"``; empty where either is nothing."""
+    size = rise_size(rise)
+    return f"{'+' if rise > 0 else '-'}{size}" if size else ""
+
+
+def rise_size(rise: float) -> str:
+    """The same without its sign."""
+    size = abs(rise)
+    if not SMALLEST_RISE <= size <= LARGEST_RISE:
+        return ""
+    return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
