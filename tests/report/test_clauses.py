@@ -4,45 +4,8 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
-from dask_efficiency.report.clauses import PHRASES, long_task, loss_name, skewed, why_not_known
-from dask_efficiency.runs.stragglers.long_tail import LongTask
-from tests.report.samples import causes, report_of, reports, seconds, skew
-
-LONG = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
-
-
-def test_the_longest_task_of_a_prefix_is_said_with_how_long_nothing_else_ran() -> None:
-    assert skewed("join", skew()) == (
-        "the largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
-    )
-
-
-def test_the_longest_is_not_called_the_largest_where_another_is() -> None:
-    said = "the longest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
-    assert skewed("join", skew(largest_key="another")) == said
-    assert skewed("join", skew(max_bytes=1.5 * 2**20)) == said
-
-
-def test_the_size_of_the_input_of_the_longest_is_said_where_it_is_known() -> None:
-    said = "the longest of 200 join took 21.0 s, 40 times the median, its input is 30 times as large"
-    assert skewed("join", skew(largest_key="another"), 30.0).startswith(said)
-    assert "input" not in skewed("join", skew(largest_key="another"), 1.5)
-
-
-def test_nothing_is_said_of_a_short_time_alone() -> None:
-    for alone in (0.0, 1.0):
-        assert skewed("join", skew(alone_seconds=alone)).endswith("40 times the median")
-
-
-def test_where_a_trace_knows_the_size_of_its_input_both_are_said_once() -> None:
-    said = "task \"('join', 13)\" took 21.0 s, 40 times the median of its prefix, its input is 20 times as large"
-    assert long_task(LONG) == said
-    assert long_task(LONG, skew()) == f"{said}; for 19.0 s nothing else ran"
-    assert long_task(LONG, skew(longest_key="another")) == said
-
-
-def test_a_hostile_prefix_is_harmless() -> None:
-    assert "\x1b" not in skewed("\x1b[31m" + "x" * 1000, skew())
+from dask_efficiency.report.clauses import PHRASES, loss_name, why_not_known
+from tests.report.samples import causes, report_of, reports, seconds
 
 
 def test_every_known_cause_has_a_name_for_sentences() -> None:

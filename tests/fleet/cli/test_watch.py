@@ -67,7 +67,7 @@ def test_a_replay_tells_once_that_it_begins_and_once_that_it_ended(metrics: Path
         code, out, err = run(*given, "--between", START + 3600, START + 10_800)
         assert (code, err) == (0, "")
         begins, ends = out.splitlines()
-        assert "begins m3: gpu: heat" in begins
+        assert "begins m3: Slow worker, its GPU is slow; heat" in begins
         assert "ends   m3: gpu" in ends
         code, out, _ = run(*given, "--between", START + 3600, START + 6300, "--json", "--fail")
     assert code == 1
