@@ -96,7 +96,7 @@ def test_a_worker_that_is_stopped_in_turns_is_found_told_of_in_every_way_and_ret
         assert found.effect > 1.2
         assert found.evidence[0].value > found.evidence[0].high
         assert eventually(lambda: [event for event in told if event["worker"] == name])
-        assert f"Straggler: worker {name!r}" in caplog.text
+        assert f"Worker {name}" in caplog.text
         assert name in {finding.worker for finding in report.stragglers}
         assert all(finding.seconds_lost is not None for finding in report.stragglers)
         # It is gone, and a function that fails harms nothing.

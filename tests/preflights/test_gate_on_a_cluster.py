@@ -71,7 +71,7 @@ def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
         joined = client.sync(_start_worker, cluster.scheduler_address, "slow")
         try:
             eventually(lambda: events(client, "preflight") == ["slow"], seconds=60)
-            assert "Preflight: worker 'slow'" in caplog.text
+            assert "Preflight: Slow worker, " in caplog.text
             assert not events(client, "preflight-not-tested")
             assert stragglers_of(client) == ["slow"]
             assert [told for _, told in client.get_events("told")] == [["slow", Cause.DISK]]

@@ -15,11 +15,13 @@ from dask_efficiency import EfficiencyReport, load_report, load_trace
 from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.preflights.judge.result import PATHS
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.findings import MAX_HEADLINE, find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS, Kind
 from dask_efficiency.report.model import Repeat, Saved
 from dask_efficiency.show.finding import MAX_TITLE, Basis, Finding
+from dask_efficiency.straggler.wording import LONG_TASK, MEANINGS
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
@@ -238,7 +240,9 @@ def test_every_loss_has_a_title() -> None:
 def test_the_titles_and_cures_are_these() -> None:
     """An editor's copy: whoever changes a word changes it here, and reads the others."""
     golden = (Path(__file__).parent / "findings.txt").read_text()
-    assert "\n".join([*_written(KINDS), *_written(BESIDE)]) == golden
+    slow = [f"slow-worker, slow-host ({cause}): {means}\n  {look}\n" for cause, (means, look) in MEANINGS.items()]
+    others = [f"{kind}: {title}\n  {todo}\n" for kind, (title, todo) in {"long-task": LONG_TASK, **PATHS}.items()]
+    assert "\n".join([*_written(KINDS), *_written(BESIDE), *slow, *others]) == golden
 
 
 def _written(kinds: Mapping[str, Kind]) -> list[str]:
