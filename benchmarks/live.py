@@ -101,9 +101,9 @@ class FakeMeter:
                 phase = interval * i // len(self._workers)
                 if (self.at - phase) // interval > (before - phase) // interval:
                     self.cluster.receive(worker.address, worker.heartbeat(at=self.at), at=self.at)
-            self.recent.append(
-                Moment(self.at, self.cluster.activity(), self.cluster.nthreads, self.cluster.cause_activity())
-            )
+            activity, causes = self.cluster.activity(), self.cluster.cause_activity()
+            prefixes = self.cluster.finalized_by_prefix() if poll % 120 == 0 else None
+            self.recent.append(Moment(self.at, activity, self.cluster.nthreads, causes, prefixes))
             if poll % (1000 // POLL_MS) == 0:
                 yield
 
@@ -162,7 +162,7 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
     """CPU milliseconds of each scrape of ``/metrics`` by part, and of each answer to `dask-efficiency top`."""
     meter = FakeMeter(workers, nthreads)
     scheduler = SimpleNamespace(workers={})
-    live = SimpleNamespace(cluster=meter.cluster, scheduler=scheduler, session="bench")
+    live = SimpleNamespace(cluster=meter.cluster, scheduler=scheduler, session="bench", read_interval_seconds=0.5)
     collector = prometheus.ClusterCollector()
     collector._sources.append(meter)  # in no registry
     figures: dict[str, list[float]] = {"our collect()": [], "upstream's writing of it": [], "an answer to top": []}

@@ -85,7 +85,7 @@ def _tested(client: Client, fault: str, victim: str) -> Outcome:
     result = dask_efficiency.preflight(client, device="cpu")
     seconds = time.monotonic() - began
     hosts = {one.host: one.name for one in result.subjects}
-    found = {finding.worker or hosts[finding.host]: finding.cause for finding in result.findings}
+    found = {finding.worker or hosts[finding.host]: finding.cause for finding in result.slow_workers}
     times = {
         name: [
             max([ratios.get(component, 1.0) for component in components])

@@ -104,7 +104,7 @@ class Ours:
             key = (run.workflow, run.number)
             read = self._read.get(key) or self._read.setdefault(key, run_of_table(run.frame))
             known = self._usual.get(run.workflow, {}) if with_history else {}
-            findings = judge_run(read, known, factor).findings
+            findings = judge_run(read, known, factor).slow_workers
             accused = {one.worker for one in findings if kind_of(one.cause) == kind and one.worker}
             hosts = {one.host for one in findings if kind_of(one.cause) == kind and not one.worker}
             accused |= {name for name, host in zip(read.workers, read.hosts, strict=True) if host in hosts}

@@ -60,6 +60,7 @@ BOARDS = (
             Row(overview.strip),
             Row(partial(thread_time, CLUSTERS)),
             Row(causes.of_clusters),
+            Row(overview.what_costs_most),
             Row(overview.efficiency_and_workers),
             Row(overview.tasks),
             Row(overview.spill_and_pause, "Spill and pause", 140),

@@ -145,6 +145,27 @@ def strip() -> list[Any]:
     ]
 
 
+def what_costs_most() -> list[Any]:
+    """What fixing would save most."""
+    found = select("dask_efficiency_finding_seconds")
+    return [
+        bars(
+            About(
+                22,
+                "What costs most",
+                "Wall time of the last five minutes that fixing it would save at most, by its bucket and cause, and "
+                "the prefix of the tasks in which most of it was lost, where one is known. They do not add up. "
+                "`dask-efficiency explain` says what each means, and what to do.",
+                "s",
+                width=24,
+                height=7,
+                no_value="nothing costs 3 % of the time",
+            ),
+            Query(f"topk({MAX_BARS}, {total(found, by='kind, where')})", "{{kind}} {{where}}"),
+        )
+    ]
+
+
 def efficiency_and_workers() -> list[Any]:
     """Efficiency over time, and the workers that make least of their threads."""
     return [

@@ -40,6 +40,10 @@ class ThreadTotals(Protocol):
     def causes(self) -> Mapping[str, int]:
         """The nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known."""
 
+    @property
+    def prefixes(self) -> Mapping[str, Sequence[int]] | None:
+        """What tasks of each prefix had settled by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
+
 
 def bin_width(heartbeat_seconds: float) -> int:
     """Nanoseconds that a bin of the timeline spans, for workers that report this often."""

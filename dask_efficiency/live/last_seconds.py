@@ -8,7 +8,8 @@ from functools import cached_property
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.live.causes import CauseShare, cause_shares, largest_cause
+from dask_efficiency.live.bins import ThreadTotals
+from dask_efficiency.live.causes import CauseShare, cause_shares, causes_since, largest_cause
 from dask_efficiency.live.gpus import GpuCounters, GpuTimes
 from dask_efficiency.live.prefixes import PrefixTimes, prefix_times
 from dask_efficiency.live.workers import WorkerCounters, WorkerTimes
@@ -81,14 +82,32 @@ class LastSeconds:
     #: Worker name to the reason why nobody looks what its threads wait for.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, cluster: ClusterLedger, polls: Sequence[ThreadTotals], *, then: Details | None) -> LastSeconds:
+        """What a cluster, whose accounts are as of now, did from the first poll to the last."""
+        first, last = polls[0], polls[-1]
+        did = done_since(first.activity, last.activity)
+        return cls(
+            seconds=(last.at - first.at) / 1e9,
+            nthreads=last.nthreads,
+            did=did,
+            then=then,
+            now=DetailsNow(last.at, cluster),
+            not_measured=dict(cluster.reasons),
+            causes=causes_since(first.causes, last.causes, did),
+            not_sampled=cluster.not_sampled,
+        )
+
     @cached_property
     def report(self) -> EfficiencyReport:
-        """The same as a report: of what threads did, whatever became of the tasks, and without a runtime."""
+        """The same as a report: of what threads did while there was work, whatever became of the tasks."""
+        whole = self.did.total_ns
+        with_work = self.seconds * (1 - self.did.ns(Bucket.NO_WORK) / whole) if whole else 0.0
         return EfficiencyReport(
             name=f"last {self.seconds:.1f} s",
             started=0.0,
-            window_seconds=0.0,
-            cluster_seconds=0.0,
+            window_seconds=with_work,
+            cluster_seconds=with_work,
             by_worker={ALL_WORKERS: self.did},
             not_measured=self.not_measured,
             causes_by_worker={ALL_WORKERS: self.causes} if self.causes else {},

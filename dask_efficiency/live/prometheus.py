@@ -24,6 +24,8 @@ from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.wire import OWN_WORK
 from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.live.bins import ThreadTotals
+from dask_efficiency.live.last_findings import last_findings
 from dask_efficiency.show.figures import harmless, shorten
 
 logger = logging.getLogger("dask_efficiency")
@@ -64,6 +66,10 @@ class Source(Protocol):
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
         """The stragglers of now, the most certain first."""
+
+    @property
+    def recent(self) -> Iterable[ThreadTotals]:
+        """What all threads had done at the last polls, in order."""
 
     def refresh(self) -> None:
         """Bring the accounts up to now."""
@@ -235,6 +241,18 @@ def _labels(finding: SlowWorker) -> tuple[str, str, str]:
     return worker, host, str(finding.cause)
 
 
+def _findings(source: Source) -> Iterator[Metric]:
+    found = GaugeMetricFamily(
+        f"{PREFIX}_finding_seconds",
+        "What costs most: wall time of the last 5 minutes that fixing it would save at most, of ten findings at most; "
+        "where is the prefix of the tasks in which most of it was lost, as far as that is known",
+        labels=["kind", "where"],
+    )
+    for one, prefix in last_findings(source.cluster, source.recent):
+        found.add_metric([one.kind, _label(prefix)], one.saves_seconds)
+    yield found
+
+
 def _plugin(source: Source) -> Iterator[Metric]:
     cluster = source.cluster
     yield _counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
@@ -402,6 +420,7 @@ _GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
     _causes,
     _tasks,
     _stragglers,
+    _findings,
     _plugin,
     _workers,
     _gpus,

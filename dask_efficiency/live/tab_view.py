@@ -9,8 +9,7 @@ from functools import cached_property
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
-from dask_efficiency.live.causes import causes_since
-from dask_efficiency.live.last_seconds import Details, DetailsNow, LastSeconds, done_since
+from dask_efficiency.live.last_seconds import Details, LastSeconds
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,8 @@ def tab_view(
     """
     bin_ns = bin_width(heartbeat_seconds)
     window = window_of(polls, width=bin_ns)
-    first, last = window[0], window[-1]
-    did = done_since(first.activity, last.activity)
     return TabView(
-        last=LastSeconds(
-            seconds=(last.at - first.at) / 1e9,
-            nthreads=last.nthreads,
-            did=did,
-            then=then,
-            now=DetailsNow(last.at, cluster),
-            not_measured=dict(cluster.reasons),
-            causes=causes_since(first.causes, last.causes, did),
-            not_sampled=cluster.not_sampled,
-        ),
+        last=LastSeconds.of(cluster, window, then=then),
         polls=window,
         bin_ns=bin_ns,
         clock_offset=since - cluster.started / 1e9,

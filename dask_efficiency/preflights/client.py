@@ -81,9 +81,9 @@ def preflight(
     Returns
     -------
     PreflightResult
-        ``findings``, a :class:`~dask_efficiency.accounts.slow_worker.SlowWorker` for each slow worker or host, and
-        ``paths``, the slow paths between groups of hosts; ``retired`` and ``kept``, names of slow workers. An awaitable
-        if the client is asynchronous.
+        ``findings``, what each slow worker, host and path between hosts costs, from ``slow_workers``, a
+        :class:`~dask_efficiency.accounts.slow_worker.SlowWorker` for each worker or host, and ``paths``; ``retired``
+        and ``kept``, names of slow workers. An awaitable if the client is asynchronous.
 
     Raises
     ------

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.preflights.judge.components import MEANINGS, Component
-from dask_efficiency.preflights.judge.links import SlowPath
-from dask_efficiency.preflights.judge.result import PreflightResult
+from dask_efficiency.preflights.judge.result import PATHS, PreflightResult
 from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
-from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, format_share, name_of, named
-from dask_efficiency.straggler.wording import MEANINGS as CAUSES
+from dask_efficiency.show.figures import (
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_share,
+    name_of,
+    named,
+    shorten,
+)
+from dask_efficiency.show.finding import MAX_HEADLINE, MAX_SHOWN
+from dask_efficiency.straggler.wording import how_many
 
 #: Rows of a table; of the rest the number is given.
 MAX_ROWS = 20
-
-#: Hosts of a side of a slow path that are named.
-MAX_HOSTS = 4
 
 #: What a column of the table of measurements is called; the words of the component stand below it.
 HEADS = {
@@ -42,30 +47,25 @@ HEADS = {
 def document(found: PreflightResult) -> Document:
     """What a preflight found."""
     context = "" if found.reason else f"{format_count(len(found.subjects), 'worker')}, {format_seconds(found.seconds)}"
+    beyond = found.findings[MAX_SHOWN:MAX_ROWS]
     sections = with_content(
-        _slow(found), _paths(found), _advice(found), _measured(found), _not_tested(found), _notes(found)
+        _slow(found),
+        section("Slow paths", *(one.where for one in beyond if one.kind in PATHS)),
+        section("More to do", *dict.fromkeys(one.advice for one in beyond)),
+        _measured(found),
+        _not_tested(found),
+        _notes(found),
     )
-    return Document("Preflight", context, headline(found), sections)
+    first = tuple(one.lines for one in found.findings[:MAX_SHOWN])
+    return Document("Preflight", context, headline(found), sections, findings=first)
 
 
 def headline(found: PreflightResult) -> str:
-    """All of it in one sentence, without a full stop."""
-    if found.reason:
-        return f"Nothing was tested: {found.reason}"
-    if not found.tested and not found.findings:
-        return "Nothing was tested"
-    tested = len(found.subjects) - len(found.not_tested)
-    of = format_count(tested, "worker")
-    path = _path_sentence(found.paths[0]) if found.paths else ""
-    if not found.findings:
-        return path or f"None of {of} is slow"
-    first = found.findings[0]
-    more = f", and {len(found.findings) - 1} more" if len(found.findings) > 1 else ""
-    meaning, _ = CAUSES[first.cause]
-    if first.cause is Cause.UNRESPONSIVE:
-        return f"Of {of}, {_who(first)} does not answer{more}"
-    times = "fails" if first.effect is None else f"takes {first.effect:.2f} times as long as its peers"
-    return f"Of {of}, {_who(first)} {times}: {meaning}{more}{f'. {path}' if path else ''}"
+    """How many workers and paths are slow, or why nothing was tested; no full stop."""
+    if found.reason or not (found.tested or found.findings):
+        return shorten(f"Nothing was tested{f': {found.reason}' if found.reason else ''}", MAX_HEADLINE)
+    slow = how_many(found.slow_workers, len(found.subjects) - len(found.not_tested))
+    return f"{slow}; {format_count(len(found.paths), 'slow path')} between hosts" if found.paths else slow
 
 
 def _slow(found: PreflightResult) -> Section:
@@ -78,29 +78,10 @@ def _slow(found: PreflightResult) -> Section:
             "-" if one.effect is None else f"{one.effect:.2f} x",
             format_share(one.confidence),
         )
-        for one in found.findings[:MAX_ROWS]
+        for one in found.slow_workers[:MAX_ROWS]
     )
     heads = ("worker", "host", "cause", "slow in", "takes", "sure")
-    return section("Slow", _rest(found.findings), Table(heads, rows, words=(0, 1, 2, 3)))
-
-
-def _paths(found: PreflightResult) -> Section:
-    return section("Slow paths", *(f"{_path_sentence(path)}." for path in found.paths[:MAX_ROWS]))
-
-
-def _path_sentence(path: SlowPath) -> str:
-    times = f"takes {path.ratio:.2f} times as long" if math.isfinite(path.ratio) else "fails"
-    return f"The path between {_hosts(path.one)} and {_hosts(path.other)} {times} as those within each side"
-
-
-def _hosts(hosts: Sequence[str]) -> str:
-    more = f" and {len(hosts) - MAX_HOSTS} more" if len(hosts) > MAX_HOSTS else ""
-    return ", ".join(map(name_of, hosts[:MAX_HOSTS])) + more
-
-
-def _advice(found: PreflightResult) -> Section:
-    causes = dict.fromkeys(one.cause for one in found.findings[:MAX_ROWS])
-    return section("What to do", *(f"{cause}: {CAUSES[cause][1]}" for cause in causes))
+    return section("Slow", _rest(found.slow_workers), Table(heads, rows, words=(0, 1, 2, 3)))
 
 
 def _measured(found: PreflightResult) -> Section:

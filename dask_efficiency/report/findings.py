@@ -15,7 +15,7 @@ from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, advice, page_of
 from dask_efficiency.report.largest import Largest, largest_losses, losses_worth_finding
 from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
-from dask_efficiency.report.skew import held_up
+from dask_efficiency.report.skew import held_up, longest, recorded_tasks
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
     ON_CLUSTER,
@@ -45,13 +45,10 @@ WORTH_SHOWING = 0.25
 #: In the ranking, a bound counts as this share of it; and so many times what names a worker or results, which are why
 #: threads wait that stand beside it.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
-NAMED = frozenset({"slow-worker", "repeats"})
+NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
 
 #: Thread time of the results that were made again, as a share of all, from which that is a finding.
 WORTH_REPEATING = 0.03
-
-#: Characters of a task's key.
-MAX_KEY = 40
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
@@ -228,13 +225,8 @@ def _line(culprit: Culprit) -> str:
 
 def _held_up_by(report: EfficiencyReport) -> str:
     """The task that took far longer than its like while all others waited; empty where there is none."""
-    for recorded in report.long_tail[:1]:
-        took = f"{format_seconds(recorded.seconds)}, {recorded.times_longer:.3g} times the median"
-        return f"Task {shorten(shown_name(recorded.key), MAX_KEY)} took {took}"
-    for prefix, longest in list(held_up(report).items())[:1]:
-        took = f"{format_seconds(longest.max_seconds)}, {longest.times_longer:.3g} times the median"
-        return f"The longest of {longest.count} {shown_name(prefix)} took {took}"
-    return ""
+    found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
+    return found[0].where if found else ""
 
 
 # -- what no bucket has ----------------------------------------------------------------------------
@@ -243,8 +235,8 @@ def _held_up_by(report: EfficiencyReport) -> str:
 def _slow_workers(report: EfficiencyReport) -> list[Finding]:
     found = []
     for slow in report.stragglers:
-        saved = report.savings.get(f"slow-worker/{slow.subject}")
         one = as_finding(slow)
+        saved = report.savings.get(f"{one.kind}/{slow.subject}")
         found.append(one if saved is None else _replayed(report, one, saved))
     return found
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
+from dask_efficiency.show.figures import Scale, apportion, format_count, money_scale, named, sentence, time_scale
 from dask_efficiency.show.parts import Part, finalized_parts, in_order
 
 #: Causes of less of the finalized time are joined.
@@ -117,6 +118,20 @@ def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:
     if not shown or len(rest) < 2:
         return causes if shown else {}
     return shown | {f"{len(rest)} more": sum(causes[cause] for cause in rest)}
+
+
+def why_not_known(report: EfficiencyReport) -> str:
+    """For what reason nobody knows why threads waited, and on which workers; empty where all is known, or is little."""
+    waited = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.THREAD_NONCPU, 0.0)
+    if waited < WORTH_A_ROW or (report.waiting and not report.not_sampled):
+        return ""
+    if not report.not_sampled:
+        return "why threads waited is not known here: nobody looked"
+    (reason, _), *others = Counter(report.not_sampled.values()).most_common()
+    workers = [worker for worker, why in report.not_sampled.items() if why == reason]
+    whose = "" if len(workers) == len(report.by_worker) else f" of {named(workers)}"
+    more = f", and {format_count(len(others), 'more reason')} on other workers" if others else ""
+    return f"why threads{whose} waited is not known here: {sentence(reason)}{more}"
 
 
 def loss_cells(table: LostTime) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

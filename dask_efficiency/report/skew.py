@@ -1,4 +1,4 @@
-"""Of which prefixes the skew is worth words, the worst first."""
+"""Of which prefixes the skew is worth words, the worst first, and what their longest task costs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.worker.balance import OTHER
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.runs.stragglers.long_tail import SHARE_OF_RUN, TIMES_LONGER
+from dask_efficiency.show.figures import name_of
+from dask_efficiency.show.finding import Finding
+from dask_efficiency.straggler.sizes import SIZES_DIFFER
+from dask_efficiency.straggler.wording import long_task
 
 #: Of fewer tasks, a median says little.
 MIN_TASKS = 8
@@ -63,6 +67,25 @@ def held_up(report: EfficiencyReport) -> dict[str, Skew]:
     """Those of :func:`long_tasks` for which all else waited, for a good part of the run."""
     least = SHARE_OF_RUN * report.cluster_seconds
     return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
+
+
+def recorded_tasks(report: EfficiencyReport) -> list[Finding]:
+    """What each task of the long tail of a recorded run costs."""
+    alone = {one.longest_key: one.alone_seconds for one in report.skew.values()}
+    return [one.finding(alone.get(one.key, 0.0)) for one in report.long_tail]
+
+
+def longest(report: EfficiencyReport, prefix: str) -> Finding:
+    """What the longest task of a prefix costs."""
+    skew = report.skew[prefix]
+    both = skew.longest_key == skew.largest_key and skew.times_larger >= SIZES_DIFFER
+    return long_task(
+        f"The {'largest' if both else 'longest'} of {skew.count} {name_of(prefix)}",
+        skew.max_seconds,
+        skew.times_longer,
+        times_larger=math.nan if both else input_of(report, skew),
+        alone_seconds=skew.alone_seconds,
+    )
 
 
 def larger_input(report: EfficiencyReport, waited_for: str = "") -> float:

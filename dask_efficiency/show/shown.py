@@ -25,12 +25,17 @@ class Printed:
 
     __slots__ = ()
 
-    #: Name of the module: with ``document`` of it; of what is :class:`Paged`, ``page``; of what is :class:`Shown`,
-    #: ``headline`` and ``to_dict`` as well.
+    #: Name of the module: with ``document`` and ``headline`` of it; of what is :class:`Paged`, ``page``; of what is
+    #: :class:`Shown`, ``to_dict`` as well.
     _said_by: ClassVar[str]
 
     def _said(self, what: str) -> Any:
         return late(f"{self._said_by}:{what}")(self)
+
+    @property
+    def headline(self) -> str:
+        """What it says first, in at most 100 characters, without a full stop."""
+        return str(self._said("headline"))
 
     @property
     def document(self) -> Document:
@@ -75,14 +80,9 @@ class Paged(Printed):
 
 
 class Shown(Paged):
-    """A value that also has a headline and figures."""
+    """A value that also has figures."""
 
     __slots__ = ()
-
-    @property
-    def headline(self) -> str:
-        """What it says first, in at most 100 characters, without a full stop."""
-        return str(self._said("headline"))
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain data, ready for JSON."""

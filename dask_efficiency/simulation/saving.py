@@ -26,6 +26,7 @@ from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
 from dask_efficiency.simulation.model.result import model_error
 from dask_efficiency.simulation.model.run_noise import run_noise
+from dask_efficiency.straggler.wording import as_finding
 
 #: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s for
 #: the run and a cure.
@@ -129,7 +130,10 @@ def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[
             yield part.kind, _Share(share, error)
     for one in report.stragglers:
         if one.seconds_lost:
-            yield f"slow-worker/{one.subject}", _Share(1.0 - one.seconds_lost / report.cluster_seconds, error)
+            yield (
+                f"{as_finding(one).kind}/{one.subject}",
+                _Share(1.0 - one.seconds_lost / report.cluster_seconds, error),
+            )
 
 
 def _without_others(report: EfficiencyReport) -> float | None:

@@ -1,79 +1,121 @@
-"""Findings in words, for a log, a table and a page."""
+"""What slow workers and long tasks cost, as findings."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.show.figures import format_times, name_of
+from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of
 from dask_efficiency.show.finding import Basis, Finding
+from dask_efficiency.straggler.sizes import SIZES_DIFFER
 
 #: By cause: what it means, and what to look at.
 MEANINGS: dict[Cause, tuple[str, str]] = {
     Cause.SLOW_CPU: (
         "its CPU is slower",
-        "look at the clock frequency, at CPU time stolen by other virtual machines, and at the model of the CPU",
+        "Look at the clock frequency, at CPU time stolen by other virtual machines, and at the model of the CPU.",
     ),
     Cause.CONTENTION: (
         "others use its cores",
-        "look for other processes on its host, for CPU limits of its container, and for more threads than cores",
+        "Look for other processes on its host, for CPU limits of its container, and for more threads than cores.",
     ),
     Cause.GIL: (
         "its threads wait for each other",
-        "look for code in that process that keeps the GIL: run fewer threads in each worker, and more workers",
+        "Look for code in that process that keeps the GIL: run fewer threads in each worker, and more workers.",
     ),
     Cause.STOPPED: (
         "its process stands still at times",
-        "look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine",
+        "Look for what stops it: SIGSTOP, a debugger, a batch system, a frozen container, a paused virtual machine.",
     ),
     Cause.SLEEP: (
         "its tasks sleep longer",
-        "look at what sleeps in its tasks, and why there, such as retries",
+        "Look at what sleeps in its tasks, and why there, such as retries.",
     ),
-    Cause.LOCK: ("its tasks wait for locks", "look at what holds the lock that they wait for"),
-    Cause.DISK: ("its disk is slow", "look at where it spills to: another disk, or a full or shared one"),
-    Cause.NETWORK: ("its transfers are slow", "look at its network card, its link, and what else its host sends"),
+    Cause.LOCK: ("its tasks wait for locks", "Look at what holds the lock that they wait for."),
+    Cause.DISK: ("its disk is slow", "Look at where it spills to: another disk, or a full or shared one."),
+    Cause.NETWORK: ("its transfers are slow", "Look at its network card, its link, and what else its host sends."),
     Cause.MEMORY: (
         "its memory is nearly full",
-        "look at what it keeps: give it more memory, rebalance, or make its partitions smaller",
+        "Look at what it keeps: give it more memory, rebalance, or make its partitions smaller.",
     ),
     Cause.MEMORY_BANDWIDTH: (
         "its memory is slow",
-        "look for other processes on its host that move much data, and at its memory modules and NUMA settings",
+        "Look for other processes on its host that move much data, and at its memory modules and NUMA settings.",
     ),
-    Cause.UNRESPONSIVE: ("it does not answer", "look at its log, and whether its process is stopped or blocked"),
-    Cause.GPU: ("its GPU is slow", "look at the clocks, the temperature and the throttle reasons of its GPU"),
-    Cause.UNKNOWN: ("nothing that is measured says why", "look at what its tasks wait for: files, services, locks"),
+    Cause.UNRESPONSIVE: ("it does not answer", "Look at its log, and whether its process is stopped or blocked."),
+    Cause.GPU: ("its GPU is slow", "Look at the clocks, the temperature and the throttle reasons of its GPU."),
+    Cause.UNKNOWN: ("nothing that is measured says why", "Look at what its tasks wait for: files, services, locks."),
 }
+
+#: What a long task is called, and what to do about it.
+LONG_TASK = (
+    "One task takes far longer than its like",
+    "Split it, or split or salt its key where its input is larger than the others'.",
+)
+
+#: Nothing is said of a time alone that is a smaller share of what a task took.
+ALONE = 0.05
 
 
 def as_finding(slow: SlowWorker) -> Finding:
-    """What a slow worker costs the run, as a finding."""
+    """What a slow worker, or a host of which all workers are slow, costs the run."""
     means, look = MEANINGS[slow.cause]
-    who = f"Worker {name_of(slow.worker)}" if slow.worker else f"Host {name_of(slow.host)}"
+    what = "worker" if slow.worker else "host"
     times = "" if slow.effect is None else f", {format_times(slow.effect)} as long for the same work"
     line = f", in {name_of(slow.line)}" if slow.line else ""
     return Finding(
-        kind="slow-worker",
-        title=f"Slow worker, {means}",
-        where=f"{who}{times}{line}",
+        kind=f"slow-{what}",
+        title=f"Slow {what}, {means}",
+        where=f"{what.capitalize()} {name_of(slow.subject)}{times}{line}",
         saves_seconds=slow.seconds_lost or None,
         basis=Basis.REPLAYED if slow.seconds_lost else Basis.UNKNOWN,
-        advice=f"{look[:1].upper()}{look[1:]}.",
+        advice=look,
         page="docs/stragglers.md",
-        evidence={"score": slow.score},
+        evidence=_finite({"score": slow.score, **{item.signal: item.value for item in slow.evidence}}),
         confidence=slow.confidence,
     )
 
 
-def meaning(finding: SlowWorker) -> str:
-    """What slows a worker, with the line where that is known."""
-    said, _ = MEANINGS[finding.cause]
-    return f"{said}, in {finding.line[:200]}" if finding.line else said
+def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in evidence.items() if math.isfinite(value)}
 
 
-def describe(finding: SlowWorker) -> str:
-    """A finding in one sentence."""
-    who = f"worker {finding.worker[:200]!r}" if finding.worker else "all workers"
-    where = f" on host {finding.host[:200]!r}" if finding.host else ""
-    _, look = MEANINGS[finding.cause]
-    times = "longer" if finding.effect is None else f"{finding.effect:.2g} times as long as its peers"
-    return f"{who}{where} takes {times} for the same work ({finding.cause}: {meaning(finding)}); {look}"
+def long_task(
+    who: str, seconds: float, times_longer: float, *, times_larger: float = math.nan, alone_seconds: float = 0.0
+) -> Finding:
+    """What a task costs that took far longer than the others of its prefix.
+
+    Parameters
+    ----------
+    who
+        The task, harmless.
+    seconds, times_longer
+        What it took, and how many times as long as the median that is.
+    times_larger
+        How many times as large as usual its input is; NaN where that is not known.
+    alone_seconds
+        For how long of that nothing else ran.
+    """
+    title, todo = LONG_TASK
+    size = f", its input is {times_larger:.3g} times as large" if times_larger >= SIZES_DIFFER else ""
+    alone = f"; for {format_seconds(alone_seconds)} nothing else ran" if alone_seconds > ALONE * seconds else ""
+    return Finding(
+        kind="long-task",
+        title=title,
+        where=f"{who} took {format_seconds(seconds)}, {times_longer:.3g} times the median{size}{alone}",
+        saves_seconds=seconds,
+        basis=Basis.BOUNDED,
+        advice=todo,
+        page="docs/stragglers.md",
+        evidence=_finite({"seconds": seconds, "times_longer": times_longer, "times_larger": times_larger}),
+    )
+
+
+def how_many(slow: Sequence[SlowWorker], workers: int) -> str:
+    """How many of some workers are slow, as a headline: ``"2 of 8 workers are slow"``."""
+    of = f"of {format_count(workers, 'worker')}"
+    hosts = sum(not one.worker for one in slow)
+    counts = [format_count(hosts, "host")] if hosts else []
+    counts += [str(len(slow) - hosts)] if len(slow) > hosts else []
+    return f"{' and '.join(counts) or 'None'} {of} {'are' if len(slow) > 1 else 'is'} slow"

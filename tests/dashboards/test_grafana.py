@@ -176,7 +176,10 @@ def exported() -> dict[str, dict[str, set[str]]]:
     """Every series that the exporter has, as metric, label and values."""
     source = Source()
     source.join("w")
+    source.cluster.work.set(True, at=0)
+    source.poll()
     source.report("w", 1, elapsed=4 * SECOND, gpu=watched("GPU-0", readings={"GPU-0": dict.fromkeys(READINGS, 1.0)}))
+    source.poll()
     source.findings = (straggler("w"),)
     collector = ClusterCollector()
     collector._sources.append(source)

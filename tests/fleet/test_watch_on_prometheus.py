@@ -113,7 +113,7 @@ def test_the_faulty_machine_is_named_within_two_rounds(past: Past, after: int) -
     """In the first round that sees enough of the fault, or the one after a round that sees hardly any of it."""
     last = past.onset + after
     events = replayed(past, last - 2 * EVERY, last)
-    assert [(event["change"], event["finding"]["worker"]) for event in events] == [("begins", past.faulty)]
+    assert [(event["change"], event["slow_worker"]["worker"]) for event in events] == [("begins", past.faulty)]
 
 
 def test_a_live_watch_names_it_and_tells_its_webhook_its_command_and_prometheus(past: Past, tmp_path: Path) -> None:

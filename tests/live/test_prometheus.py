@@ -20,6 +20,7 @@ from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.live import prometheus
 from dask_efficiency.live.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
+from dask_efficiency.plugin.scheduler.accounts import Moment
 from tests.live.prometheus_process import lint, needs_promtool
 
 SECOND = 1_000_000_000
@@ -57,6 +58,7 @@ class Source:
         self.cost_seconds = 0.0
         self.read_interval_seconds = 0.5
         self.findings: tuple[SlowWorker, ...] = ()
+        self.recent: list[Moment] = []
         self.at = 0
         self.refreshed = 0
 
@@ -65,6 +67,12 @@ class Source:
 
     def now(self) -> int:
         return self.at
+
+    def poll(self) -> None:
+        """Remember what all threads have done by now."""
+        cluster = self.cluster
+        activity, causes = cluster.activity(), cluster.cause_activity()
+        self.recent.append(Moment(self.at, activity, cluster.nthreads, causes, cluster.finalized_by_prefix()))
 
     def join(self, *names: str) -> None:
         for name in names:
@@ -80,13 +88,14 @@ class Source:
         waited: int = 0,
         overhead: int = 0,
         running: bool = False,
+        prefix: str = "task",
         gpu: GpuTotals | None = None,
         incarnation: str | None = None,
         causes: SnapshotCauses | None = None,
     ) -> None:
         """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
         ledger = Ledger(2, at=0)
-        ledger.reserve("key", "task", at=0)
+        ledger.reserve("key", prefix, at=0)
         if not running:
             hold = ledger.release("key", at=cpu + waited + overhead)
             assert hold is not None
@@ -285,6 +294,35 @@ def test_stragglers_are_exported_one_by_one_up_to_a_number_and_by_harmless_names
     labels = samples(registry, "dask_efficiency_straggler_effect")
     assert max(len(worker) for _, _, worker in labels) <= MAX_LABEL_LENGTH
     assert len(labels) >= len(HOSTILE_NAMES)
+
+
+def lose_to_overhead(source: Source, name: str = "task") -> None:
+    """Ten seconds with work in which a task of that prefix computes for four, and is held for four more."""
+    source.join("w")
+    source.cluster.work.set(True, at=0)
+    source.poll()
+    source.report("w", 1, elapsed=10 * SECOND, cpu=4 * SECOND, overhead=4 * SECOND, prefix=name)
+    source.poll()
+
+
+def test_what_costs_most_is_exported_with_what_fixing_it_saves_and_goes_when_it_is_over(collector, registry, source):
+    assert samples(registry, "dask_efficiency_finding_seconds") == {}
+    lose_to_overhead(source)
+    assert samples(registry, "dask_efficiency_finding_seconds") == {("idle", ""): 6.0, ("overhead", "task"): 2.0}
+    source.at += 400 * SECOND
+    source.cluster.work.set(False, at=source.at)
+    source.poll()
+    source.at += SECOND
+    source.poll()
+    assert samples(registry, "dask_efficiency_finding_seconds") == {}
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, SURROGATE, "x" * 1000])
+def test_the_prefix_of_what_costs_most_is_a_harmless_label(collector, registry, source, name):
+    lose_to_overhead(source, name)
+    (label,) = (where for kind, where in samples(registry, "dask_efficiency_finding_seconds") if kind == "overhead")
+    assert label.isprintable()
+    assert len(label) <= MAX_LABEL_LENGTH
 
 
 def test_the_cost_of_scrapes_is_counted(collector, registry, source):

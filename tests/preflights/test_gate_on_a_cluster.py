@@ -71,7 +71,7 @@ def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
         joined = client.sync(_start_worker, cluster.scheduler_address, "slow")
         try:
             eventually(lambda: events(client, "preflight") == ["slow"], seconds=60)
-            assert "Preflight: worker 'slow'" in caplog.text
+            assert "Preflight: Slow worker, " in caplog.text
             assert not events(client, "preflight-not-tested")
             assert stragglers_of(client) == ["slow"]
             assert [told for _, told in client.get_events("told")] == [["slow", Cause.DISK]]
@@ -88,7 +88,7 @@ def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(
     options = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:
         found = dask_efficiency.preflight(client, device="cpu", retire=True)
-        assert ("1", Cause.DISK) in {(finding.worker, finding.cause) for finding in found.findings}
+        assert ("1", Cause.DISK) in {(finding.worker, finding.cause) for finding in found.slow_workers}
         assert "1" in found.retired
         eventually(lambda: "1" not in {str(ws.name) for ws in cluster.scheduler.workers.values()})
         assert len(cluster.scheduler.workers) == 2

@@ -175,7 +175,7 @@ def test_a_worker_that_hangs_is_named_and_holds_nobody_up(client: Client, monkey
     finally:
         os.kill(victim, signal.SIGCONT)
         dask_efficiency.unregister(client)
-    assert [finding.cause for finding in found.findings] == [Cause.UNRESPONSIVE]
+    assert [finding.cause for finding in found.slow_workers] == [Cause.UNRESPONSIVE]
     assert sum(bool(one.readings) for one in found.subjects) == 1
 
 

@@ -10,6 +10,7 @@ from dask_efficiency.preflights.judge.links import Link
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.sections import document, headline
+from dask_efficiency.report.findings import MAX_HEADLINE
 from dask_efficiency.show.html.render import fragment
 from dask_efficiency.show.terminal.plain import plain
 from tests.preflights.judge.clusters import all_rounds, subject
@@ -20,10 +21,10 @@ SLOW = subject("w3", cpu=3e10, disk=1e8)
 
 def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
     values = PreflightResult((*HEALTHY, SLOW), seconds=12.0)
-    assert headline(values) == "Of 4 workers, w3 takes 2.00 times as long as its peers: its disk is slow"
+    assert headline(values) == values.headline == "1 of 4 workers is slow"
     text = plain(document(values))
     assert "4 workers, 12.0 s" in text
-    assert "disk: look at where it spills to" in text
+    assert "1. Slow worker, its disk is slow. Worker w3, 2.00x as long for the same work\n   Look at where it" in text
 
 
 @pytest.mark.parametrize(
@@ -32,11 +33,15 @@ def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
         (PreflightResult(HEALTHY), "None of 3 workers is slow"),
         (PreflightResult(reason="the cluster is busy"), "Nothing was tested: the cluster is busy"),
         (PreflightResult((Subject("a", "a", "h", not_tested="it left meanwhile"),)), "Nothing was tested"),
-        (PreflightResult((*HEALTHY, Subject("a", "a", "h", broken="no answer"))), "Of 4 workers, a does not answer"),
+        (PreflightResult((*HEALTHY, Subject("a", "a", "h", broken="no answer"))), "1 of 4 workers is slow"),
     ],
 )
 def test_the_verdict_says_what_was_not_found_and_not_tested(values: PreflightResult, said: str) -> None:
     assert headline(values) == said
+
+
+def test_a_long_reason_is_cut_to_a_headline() -> None:
+    assert len(headline(PreflightResult(reason="busy " * 100))) == MAX_HEADLINE
 
 
 def test_a_slow_path_is_named_by_its_hosts() -> None:
@@ -44,11 +49,14 @@ def test_a_slow_path_is_named_by_its_hosts() -> None:
     links, _ = all_rounds(hosts, lambda pair: 4.0 if pair.first[0] != pair.second[0] else 1.0)
     subjects = tuple(subject(name, host=host, cpu=3e10) for name, host in hosts.items())
     values = PreflightResult(subjects, links.links)
-    assert headline(values) == (
-        "The path between east-0, east-1 and west-0, west-1 takes 4.00 times as long as those within each side"
-    )
+    assert headline(values) == "None of 4 workers is slow; 1 slow path between hosts"
     assert not values.passed
-    assert not values.findings
+    assert not values.slow_workers
+    (path,) = values.findings
+    assert path.lines[0] == (
+        "Slow path in the network. Between east-0, east-1 and west-0, west-1, 4.00x as long as within each side"
+    )
+    assert path.to_dict()["evidence"] == {"times": 4.0, "pairs": 4}
     assert values.to_dict()["paths"] == [
         {"hosts": [["east-0", "east-1"], ["west-0", "west-1"]], "ratio": 4.0, "pairs": 4}
     ]
@@ -75,4 +83,6 @@ def test_the_result_shows_itself_and_is_plain_data() -> None:
     assert "<table" in result._repr_html_()
     content = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert content["slow"] == ["w3"]
+    assert [one["kind"] for one in content["findings"]] == ["slow-worker"]
+    assert [one["worker"] for one in content["slow_workers"]] == ["w3"]
     assert content["workers"][0]["measured"]["send"]["value"] == pytest.approx(1e9)

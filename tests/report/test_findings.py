@@ -15,6 +15,7 @@ from dask_efficiency import EfficiencyReport, load_report, load_trace
 from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.preflights.judge.result import PATHS
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS, Kind
@@ -22,6 +23,7 @@ from dask_efficiency.report.model import Repeat, Saved
 from dask_efficiency.runs.path import findings as path
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from dask_efficiency.simulation.sections import ladder
+from dask_efficiency.straggler.wording import LONG_TASK, MEANINGS
 from dask_efficiency.torch_traces.path import findings as torch_path
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 
@@ -147,7 +149,9 @@ def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
         causes_by_worker={"w0": idle},
         skew={"join": skew()},
     )
-    assert first(report).where == "The longest of 200 join took 21.0 s, 40 times the median"
+    assert first(report).where == (
+        "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+    )
 
 
 def test_a_slow_worker_comes_before_the_causes_that_it_may_explain() -> None:
@@ -245,6 +249,8 @@ def test_the_titles_and_cures_are_these() -> None:
 def _golden() -> str:
     said = [(kind, *told) for kind, told in (path.SAID | torch_path.SAID).items()]
     said += [*(("slow-rank", *told) for told in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
+    said += [(f"slow-worker, slow-host ({cause})", *told) for cause, told in MEANINGS.items()]
+    said += [(kind, *told) for kind, told in {"long-task": LONG_TASK, **PATHS}.items()]
     paths = [f"{kind}: {title}\n  {advice}".rstrip() + "\n" for kind, title, advice in said]
     better = [f"torch, {where}:\n  {advice}\n" for where, advice in torch_path.BETTER.items()]
     return "\n".join([*_written(KINDS), *_written(BESIDE), *paths, *better])

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.causes import NAMES
-from dask_efficiency.report.lost_time import Row, loss_cells, lost_time
-from tests.report.samples import breakdowns, by_hand, causes, report_of, seconds, waiting_for_the_gil
+from dask_efficiency.report.lost_time import Row, loss_cells, lost_time, why_not_known
+from tests.report.samples import breakdowns, by_hand, causes, report_of, reports, seconds, waiting_for_the_gil
 
 
 def test_the_table_of_the_report_worked_out_by_hand() -> None:
@@ -106,3 +107,31 @@ def test_no_column_without_figures() -> None:
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_a_senseless_price_is_left_out(price: float) -> None:
     assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
+
+
+def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:
+    waited = seconds(thread_cpu=1, thread_noncpu=1)
+    known = {"w0": causes(**{"thread-noncpu/gil": 1})}
+    assert why_not_known(report_of(waited)) == "why threads waited is not known here: nobody looked"
+    assert why_not_known(report_of(waited, not_sampled={"w0": "no /proc"})) == (
+        "why threads waited is not known here: no /proc"
+    )
+    assert why_not_known(report_of(waited, waited, causes_by_worker=known, not_sampled={"w1": "no /proc"})) == (
+        "why threads of w1 waited is not known here: no /proc"
+    )
+    reasons = {"w0": "no /proc", "w1": "switched off", "w2": "no /proc"}
+    assert why_not_known(report_of(waited, waited, waited, not_sampled=reasons)) == (
+        "why threads of w0, w2 waited is not known here: no /proc, and 1 more reason on other workers"
+    )
+
+
+def test_nothing_is_said_where_it_is_known_or_hardly_any_thread_waited() -> None:
+    known = {"w0": causes(**{"thread-noncpu/unknown": 1})}
+    assert why_not_known(report_of(seconds(thread_noncpu=1), causes_by_worker=known)) == ""
+    assert why_not_known(report_of(seconds(thread_cpu=1))) == ""
+    assert why_not_known(report_of(seconds(thread_cpu=200, thread_noncpu=1), not_sampled={"w0": "no /proc"})) == ""
+
+
+@given(reports)
+def test_of_any_report_it_is_one_printable_line(report: EfficiencyReport) -> None:
+    assert why_not_known(report) == "" or why_not_known(report).isprintable()

@@ -13,10 +13,13 @@ from dask_efficiency.report.skew import (
     input_of,
     larger_input,
     long_tasks,
+    longest,
+    recorded_tasks,
     uneven_sizes,
     uneven_times,
 )
 from dask_efficiency.runs.stragglers.long_tail import LongTask
+from dask_efficiency.show.finding import Basis
 from tests.report.samples import report_of, skew
 
 
@@ -98,3 +101,49 @@ def test_figures_that_are_no_numbers_are_worth_nothing() -> None:
     nothing = skew(median_seconds=math.nan, max_seconds=math.nan, median_bytes=math.nan, max_bytes=math.nan)
     report = report_of(skew={"join": nothing}, cluster_seconds=math.nan)
     assert uneven_times(report) == uneven_sizes(report) == {}
+
+
+# -- as findings -----------------------------------------------------------------------------------
+
+
+def where(**fields: object) -> str:
+    return longest(report_of(skew={"join": skew(**fields)}, cluster_seconds=40.0), "join").where
+
+
+def test_the_longest_task_of_a_prefix_is_a_finding_with_how_long_nothing_else_ran() -> None:
+    found = longest(report_of(skew={"join": skew()}, cluster_seconds=40.0), "join")
+    assert found.where == "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+    assert (found.kind, found.saves_seconds, found.basis) == ("long-task", 21.0, Basis.BOUNDED)
+
+
+def test_the_longest_is_not_called_the_largest_where_another_is() -> None:
+    said = "The longest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+    assert where(largest_key="another") == said
+    assert where(max_bytes=1.5 * 2**20) == said
+
+
+def test_the_size_of_the_input_of_the_longest_is_said_where_it_is_known() -> None:
+    larger = skew(count=50, max_bytes=30 * 2.0**20, largest_key="('load', 13)", alone_seconds=0.0)
+    report = report_of(skew={"join": skew(largest_key="another"), "load": larger}, cluster_seconds=40.0)
+    assert longest(report, "join").where == (
+        "The longest of 200 join took 21.0 s, 40 times the median, its input is 30 times as large; "
+        "for 19.0 s nothing else ran"
+    )
+
+
+def test_nothing_is_said_of_a_short_time_alone() -> None:
+    assert all(where(alone_seconds=alone).endswith("40 times the median") for alone in (0.0, 1.0))
+
+
+def test_where_a_trace_knows_the_size_of_its_input_both_are_said_once() -> None:
+    known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
+    said = "Task ('join', 13) took 21.0 s, 40 times the median, its input is 20 times as large"
+    assert known.finding().where == said
+    for key, alone in (("('join', 13)", "; for 19.0 s nothing else ran"), ("another", "")):
+        report = report_of(skew={"join": skew(longest_key=key)}, long_tail=(known,))
+        assert [one.where for one in recorded_tasks(report)] == [f"{said}{alone}"]
+
+
+def test_a_hostile_prefix_is_harmless() -> None:
+    name = "\x1b[31m" + "x" * 1000
+    assert longest(report_of(skew={name: skew()}), name).where.isprintable()

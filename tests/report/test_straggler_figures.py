@@ -34,7 +34,7 @@ def test_a_report_without_stragglers_says_nothing_of_them():
 def test_a_straggler_stands_with_its_cause_its_effect_and_what_to_look_at():
     part = stragglers(by_hand(started=10.0, stragglers=(SLOW,)))
     assert part.rows == (("w3", "h3", "contention", "2.20x", "after 2.0 s", "99 %"),)
-    assert part.lines[0].startswith("contention: others use its cores; look for")
+    assert part.lines[0].startswith("contention: others use its cores. Look for")
     assert "w3" in plain(by_hand(stragglers=(SLOW,)).document)
 
 

@@ -1,25 +1,70 @@
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.straggler.wording import MEANINGS, describe
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
+from dask_efficiency.show.finding import Basis
+from dask_efficiency.straggler.wording import MEANINGS, as_finding, how_many
+
+SLOW = SlowWorker("w", "h", Cause.DISK, 2.0, 0.9, 0.0, 1.52)
 
 
-def test_every_cause_has_words():
+def test_every_cause_is_a_finding() -> None:
     assert MEANINGS.keys() == set(Cause)
+    for cause in Cause:
+        assert as_finding(replace(SLOW, cause=cause)).advice.endswith(".")
 
 
-def test_a_finding_is_one_bounded_sentence():
-    finding = SlowWorker("w" * 10_000, "h" * 10_000, Cause.GIL, 2.0, 0.9, 0.0, 1.52)
-    assert "1.5 times as long as its peers" in describe(finding)
-    assert len(describe(finding)) < 1_000
+def test_a_finding_is_two_bounded_lines() -> None:
+    first, second = as_finding(replace(SLOW, worker="w" * 10_000, host="h" * 10_000)).lines
+    assert first.endswith("www, 1.52x as long for the same work")
+    assert second == "Look at where it spills to: another disk, or a full or shared one."
+    assert len(first) < 200
 
 
-def test_how_much_longer_is_not_said_where_it_is_not_known():
-    assert "takes longer for the same work" in describe(SlowWorker("w", "", Cause.DISK, 2.0, 0.9, 0.0, None))
+def test_how_much_longer_is_not_said_where_it_is_not_known() -> None:
+    assert as_finding(replace(SLOW, effect=None)).where == "Worker w"
 
 
-def test_the_line_on_which_its_tasks_wait_is_said_where_it_is_known():
-    slow = SlowWorker("w", "", Cause.SLEEP, 2.0, 0.9, 0.0, 2.0, line="etl.py:88")
-    assert "(sleep: its tasks sleep longer, in etl.py:88); look at what sleeps" in describe(slow)
+def test_the_line_on_which_its_tasks_wait_is_said_where_it_is_known() -> None:
+    slow = replace(SLOW, cause=Cause.SLEEP, line="etl.py:88")
+    assert as_finding(slow).where == "Worker w, 1.52x as long for the same work, in etl.py:88"
 
 
-def test_a_host_is_told_from_a_worker():
-    assert describe(SlowWorker("", "h", Cause.DISK, 2.0, 0.9, 0.0, 2.0)).startswith("all workers on host 'h'")
+def test_a_host_is_told_from_a_worker() -> None:
+    host = as_finding(replace(SLOW, worker=""))
+    assert (host.kind, host.lines[0]) == (
+        "slow-host",
+        "Slow host, its disk is slow. Host h, 1.52x as long for the same work",
+    )
+
+
+def test_signals_are_evidence_as_far_as_they_are_finite() -> None:
+    signals = tuple(Evidence(name, value, 1.0, 1.0, 1.0, 9.0, 5) for name, value in (("disk", 3.0), ("send", math.nan)))
+    found = as_finding(replace(SLOW, score=math.inf, evidence=signals))
+    assert found.evidence == {"disk": 3.0}
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_saving_is_replayed_or_not_known() -> None:
+    assert (as_finding(SLOW).saves_seconds, as_finding(SLOW).basis) == (None, Basis.UNKNOWN)
+    known = as_finding(replace(SLOW, seconds_lost=3.0))
+    assert (known.saves_seconds, known.basis) == (3.0, Basis.REPLAYED)
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [
+        ((), "None of 8 workers is slow"),
+        ((SLOW,), "1 of 8 workers is slow"),
+        ((SLOW, SLOW), "2 of 8 workers are slow"),
+        ((replace(SLOW, worker=""),), "1 host of 8 workers is slow"),
+        ((replace(SLOW, worker=""), SLOW), "1 host and 1 of 8 workers are slow"),
+    ],
+)
+def test_a_headline_counts_the_slow_ones(slow: tuple[SlowWorker, ...], said: str) -> None:
+    assert how_many(slow, 8) == said

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dask_efficiency.accounts.slow_worker import Evidence
+from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.fleet.rounds.rounds import Change, Event
-from dask_efficiency.straggler.wording import MEANINGS
+from dask_efficiency.straggler.wording import as_finding
 
 #: The name that a finding has as an alert.
 ALERT = "DaskEfficiencyMachineFinding"
@@ -28,22 +28,25 @@ _NO_END = "0001-01-01T00:00:00Z"
 
 def line(event: Event) -> str:
     """A line for people."""
-    finding = event.finding
-    text = f"{instant(event.at)} {event.change:<6} {finding.subject[:200]}"
+    slow, title = event.finding, as_finding(event.finding).title
+    text = f"{instant(event.at)} {event.change:<6} {slow.subject[:200]}"
+    since = f"since {instant(slow.since)}"
     if event.change is not Change.BEGINS:
-        return f"{text}: {finding.cause}, since {instant(finding.since)}"
-    signals = ", ".join(_signal(evidence) for evidence in finding.evidence[:_SHOWN])
-    if finding.workers:
-        text += f" (workers {', '.join(finding.workers)[:200]})"
-    return (
-        f"{text}: {finding.cause}: {signals or MEANINGS[finding.cause][0]}; since {instant(finding.since)}, "
-        f"confidence {finding.confidence:.0%}"
-    )
+        return f"{text}: {title}; {since}"
+    signals = "".join(f"; {_signal(evidence)}" for evidence in slow.evidence[:_SHOWN])
+    if slow.workers:
+        text += f" (workers {', '.join(slow.workers)[:200]})"
+    return f"{text}: {title}{signals}; {since}, confidence {slow.confidence:.0%}"
 
 
 def record(event: Event) -> dict[str, Any]:
     """As values that JSON has."""
-    return {"change": str(event.change), "at": event.at, "finding": event.finding.to_dict()}
+    return {"change": str(event.change), "at": event.at, **_told(event.finding)}
+
+
+def _told(slow: SlowWorker) -> dict[str, Any]:
+    """What is the matter, and who it is with what was measured."""
+    return {"finding": as_finding(slow).to_dict(), "slow_worker": slow.to_dict()}
 
 
 def webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
@@ -73,22 +76,21 @@ def webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
 
 
 def _alert(event: Event, common: dict[str, str]) -> dict[str, Any]:
-    finding = event.finding
-    meaning, look = MEANINGS[finding.cause]
-    labels = common | {"machine": finding.subject, "cause": str(finding.cause)}
+    slow = event.finding
+    labels = common | {"machine": slow.subject, "cause": str(slow.cause)}
     # The cause may change while it goes on; the alert is the same.
-    identity = json.dumps([common, finding.subject, instant(finding.since)])
+    identity = json.dumps([common, slow.subject, instant(slow.since)])
     firing = event.change is Change.BEGINS
     return {
         "status": "firing" if firing else "resolved",
         "labels": labels,
         "annotations": {
             "summary": line(event),
-            "description": f"{meaning}; {look}",
-            "confidence": f"{finding.confidence:.3f}",
-            "finding": json.dumps(finding.to_dict()),
+            "description": ". ".join(as_finding(slow).lines),
+            "confidence": f"{slow.confidence:.3f}",
+            **{name: json.dumps(value) for name, value in _told(slow).items()},
         },
-        "startsAt": instant(finding.since),
+        "startsAt": instant(slow.since),
         "endsAt": _NO_END if firing else instant(event.at),
         "generatorURL": common["source"],
         "fingerprint": hashlib.sha256(identity.encode()).hexdigest()[:16],

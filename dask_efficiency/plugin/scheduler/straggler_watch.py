@@ -24,7 +24,7 @@ from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
-from dask_efficiency.straggler.wording import describe
+from dask_efficiency.straggler.wording import as_finding
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -284,7 +284,7 @@ class Stragglers:
 
     def _tell(self, found: tuple[SlowWorker, ...], cleared: tuple[SlowWorker, ...]) -> None:
         for finding in found:
-            logger.warning("Straggler: %s", describe(finding))
+            logger.warning("Straggler: %s", ". ".join(as_finding(finding).lines))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "straggler", **finding.to_dict()})
             self._call(finding)
         for finding in cleared:

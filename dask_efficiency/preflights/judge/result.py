@@ -13,8 +13,17 @@ from dask_efficiency.preflights.judge.components import MEANINGS, Component
 from dask_efficiency.preflights.judge.links import Link, Links, SlowPath
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.judge.verdict import judge
+from dask_efficiency.show.figures import format_times, named
+from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Printed
 from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.wording import as_finding
+
+#: By kind of what is wrong between two groups of hosts: title and cure.
+PATHS = {
+    "slow-path": ("Slow path in the network", "Look at the switches and links between them, and what else they carry."),
+    "broken-path": ("Broken path in the network", "Look at the routes and firewalls between them."),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,8 +78,13 @@ class PreflightResult(Printed):
             links.setdefault(group.get(link.first, ""), []).append(link)
         return {name: Links(of_group) for name, of_group in links.items()}
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the slow workers and hosts, and then the slow paths, cost."""
+        return (*map(as_finding, self.slow_workers), *map(_of_path, self.paths))
+
     @cached_property
-    def findings(self) -> tuple[SlowWorker, ...]:
+    def slow_workers(self) -> tuple[SlowWorker, ...]:
         """The slow workers, and hosts of which all workers are slow, the most certain first."""
         return judge(self.subjects, self.by_group.values(), at=self.started)
 
@@ -89,16 +103,16 @@ class PreflightResult(Printed):
     @property
     def passed(self) -> bool:
         """Whether something was tested, and neither a worker nor a path is slow."""
-        return self.tested and not self.findings and not self.paths
+        return self.tested and not self.findings
 
     @property
     def slow(self) -> tuple[str, ...]:
         """Names of the slow workers, each worker of a slow host one by one, the most certain first."""
         slow = (
             one.name
-            for finding in self.findings
+            for found in self.slow_workers
             for one in self.subjects
-            if (one.name == finding.worker if finding.worker else one.host == finding.host)
+            if (one.name == found.worker if found.worker else one.host == found.host)
         )
         return tuple(dict.fromkeys(slow))
 
@@ -165,7 +179,8 @@ class PreflightResult(Printed):
             "started": _plain(self.started),
             "seconds": self.seconds,
             "slow": list(self.slow),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [one.to_dict() for one in self.findings],
+            "slow_workers": [one.to_dict() for one in self.slow_workers],
             "paths": [
                 {"hosts": [list(path.one), list(path.other)], "ratio": _plain(path.ratio), "pairs": path.pairs}
                 for path in self.paths
@@ -176,6 +191,20 @@ class PreflightResult(Printed):
             "retired": list(self.retired),
             "kept": list(self.kept),
         }
+
+
+def _of_path(path: SlowPath) -> Finding:
+    kind = "slow-path" if math.isfinite(path.ratio) else "broken-path"
+    title, todo = PATHS[kind]
+    times = f", {format_times(path.ratio)} as long as within each side" if kind == "slow-path" else ""
+    return Finding(
+        kind=kind,
+        title=title,
+        where=f"between {named(path.one)} and {named(path.other)}{times}",
+        advice=todo,
+        page="docs/preflight.md",
+        evidence={"times": path.ratio, "pairs": path.pairs} if times else {"pairs": path.pairs},
+    )
 
 
 def _plain(value: float) -> float | None:

@@ -17,7 +17,7 @@ from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
-from dask_efficiency.straggler.wording import describe
+from dask_efficiency.straggler.wording import as_finding
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -150,7 +150,7 @@ class Gate:
         }
         if named - self._flagged:
             self._flagged |= named
-            logger.warning("Preflight: %s", describe(finding))
+            logger.warning("Preflight: %s", ". ".join(as_finding(finding).lines))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "preflight", **finding.to_dict()})
             self._tell(finding, named & self._scheduler.workers.keys())
 

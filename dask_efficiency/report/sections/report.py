@@ -11,11 +11,10 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.report.clauses import why_not_known
 from dask_efficiency.report.explain import explained
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.findings import headline, leading
-from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time
+from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, why_not_known
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds

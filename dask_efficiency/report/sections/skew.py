@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dask_efficiency.accounts.skew import Skew
-from dask_efficiency.report.clauses import skewed
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.skew import input_of, long_tasks, uneven_sizes, uneven_times
+from dask_efficiency.report.skew import long_tasks, longest, uneven_sizes, uneven_times
 from dask_efficiency.show.document import Section, Table, section
 from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
 from dask_efficiency.show.figures import format_bytes, format_seconds, format_times, name_of
@@ -18,7 +17,7 @@ MAX_SENTENCES = 3
 
 def skew(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The prefixes whose tasks or results differ much; on a page all of them, folded away."""
-    sentences = [skewed(prefix, one, input_of(report, one)) for prefix, one in long_tasks(report).items()]
+    sentences = [longest(report, prefix).where for prefix in long_tasks(report)]
     found = section(
         "Skew",
         *sentences[:MAX_SENTENCES],

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
-from dask_efficiency.report.clauses import long_task
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.skew import recorded_tasks
 from dask_efficiency.runs.stragglers.offline import Judgement
 from dask_efficiency.show.document import Aside, Document, Peers, Section, Table, section, with_content
 from dask_efficiency.show.extent import SCREEN, Extent
 from dask_efficiency.show.figures import NAME_LENGTH, format_seconds, format_share, format_times, name_of, named
+from dask_efficiency.show.finding import MAX_SHOWN, Finding
 from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
-from dask_efficiency.straggler.wording import MEANINGS
+from dask_efficiency.straggler.wording import MEANINGS, how_many
 
 #: Findings in full; of the rest the number is given.
 MAX_STRAGGLERS = 20
@@ -35,8 +38,8 @@ SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.
 
 def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Who was slow, why, and how much longer it took; what each cause means; and the signals, drawn."""
-    findings = report.stragglers
-    shown = findings[:MAX_STRAGGLERS]
+    slow = report.stragglers
+    shown = slow[:MAX_STRAGGLERS]
     rows = tuple(
         (
             name_of(finding.worker) if finding.worker else "(all of the host)",
@@ -48,9 +51,9 @@ def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         )
         for finding in shown
     )
-    lines = [f"{cause}: {'; '.join(MEANINGS[cause])}" for cause in dict.fromkeys(found.cause for found in findings)]
-    if len(findings) > MAX_STRAGGLERS:
-        lines.append(f"the {MAX_STRAGGLERS} most certain of {len(findings)}:")
+    lines = [f"{cause}: {'. '.join(MEANINGS[cause])}" for cause in dict.fromkeys(found.cause for found in slow)]
+    if len(slow) > MAX_STRAGGLERS:
+        lines.append(f"the {MAX_STRAGGLERS} most certain of {len(slow)}:")
     heads = ("worker", "host", "cause", "takes", "since", "sure")
     table = Table(heads, rows, words=(0, 1, 2, 4), sortable=extent.drawn)
     evidence = _evidence(shown) if extent.drawn else section("")
@@ -95,8 +98,11 @@ def _beside_peers(evidence: Evidence) -> Peers | None:
 
 def long_tail(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """The tasks that took far longer than the others of their prefix."""
-    shown = report.long_tail[:MAX_LONG_TASKS]
-    return section("Long tail", *(long_task(one, report.skew.get(one.prefix)) for one in shown))
+    return _long_tail(recorded_tasks(report))
+
+
+def _long_tail(found: Sequence[Finding]) -> Section:
+    return section("Long tail", *(one.where for one in found[:MAX_LONG_TASKS]))
 
 
 def document(found: Judgement, name: str) -> Document:
@@ -109,37 +115,43 @@ def document(found: Judgement, name: str) -> Document:
     name
         Of the run.
     """
-    return Document(f"Stragglers of {name_of(name) or 'a run'}", "", headline(found), sections(found))
+    first = tuple(one.lines for one in found.findings[:MAX_SHOWN])
+    return Document(f"Stragglers of {name_of(name) or 'a run'}", "", headline(found), _sections(found), findings=first)
 
 
 def headline(found: Judgement) -> str:
-    """All of it in one sentence, without a full stop."""
-    of = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
-    if not found.findings:
-        long = f". No worker is slow: {long_task(found.long_tasks[0])}" if found.long_tasks else ""
-        return f"None among {of}{long}"
-    first = found.findings[0]
-    many = f", and {len(found.findings) - 1} more" if len(found.findings) > 1 else ""
-    lost = (
-        "" if first.seconds_lost is None else f"; without that the run is {format_seconds(first.seconds_lost)} shorter"
+    """How many are slow, and what one of them costs; no full stop."""
+    slow = how_many(found.slow_workers, found.workers)
+    if not found.slow_workers:
+        return f"{slow}; one task takes far longer than its like" if found.long_tasks else slow
+    saves = max(one.seconds_lost or 0.0 for one in found.slow_workers)
+    return f"{slow}; {format_seconds(saves)} can be saved" if saves else slow
+
+
+def to_dict(found: Judgement) -> dict[str, Any]:
+    """All of it as values that JSON has."""
+    return {
+        "headline": headline(found),
+        "findings": [one.to_dict() for one in found.findings],
+        "slow_workers": [one.to_dict() for one in found.slow_workers],
+    }
+
+
+def _sections(found: Judgement) -> tuple[Section, ...]:
+    shown = found.slow_workers[:MAX_STRAGGLERS]
+    beyond = found.findings[MAX_SHOWN:]
+    return with_content(
+        _table(found),
+        section("More to do", *dict.fromkeys(one.advice for one in beyond)),
+        *map(_signals, shown[:WITH_SIGNALS]),
+        _long_tail([one for one in beyond if one.kind == "long-task"]),
+        _notes(found),
     )
-    meaning, _ = MEANINGS[first.cause]
-    return f"Of {of}, {_who(first)} takes {_times(first)} for the same work: {meaning}{lost}{many}"
-
-
-def _times(finding: SlowWorker) -> str:
-    return "longer" if finding.effect is None else f"{finding.effect:.2f} times as long"
-
-
-def sections(found: Judgement) -> tuple[Section, ...]:
-    """Every section of a judgement that has something to say."""
-    shown = found.findings[:MAX_STRAGGLERS]
-    return with_content(_table(found), _advice(shown), *map(_signals, shown[:WITH_SIGNALS]), _notes(found))
 
 
 def _table(found: Judgement) -> Section:
-    shown = found.findings[:MAX_STRAGGLERS]
-    rest = len(found.findings) - len(shown)
+    shown = found.slow_workers[:MAX_STRAGGLERS]
+    rest = len(found.slow_workers) - len(shown)
     rows = tuple(
         (
             _who(one),
@@ -153,11 +165,6 @@ def _table(found: Judgement) -> Section:
     )
     heads = ("worker", "host", "cause", "takes", "costs", "sure")
     return section("Slow workers", f"{rest} more are not shown." if rest else "", Table(heads, rows, words=(0, 1, 2)))
-
-
-def _advice(shown: tuple[SlowWorker, ...]) -> Section:
-    causes = dict.fromkeys(one.cause for one in shown)
-    return section("What to do", *(f"{cause}: {MEANINGS[cause][1]}" for cause in causes))
 
 
 def _signals(one: SlowWorker) -> Section:
@@ -174,11 +181,9 @@ def _row(item: Evidence) -> tuple[str, ...]:
 
 def _notes(found: Judgement) -> Section:
     lines = list(found.notes)
-    in_verdict = 0 if found.findings else 1
-    lines += [f"A long tail: {long_task(long)}." for long in found.long_tasks[in_verdict:MAX_LONG_TASKS]]
     if found.insufficient:
         lines.append(f"Too little to judge by: {named(found.insufficient)}.")
-    if any(one.seconds_lost is not None for one in found.findings):
+    if any(one.seconds_lost is not None for one in found.slow_workers):
         lines.append("What a straggler costs comes from a replay of the run with it as fast as its peers.")
     return section("Notes", *lines, caveat=True)
 

@@ -10,6 +10,9 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.stragglers.tables import sizes_of_work
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.show.figures import name_of, shorten
+from dask_efficiency.show.finding import Finding
+from dask_efficiency.straggler.wording import long_task
 
 #: A task is reported if it took this many times the median of its prefix, and this share of the run.
 TIMES_LONGER = 4.0
@@ -17,6 +20,9 @@ SHARE_OF_RUN = 0.05
 
 #: Tasks of a prefix that make a median.
 MIN_TASKS = 5
+
+#: Characters of a task's key.
+MAX_KEY = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,12 @@ class LongTask:
     def times_larger(self) -> float:
         """How many times as large as the median it is; 1 where that is not known."""
         return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
+
+    def finding(self, alone_seconds: float = 0.0) -> Finding:
+        """What it costs; ``alone_seconds`` is for how long nothing else ran."""
+        who = f"Task {shorten(name_of(self.key), MAX_KEY)}"
+        times, larger = self.times_longer, self.times_larger
+        return long_task(who, self.seconds, times, times_larger=larger, alone_seconds=alone_seconds)
 
 
 def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:

@@ -15,11 +15,13 @@ from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.runs.stragglers.tables import Run, run_of_table, run_of_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.finding import Finding
 from dask_efficiency.straggler.disk import AT_THE_DISK, Disks, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
 from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
 from dask_efficiency.straggler.signals import FINISHED, Unit
+from dask_efficiency.straggler.wording import as_finding
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -66,7 +68,7 @@ class Judgement:
 
     Parameters
     ----------
-    findings
+    slow_workers
         The stragglers, the most certain first.
     workers
         How many workers there were.
@@ -78,11 +80,16 @@ class Judgement:
         Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
     """
 
-    findings: tuple[SlowWorker, ...]
+    slow_workers: tuple[SlowWorker, ...]
     workers: int
     insufficient: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     long_tasks: tuple[LongTask, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the slow workers cost, and then the long tasks."""
+        return (*map(as_finding, self.slow_workers), *(one.finding() for one in self.long_tasks))
 
 
 def find_stragglers(
@@ -118,7 +125,7 @@ def find_stragglers(
     ValueError
         If the factor is not a positive number.
     """
-    return list(judge(source, history=history, factor=factor).findings)
+    return list(judge(source, history=history, factor=factor).slow_workers)
 
 
 def judge(
@@ -130,7 +137,7 @@ def judge(
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
     if isinstance(source, RunTrace):
-        return replace(found, findings=_with_cost(source, _sure(source, found)), long_tasks=long_tail(source))
+        return replace(found, slow_workers=_with_cost(source, _sure(source, found)), long_tasks=long_tail(source))
     return found
 
 
@@ -139,7 +146,7 @@ def _sure(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
     alone = {worker.name for worker in trace.workers if worker.nthreads == 1}
     return tuple(
         replace(one, cause=Cause.UNKNOWN) if one.cause is Cause.GIL and one.worker in alone else one
-        for one in found.findings
+        for one in found.slow_workers
     )
 
 

@@ -67,11 +67,11 @@ def test_a_replay_tells_once_that_it_begins_and_once_that_it_ended(metrics: Path
         code, out, err = run(*given, "--between", START + 3600, START + 10_800)
         assert (code, err) == (0, "")
         begins, ends = out.splitlines()
-        assert "begins m3: gpu: heat" in begins
-        assert "ends   m3: gpu" in ends
+        assert "begins m3: Slow worker, its GPU is slow; heat" in begins
+        assert "ends   m3: Slow worker, its GPU is slow; since" in ends
         code, out, _ = run(*given, "--between", START + 3600, START + 6300, "--json", "--fail")
     assert code == 1
-    assert [json.loads(line)["finding"]["worker"] for line in out.splitlines()] == ["m3"]
+    assert [json.loads(line)["slow_worker"]["worker"] for line in out.splitlines()] == ["m3"]
 
 
 def test_a_quiet_replay_finds_nobody(metrics: Path) -> None:

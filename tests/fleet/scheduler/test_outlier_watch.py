@@ -147,7 +147,7 @@ def test_the_watch_for_stragglers_tells_of_outliers_too(bench, caplog):
         stragglers.poll(2 * SECOND)
     assert [(event["action"], event["worker"]) for event in events] == [("straggler", "3")]
     assert called == ["3"]
-    assert "Straggler: worker '3'" in caplog.text
+    assert "Straggler: Slow worker, its GPU is slow. Worker 3. Look at the clocks" in caplog.text
     assert [finding.worker for finding in stragglers.findings] == ["3"]
     assert [finding["worker"] for finding in stragglers.between(0, 1e12)] == ["3"]
 

@@ -87,7 +87,7 @@ def on_hosts(workers: int, hosts: int) -> dict[str, str]:
 )
 def test_the_slow_one_is_found_with_its_cause_and_nobody_else(component: str, cause: Cause) -> None:
     found = found_in(Asked(on_hosts(5, 5), {"w3": {component: 2.0}}))
-    assert [(finding.worker, finding.cause) for finding in found.findings] == [("w3", cause)]
+    assert [(finding.worker, finding.cause) for finding in found.slow_workers] == [("w3", cause)]
     assert found.slow == ("w3",)
     assert not found.passed
 
@@ -150,7 +150,7 @@ def test_workers_of_one_machine_take_turns() -> None:
 
 def test_one_that_hangs_is_named_and_the_others_are_tested() -> None:
     found = found_in(Asked(on_hosts(5, 5), {"w1": {"cpu": math.inf}}))
-    assert [(finding.worker, finding.cause) for finding in found.findings] == [("w1", Cause.UNRESPONSIVE)]
+    assert [(finding.worker, finding.cause) for finding in found.slow_workers] == [("w1", Cause.UNRESPONSIVE)]
     assert sum(bool(one.readings) for one in found.subjects) == 4
     assert not any("w1" in (link.first, link.second) for link in found.links)
 
@@ -212,7 +212,7 @@ def test_what_a_worker_answers_instead_is_its_reason(answer: Any, why: str) -> N
 def test_a_paused_worker_is_named_for_its_memory() -> None:
     workers = Asked(on_hosts(4, 4))
     workers.answers[names.READY] = ("w0", {"machine": "h0", "paused": True})
-    (finding,) = found_in(workers).findings
+    (finding,) = found_in(workers).slow_workers
     assert (finding.worker, finding.cause) == ("w0", Cause.MEMORY)
 
 

@@ -26,7 +26,7 @@ def test_a_table_is_judged_and_the_straggler_named(tmp_path: Path, ending: str) 
     frame.to_csv(file, index=False) if ending == "csv" else frame.to_parquet(file)
     code, output = run(file)
     assert code == 0
-    assert "Of 8 workers, w03 takes 1.98 times as long" in output
+    assert "Worker w03, 1.98x as long for the same work" in output
 
 
 def test_a_recorded_run_is_judged(tmp_path: Path) -> None:
@@ -34,14 +34,18 @@ def test_a_recorded_run_is_judged(tmp_path: Path) -> None:
     wide(slow={1: 3.0}).save(file)
     code, output = run(file)
     assert code == 0
-    assert "w1 takes" in output
+    assert "Worker w1, " in output
+    assert " can be saved." in output
 
 
-def test_json_is_a_list_of_findings(tmp_path: Path) -> None:
+def test_json_has_the_findings_and_the_slow_workers(tmp_path: Path) -> None:
     file = tmp_path / "tasks.csv"
     slowed(tasks(), "w03", 2.0).to_csv(file, index=False)
     _, output = run(file, "--json")
-    assert [SlowWorker.from_dict(one).worker for one in json.loads(output)] == ["w03"]
+    found = json.loads(output)
+    assert found["headline"] == "1 of 8 workers is slow"
+    assert [one["kind"] for one in found["findings"]] == ["slow-worker"]
+    assert [SlowWorker.from_dict(one).worker for one in found["slow_workers"]] == ["w03"]
 
 
 def test_history_judges_two_workers(tmp_path: Path) -> None:
@@ -50,8 +54,8 @@ def test_history_judges_two_workers(tmp_path: Path) -> None:
     for seed, path in enumerate(before):
         tasks(2, seed=seed).to_csv(path, index=False)
     options = [option for path in before for option in ("--history", path)]
-    assert "None among 2 workers." in run(file)[1]
-    assert "w01 takes 1." in run(file, *options)[1]
+    assert "None of 2 workers is slow." in run(file)[1]
+    assert "Worker w01, 1." in run(file, *options)[1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dask_efficiency.show.html.render import page as html_page
 from dask_efficiency.show.terminal.plain import plain
 from tests.report.samples import HOSTILE_NAMES, report_of, seconds, skew
 
-SENTENCE = "the largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+SENTENCE = "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
 KNOWN = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
 
 

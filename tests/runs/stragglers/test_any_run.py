@@ -57,7 +57,7 @@ def test_a_run_can_be_judged_whatever_is_known_of_it(
 ) -> None:
     found = judge(run, history=history, factor=factor)
     workers, hosts = set(run.worker), set(run.host) if "host" in run else set()
-    for one in found.findings:
+    for one in found.slow_workers:
         assert one.worker in workers if one.worker else one.host in hosts
         assert one.host in hosts or not one.host
     assert set(found.insufficient) <= workers

@@ -69,5 +69,6 @@ def test_the_command_names_the_task(tmp_path: Path, sized: bool) -> None:
     trace.save(file)
     output = " ".join(CliRunner().invoke(main, ["stragglers", str(file)]).output.split())
     key = trace.keys[80 + GIANT]
-    assert f"None among 4 workers. No worker is slow: task {key!r} took 2.0" in output
-    assert ("times the median of its prefix, its input is 20 times as large." in output) is sized
+    assert "None of 4 workers is slow; one task takes far longer than its like." in output
+    assert f"1. One task takes far longer than its like: saves up to 2.0 s. Task {key} took 2.0 s" in output
+    assert (", its input is 20 times as large Split it, or" in output) is sized

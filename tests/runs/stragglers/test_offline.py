@@ -48,7 +48,7 @@ def test_one_straggler_is_found_among_few_and_many(workers: int) -> None:
 
 def test_of_two_workers_nobody_is_blamed_but_the_ratio_is_reported() -> None:
     found = judge(slowed(tasks(2), "w01", 2.0))
-    assert found.findings == ()
+    assert found.slow_workers == ()
     [note] = found.notes
     assert note.startswith("Of two workers, 'w01' takes 1.93 times as long as 'w00'")
 
@@ -60,7 +60,7 @@ def test_of_two_workers_history_tells_which_is_slow() -> None:
 
 def test_one_worker_has_nobody_to_be_compared_with() -> None:
     found = judge(tasks(1))
-    assert found.findings == ()
+    assert found.slow_workers == ()
     assert found.notes == ("There is one worker, and nobody to compare it with.",)
 
 
@@ -97,7 +97,7 @@ def test_one_huge_task_does_not_make_a_straggler() -> None:
 def test_a_worker_with_few_tasks_is_not_judged_but_named() -> None:
     newcomer = slowed(tasks(["new"], per_worker=2, prefixes=("load",)), "new", 5.0)
     found = judge(pd.concat([tasks(), newcomer], ignore_index=True))
-    assert found.findings == ()
+    assert found.slow_workers == ()
     assert found.insufficient == ("new",)
 
 
@@ -221,7 +221,7 @@ def test_threads_of_a_worker_that_has_one_do_not_wait_for_each_other(
     trace = simulate(farm(), workers=4, nthreads=nthreads)
     slow = SlowWorker(trace.workers[1].name, "", Cause.GIL, 2.0, 0.9, 0.0, 1.5)
     monkeypatch.setattr(offline, "judge_run", lambda *_: offline.Judgement((slow,), 4))
-    [found] = judge(trace).findings
+    [found] = judge(trace).slow_workers
     assert found.cause is cause
 
 
