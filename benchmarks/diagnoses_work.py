@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -129,9 +129,10 @@ def kernel_clocks() -> dict[int, tuple[str, tuple[float, float]]]:
             kinds[thread.native_id] = "task"
     found = {}
     for path in Path("/proc/self/task").glob("*/schedstat"):
-        on_core, waiting, _ = map(int, path.read_text().split())
-        thread_id = int(path.parent.name)
-        found[thread_id] = kinds.get(thread_id, "other"), (on_core / 1e9, waiting / 1e9)
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            on_core, waiting, _ = map(int, path.read_text().split())
+            thread_id = int(path.parent.name)
+            found[thread_id] = kinds.get(thread_id, "other"), (on_core / 1e9, waiting / 1e9)
     return found
 
 

@@ -97,7 +97,9 @@ CURES: Mapping[str, tuple[Cure, ...]] = {
         Cure(TOO_FEW_TASKS, "the key salted", {"salts": 40}),
         Cure(("thread-noncpu/gil",), "four processes with one thread each", {"workers": 4, "threads": 1}),
     ),
-    "climatology": (Cure(SMALL_TASKS, "chunks of places, and a task for all days of each", {"fused": True}),),
+    "climatology": (
+        Cure((*SMALL_TASKS, "client"), "chunks of places, and a task for all days of each", {"fused": True}),
+    ),
     "joblib_search": (
         Cure(SMALL_TASKS, "a task for each fit, not for each tree", {"whole_fits": True}),
         Cure(("thread-noncpu/gil",), "four processes with one thread each", {"workers": 4, "threads": 1}),

@@ -91,22 +91,24 @@ def etl_arrow(client: Client, folder: Path, scale: float) -> Work:
     return etl(client, folder, scale, arrow_strings=True)
 
 
-def roughness(rows: Any) -> float:
-    """Sum of distances from a running median."""
-    return float((rows["x"] - rows["x"].rolling(60).median()).abs().sum())
+def spread(rows: Any) -> float:
+    """How far the deciles of an hour are apart, in sum."""
+    hours = rows["x"].rolling(3600)
+    return float((hours.quantile(0.9) - hours.quantile(0.1)).sum())
 
 
 def timeseries_shuffle(client: Client, folder: Path, scale: float, *, salts: int = 1) -> Work:
-    """Groups Dask's own timeseries, of whose rows more than half have one key, or one of so many."""
+    """Groups Dask's own timeseries, of whose rows most have one key, or one of so many."""
     import dask
+    import pandas as pd
 
-    days = max(4, round(30 * scale))
-    frame = dask.datasets.timeseries("2000-01-01", f"2000-01-{days + 1:02d}", freq="1s", partition_freq="1d", seed=0)
+    begins = pd.Timestamp("2000-01-01")
+    frame = dask.datasets.timeseries(begins, begins + pd.Timedelta(days=max(4, round(60 * scale))), seed=0)
 
     def work() -> Any:
         salted = -1 - ((frame["y"] + 1) / 2 * salts).astype(int)
-        grouped = frame.assign(key=frame["id"].where(frame["x"] > 0.2, salted)).groupby("key")
-        by_key = grouped.apply(roughness, meta=("roughness", float)).compute()
+        grouped = frame.assign(key=frame["id"].where(frame["x"] > 0.6, salted)).groupby("key")
+        by_key = grouped.apply(spread, meta=("spread", float)).compute()
         return by_key.groupby(by_key.index.map(lambda key: max(key, -1))).sum()
 
     return work
