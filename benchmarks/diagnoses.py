@@ -1,6 +1,6 @@
 """Claim: on workloads with one known bottleneck each, nothing that is said first misleads.
 
-``python -m benchmarks.diagnoses [NAME ...] [--quick] [--scale 0.1] [--json FILE] [--save DIR]`` runs each workload in
+``python -m benchmarks.diagnoses [NAME ...] [--scale 0.1] [--json FILE] [--save DIR]`` runs each workload in
 a process of its own and prints, for each, the report's headline and first advice, the verdicts on its critical path and
 its stragglers, what a stopwatch and the kernel say, and the true cause, so that a person can judge. It exits with 1 if
 something was said that is known to mislead, or if a workload did not end.
@@ -8,9 +8,6 @@ something was said that is known to mislead, or if a workload did not end.
 What misleads is data: patterns of sentences that are untrue of this workload, with the reason; and a runtime below the
 stopwatch's for which nobody is named. A cause that is not
 named yet is counted, and no failure.
-
-``--mend`` runs each once more with its fault mended, and holds what was promised against that: a promise may be off by
-20 % of the run.
 
 ``--save DIR`` keeps each report as ``NAME.json``, its trace as ``NAME.trace`` and what else is known as
 ``NAME.known.json``; ``--recorded DIR`` runs nothing, and tells what is said of them now.
@@ -22,32 +19,26 @@ that is much, nearly all that is said is of waiting for a core, and rightly.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks import diagnoses_work as work
 from benchmarks.diagnoses_work import Ran
-from benchmarks.in_a_process import in_a_process, lacking
+from benchmarks.in_a_process import in_a_process, lacking, parser_of, write
 from dask_efficiency.report.findings import leading
-from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections import stragglers
 from dask_efficiency.report.sections.report import context
 from dask_efficiency.runs.sections import path as path_sections
 from dask_efficiency.runs.stragglers.offline import judge
-from dask_efficiency.show.finding import Basis
 
 #: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
 TIMEOUT_SECONDS = 400.0
 
 #: A runtime this much below the stopwatch's misleads.
 TOLERANCE = 0.8
-
-QUICK = 0.2
 
 PROCESSES = r"[Uu]se processes"
 CHAINED = r"one after the other"
@@ -57,8 +48,6 @@ TOOK = re.compile(r"^([\d.]+) (ms|s|min)\b")
 ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
 #: Misleads where a trace was recorded.
 ASKS_FOR_TRACE = r"trace=True tells|record a trace"
-#: A promise may be off by this share of the run.
-MAX_OFF = 0.2
 UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 
 
@@ -77,8 +66,6 @@ class Diagnosis:
     needs: tuple[str, ...] = ()
     #: Whether the trace is worth keeping.
     traced: bool = True
-    #: Whether there is a fault that can be mended.
-    fault: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +82,6 @@ class Said:
     kernel: dict[str, float]
     misleads: list[str] = field(default_factory=list)
     named: bool = False
-    #: The run with its fault mended, by a stopwatch and as the headline promises it; None where it was not run, or
-    #: nothing is promised.
-    mended_seconds: float | None = None
-    promised_seconds: float | None = None
-
-    @property
-    def kept(self) -> bool | None:
-        """Whether the promise is within 20 % of the run of what mending brought; None where there is none."""
-        if self.mended_seconds is None or self.promised_seconds is None:
-            return None
-        return abs(self.promised_seconds - self.mended_seconds) <= MAX_OFF * self.stopwatch_seconds
 
     @property
     def first(self) -> str:
@@ -150,7 +126,6 @@ DIAGNOSES = (
             r"split|more workers do not help": "the task is spread over its own threads",
         },
         r"`products`|products",
-        fault=False,
     ),
     Diagnosis(
         "slow_server",
@@ -320,18 +295,7 @@ def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
         kernel=ran.kernel,
     )
     named = re.search(diagnosis.names, ALTERNATIVES.sub("", said.first), re.IGNORECASE) is not None
-    promised = _promised(report)
-    return replace(said, misleads=_misleading(diagnosis, ran, said), named=named, promised_seconds=promised)
-
-
-def _promised(report: EfficiencyReport) -> float | None:
-    """How long the run takes with the first finding fixed; None where that is a bound, or not known."""
-    for one in report.findings[:1]:
-        if one.basis is Basis.REPLAYED and one.saves_seconds is not None:
-            return report.cluster_seconds - one.saves_seconds
-        if one.kind in ("client", "no-workers") and one.saves_seconds is not None:
-            return report.wall_clock_seconds - one.saves_seconds
-    return None
+    return replace(said, misleads=_misleading(diagnosis, ran, said), named=named)
 
 
 def _misleading(diagnosis: Diagnosis, ran: Ran, said: Said) -> list[str]:
@@ -355,31 +319,23 @@ def _took(ran: Ran, diagnosis: Diagnosis, headline: str) -> list[str]:
     return [f"{found[0]!r}: a stopwatch says {ran.stopwatch_seconds:.3g} s"]
 
 
-def alone(diagnosis: Diagnosis, scale: float, folder: Path | None, *, mend: bool) -> Said:
-    """Run one workload in this process, and keep what is to be kept; then with its fault mended."""
+def alone(diagnosis: Diagnosis, scale: float, folder: Path | None) -> Said:
+    """Run one workload in this process, and keep what is to be kept."""
     ran = diagnosis.run(scale)
     if folder is not None:
         ran.save(folder, diagnosis.name, with_trace=diagnosis.traced)
-    said = said_of(diagnosis, ran)
-    if not (mend and diagnosis.fault):
-        return said
-    return replace(said, mended_seconds=diagnosis.run(scale, mended=True).stopwatch_seconds)
-
-
-def recorded(diagnosis: Diagnosis, folder: Path) -> Said | str:
-    """What is said now of a workload that was saved."""
-    if not (folder / f"{diagnosis.name}.known.json").exists():
-        return f"skipped, as there is no record of it in {folder}"
-    return said_of(diagnosis, Ran.load(folder, diagnosis.name))
+    return said_of(diagnosis, ran)
 
 
 def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
-    """Run one workload in a process of its own; why there is nothing to tell, where there is not."""
-    if lacks := lacking(diagnosis.needs):
-        return lacks
+    """What is said of a workload that ran in a process of its own, or was saved; or why there is nothing to tell."""
+    if options.recorded:
+        ran = work.recorded(diagnosis.name, options.recorded)
+        return ran if isinstance(ran, str) else said_of(diagnosis, ran)
     words = ["--scale", str(options.scale), *(["--save", str(options.save)] if options.save else [])]
-    words += ["--mend"] if options.mend else []
-    said = in_a_process("benchmarks.diagnoses", diagnosis.name, *words, timeout=options.timeout)
+    said = lacking(diagnosis.needs) or in_a_process(
+        "benchmarks.diagnoses", diagnosis.name, *words, timeout=options.timeout
+    )
     return said if isinstance(said, str) else Said(**said)
 
 
@@ -390,14 +346,9 @@ def show(diagnosis: Diagnosis, said: Said | str) -> None:
         print(f"  {said}", flush=True)
         return
     clocks = ", ".join(f"{what} {seconds:.1f}" for what, seconds in sorted(said.kernel.items()))
-    print(f"  headline      {said.headline}\n  path         {said.path}")
+    print(f"  headline     {said.headline}\n  path         {said.path}")
     print(f"  stragglers   {said.stragglers}\n  beside       {said.beside}")
     print(f"  measured     {said.stopwatch_seconds:.1f} s by a stopwatch; seconds of the workers' threads: {clocks}")
-    if said.mended_seconds is not None:
-        promised = (
-            "nothing was promised" if said.promised_seconds is None else f"promised: {said.promised_seconds:.1f} s"
-        )
-        print(f"  mended       {said.mended_seconds:.1f} s; {promised}")
     for line in said.misleads:
         print(f"  MISLEADS     {line}")
     sys.stdout.flush()
@@ -405,60 +356,31 @@ def show(diagnosis: Diagnosis, said: Said | str) -> None:
 
 def summary(results: Mapping[str, Said | str]) -> str:
     """A row for each workload."""
-    rows = [f"{'workload':22} {'misleads':>8}  {'cause named':11}  {'took':>6} {'mended':>6} {'promised':>8}  kept"]
+    rows = [f"{'workload':22} {'misleads':>8}  cause named"]
     for name, said in results.items():
-        if isinstance(said, str):
-            rows.append(f"{name:22} {'-':>8}  {said}")
-        else:
-            seconds = (said.stopwatch_seconds, said.mended_seconds, said.promised_seconds)
-            took, mended, promised = ("-" if one is None else f"{one:.1f}" for one in seconds)
-            kept = {None: "-", True: "yes", False: "no"}[said.kept]
-            rows.append(
-                f"{name:22} {len(said.misleads):8}  {'yes' if said.named else 'no':11}  "
-                f"{took:>6} {mended:>6} {promised:>8}  {kept}"
-            )
+        tells = said if isinstance(said, str) else "yes" if said.named else "no"
+        rows.append(f"{name:22} {'-' if isinstance(said, str) else len(said.misleads):>8}  {tells}")
     told = [said for said in results.values() if isinstance(said, Said)]
     misled, named = sum(bool(said.misleads) for said in told), sum(said.named for said in told)
-    rows.append(f"{misled} of {len(told)} workloads are misjudged; the cause of {named} is named")
-    promises = [said.kept for said in told if said.kept is not None]
-    if promises:
-        rows.append(f"{sum(promises)} of {len(promises)} promises were kept, within {MAX_OFF:.0%} of the run")
-    return "\n".join(rows)
+    return "\n".join([*rows, f"{misled} of {len(told)} workloads are misjudged; the cause of {named} is named"])
 
 
 def main() -> int:
     """Run what is asked for; 1 where something misleads or did not end."""
-    named = {diagnosis.name: diagnosis for diagnosis in DIAGNOSES}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(named)}; all by default")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads, in (0, 1]")
-    parser.add_argument("--quick", dest="scale", action="store_const", const=QUICK, help=f"the same as --scale {QUICK}")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that each may take")
-    parser.add_argument("--json", metavar="FILE", help="where to write what was said, measured and found")
+    known = {diagnosis.name: diagnosis for diagnosis in DIAGNOSES}
+    parser = parser_of(__doc__, known, timeout_seconds=TIMEOUT_SECONDS)
     parser.add_argument("--save", metavar="DIR", type=Path, help="where to keep the reports and their traces")
     parser.add_argument("--recorded", metavar="DIR", type=Path, help="judge what --save kept, and run nothing")
-    parser.add_argument("--mend", action="store_true", help="run each once more with its fault mended")
-    parser.add_argument("--alone", action="store_true", help="run one workload in this process")
     options = parser.parse_args()
-    if unknown := [name for name in options.names if name not in named]:
-        parser.error(f"there is no {unknown[0]!r}; expected some of {', '.join(named)}")
-    if not 0 < options.scale <= 1:
-        parser.error(f"--scale is {options.scale}; expected more than 0 and at most 1")
     if options.alone:
-        said = alone(named[options.names[0]], options.scale, options.save, mend=options.mend)
-        Path(options.json).write_text(json.dumps(asdict(said)))
+        write(options.json, alone(known[options.names[0]], options.scale, options.save))
         return 0
     results: dict[str, Said | str] = {}
-    for name in options.names or named:
-        diagnosis = named[name]
-        results[name] = recorded(diagnosis, options.recorded) if options.recorded else elsewhere(diagnosis, options)
-        show(diagnosis, results[name])
+    for name in options.names or known:
+        results[name] = elsewhere(known[name], options)
+        show(known[name], results[name])
     print(f"\n{summary(results)}")
-    if options.json:
-        plain: dict[str, Any] = {
-            name: said if isinstance(said, str) else asdict(said) for name, said in results.items()
-        }
-        Path(options.json).write_text(json.dumps(plain, indent=1))
+    write(options.json, results)
     fine = all(said.startswith("skipped") if isinstance(said, str) else not said.misleads for said in results.values())
     return 0 if fine else 1
 

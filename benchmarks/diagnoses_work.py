@@ -1,7 +1,7 @@
 """Workloads with one known fault each, every one on a cluster of processes of its own.
 
-Each takes a scale, 1 for its full size, and whether the fault is mended, and gives the report of it with what a
-stopwatch and the kernel say.
+Each takes a scale, 1 for its full size, and whether the fault is mended, where it can be, and gives the report of it
+with what a stopwatch and the kernel say. Mended, it does the same work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -45,10 +45,6 @@ class Ran:
 
     report: EfficiencyReport
     stopwatch_seconds: float
-    #: The work takes no less, however many cores and threads there are: a chain, for one, or a request.
-    floor_seconds: float
-    #: That the workers may use.
-    cores: int
     #: Seconds of the workers' threads by what they were and did ("task cpu", "loop waits for a core"), by the kernel.
     kernel: dict[str, float]
 
@@ -57,7 +53,7 @@ class Ran:
         folder.mkdir(parents=True, exist_ok=True)
         self.report.save(str(folder / f"{name}.json"))
         _without_our_paths(folder / f"{name}.json")
-        known = {key: getattr(self, key) for key in ("stopwatch_seconds", "floor_seconds", "cores", "kernel")}
+        known = {key: getattr(self, key) for key in ("stopwatch_seconds", "kernel")}
         (folder / f"{name}.known.json").write_text(json.dumps(known, indent=1) + "\n")
         if with_trace and self.report.trace is not None:
             self.report.trace.save(str(folder / f"{name}.trace"))
@@ -70,6 +66,12 @@ class Ran:
         if trace.exists():
             report = replace(report, trace=load_trace(str(trace)))
         return cls(report=report, **json.loads((folder / f"{name}.known.json").read_text()))
+
+
+def recorded(name: str, folder: Path) -> Ran | str:
+    """A workload that was saved; why there is none, where there is not."""
+    there = (folder / f"{name}.known.json").exists()
+    return Ran.load(folder, name) if there else f"skipped, as there is no record of it in {folder}"
 
 
 def _without_our_paths(file: Path) -> None:
@@ -99,7 +101,7 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))[:CORES]
 
 
-def measured(client: Client, work: Callable[[], Any], *, floor_seconds: float = 0.0) -> Ran:
+def measured(client: Client, work: Callable[[], Any]) -> Ran:
     """Do the work in a report."""
     client.register_plugin(EfficiencyPlugin())
     before = client.run(kernel_clocks)
@@ -116,7 +118,7 @@ def measured(client: Client, work: Callable[[], Any], *, floor_seconds: float = 
             kernel[f"{what} waits for a core"] += seconds[1] - since[1]
     workers = sum(seconds for what, seconds in kernel.items() if what.endswith("cpu"))
     kernel["other programs cpu"] = max(0.0, busy - workers)
-    return Ran(measuring.report, took, floor_seconds, len(cores()), dict(kernel))
+    return Ran(measuring.report, took, dict(kernel))
 
 
 def kernel_clocks() -> dict[int, tuple[str, tuple[float, float]]]:
@@ -127,9 +129,10 @@ def kernel_clocks() -> dict[int, tuple[str, tuple[float, float]]]:
             kinds[thread.native_id] = "task"
     found = {}
     for path in Path("/proc/self/task").glob("*/schedstat"):
-        on_core, waiting, _ = map(int, path.read_text().split())
-        thread_id = int(path.parent.name)
-        found[thread_id] = kinds.get(thread_id, "other"), (on_core / 1e9, waiting / 1e9)
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            on_core, waiting, _ = map(int, path.read_text().split())
+            thread_id = int(path.parent.name)
+            found[thread_id] = kinds.get(thread_id, "other"), (on_core / 1e9, waiting / 1e9)
     return found
 
 
@@ -185,15 +188,15 @@ def threads_beyond_cores(scale: float, *, mended: bool = False) -> Ran:
         return measured(client, lambda: wait_for(client, sines, [100] * number(96, scale)))
 
 
-def read_columns(path: str, columns: list[str] | None = None) -> int:
-    """Arrow decodes the columns in threads of its own."""
+def read_columns(path: str, alone: bool = False) -> int:
+    """Arrow decodes the columns, in threads of its own unless the task is to do that alone."""
     import pandas as pd
 
-    return len(pd.read_parquet(path, columns=columns))
+    return len(pd.read_parquet(path, use_threads=not alone, to_pandas_kwargs={"use_threads": not alone}))
 
 
 def parquet(scale: float, *, mended: bool = False) -> Ran:
-    """Two threads read files; Arrow's threads do the work. Mended, they read two of 16 columns."""
+    """Two threads read files; Arrow's threads do the work. Mended, the tasks' own threads do."""
     import pandas as pd
 
     rng = np.random.default_rng(0)
@@ -202,8 +205,7 @@ def parquet(scale: float, *, mended: bool = False) -> Ran:
         path = str(Path(place) / "frame.parquet")
         frame.to_parquet(path)
         wait_for(client, read_columns, [path] * 2)
-        columns = ["column 0", "column 1"] if mended else None
-        return measured(client, lambda: wait_for(client, read_columns, [path] * number(60, scale), columns=columns))
+        return measured(client, lambda: wait_for(client, read_columns, [path] * number(60, scale), alone=mended))
 
 
 def ask(port: int) -> int:
@@ -258,7 +260,7 @@ def slow_server(scale: float, *, mended: bool = False) -> Ran:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         wait_for(client, ask, [port] * 4)
-        return measured(client, lambda: wait_for(client, ask, [port] * number(80, scale)), floor_seconds=0.25)
+        return measured(client, lambda: wait_for(client, ask, [port] * number(80, scale)))
 
 
 def one_at_a_time(seconds: float, waits: float = 0.0, lock: bool = True) -> None:
@@ -273,23 +275,15 @@ def distributed_lock(scale: float, *, mended: bool = False) -> Ran:
     tasks = number(30, scale)
     with cluster(threads=2) as client:
         wait_for(client, one_at_a_time, [0.001] * 4)
-        return measured(
-            client,
-            lambda: wait_for(client, one_at_a_time, [0.2] * tasks, lock=not mended),
-            floor_seconds=0.2 * tasks / (CORES if mended else 1),
-        )
+        return measured(client, lambda: wait_for(client, one_at_a_time, [0.2] * tasks, lock=not mended))
 
 
-def lock_and_sleep(scale: float, *, mended: bool = False) -> Ran:
+def lock_and_sleep(scale: float, *, mended: bool = False, threads: int = 2) -> Ran:
     """Tasks wait for a lock about as long as they sleep after it; mended, there is no lock."""
     tasks = number(30, scale)
-    with cluster(threads=2) as client:
+    with cluster(threads=threads) as client:
         wait_for(client, one_at_a_time, [0.001] * 4)
-        return measured(
-            client,
-            lambda: wait_for(client, one_at_a_time, [0.15] * tasks, waits=0.24, lock=not mended),
-            floor_seconds=0.15 * tasks / (CORES if mended else 1),
-        )
+        return measured(client, lambda: wait_for(client, one_at_a_time, [0.15] * tasks, waits=0.24, lock=not mended))
 
 
 def forty_megabytes(seed: int) -> Any:
@@ -334,15 +328,15 @@ def skew(scale: float, *, mended: bool = False) -> Ran:
         def work() -> None:
             wait_for(client, convert, client.map(partition, sizes, pure=False))
 
-        return measured(client, work, floor_seconds=sizes[-1] * SECONDS_A_BYTE)
+        return measured(client, work)
 
 
-def keyed(seed: int, rows: int, share: float) -> Any:
-    """A frame of which so many rows have the same key."""
+def keyed(seed: int, rows: int, salts: int) -> Any:
+    """A frame of which more than half of the rows have the same key, or one of so many."""
     import pandas as pd
 
     rng = np.random.default_rng(seed)
-    key = np.where(rng.random(rows) < share, -1, rng.integers(0, 10_000, rows))
+    key = np.where(rng.random(rows) < 0.55, -1 - rng.integers(0, salts, rows), rng.integers(0, 10_000, rows))
     return pd.DataFrame({"key": key, "x": rng.random(rows)})
 
 
@@ -353,20 +347,19 @@ def heavy(frame: Any) -> Any:
 
 
 def skewed_shuffle(scale: float, *, mended: bool = False) -> Ran:
-    """More than half of the rows have one key, and so are one partition after the shuffle; mended, none have it."""
+    """More than half of the rows have one key, and so are one partition after the shuffle; mended, it is salted."""
     import dask.dataframe as dd
 
-    parts, rows, share = number(40, scale), 20_000, 0.0 if mended else 0.55
-    meta = keyed(0, 10, share)
+    parts, rows, salts = number(40, scale), 20_000, 1000 if mended else 1
+    meta = keyed(0, 10, salts)
     with cluster(threads=2) as client:
-        frame = dd.from_map(keyed, range(parts), rows=rows, share=share, meta=meta)
+        frame = dd.from_map(keyed, range(parts), rows=rows, salts=salts, meta=meta)
         wait_for(client, heavy, [meta] * 4)
 
         def work() -> None:
             frame.shuffle("key", npartitions=parts).map_partitions(heavy, meta=meta).compute()
 
-        longest = 0.5 * parts * rows * 8e-6
-        return measured(client, work, floor_seconds=longest / (CORES if mended else 1))
+        return measured(client, work)
 
 
 def flood(scale: float, *, mended: bool = False) -> Ran:
@@ -388,40 +381,45 @@ def chain(scale: float, *, mended: bool = False) -> Ran:
                 last.append(client.submit(burn, 0.2, 0.0, last[-apart], pure=False))
             wait(last[-apart:])
 
-        return measured(client, work, floor_seconds=0.2 * links / apart)
+        return measured(client, work)
 
 
-def build_and_compute(building: float, computing: float, scale: float) -> Ran:
-    """The client builds a graph of eight tasks for a while, then computes it; ten times."""
+def build_and_compute(building: float, computing: float, scale: float, *, mended: bool) -> Ran:
+    """The client builds a graph of eight tasks for a while, then computes it, ten times; mended, it does not wait."""
 
     def work() -> None:
+        submitted = []
         for _ in range(number(10, scale)):
             graph = []
             for _ in range(8):
                 burn(building / 8)
                 graph.append(delayed(burn, pure=False)(computing * CORES / 8))
-            dask.compute(*graph)
+            if mended:
+                submitted += client.compute(graph)
+            else:
+                dask.compute(*graph)
+        wait(submitted)
 
     with cluster() as client:
         return measured(client, work)
 
 
 def client_at_80_percent(scale: float, *, mended: bool = False) -> Ran:
-    """It takes 0.8 s to build what takes 0.2 s to compute; mended, nothing."""
-    return build_and_compute(0.0 if mended else 0.8, 0.2, scale)
+    """It takes 0.8 s to build what takes 0.2 s to compute; mended, both go on at the same time."""
+    return build_and_compute(0.8, 0.2, scale, mended=mended)
 
 
 def client_at_48_percent(scale: float, *, mended: bool = False) -> Ran:
-    """It takes 0.48 s to build what takes 0.52 s to compute; mended, nothing."""
-    return build_and_compute(0.0 if mended else 0.48, 0.52, scale)
+    """It takes 0.48 s to build what takes 0.52 s to compute; mended, both go on at the same time."""
+    return build_and_compute(0.48, 0.52, scale, mended=mended)
 
 
-def thinking_client(scale: float, *, mended: bool = False) -> Ran:
-    """A script that sleeps for 0.9 s before each of five computations of 0.2 s; mended, it does not."""
+def thinking_client(scale: float) -> Ran:
+    """A script that sleeps for 0.9 s before each of five computations of 0.2 s; nobody mends that."""
 
     def work() -> None:
         for _ in range(number(5, scale)):
-            time.sleep(0.0 if mended else 0.9)
+            time.sleep(0.9)
             wait_for(client, burn, [0.1] * 4)
 
     with cluster() as client:
@@ -498,12 +496,12 @@ def products(seconds: float) -> float:
     return float(matrix[0, 0])
 
 
-def own_threads(scale: float, *, mended: bool = False) -> Ran:
+def own_threads(scale: float) -> Ran:
     """One task on the only worker, which has two threads, computes in two threads of its own; there is no fault."""
     threads = {f"{name}_NUM_THREADS": 2 for name in ("OMP", "OPENBLAS", "MKL")}
     with dask.config.set({"distributed.nanny.pre-spawn-environ": threads}), cluster(workers=1, threads=2) as client:
         wait_for(client, products, [0.01])
-        return measured(client, lambda: wait_for(client, products, [8 * scale]), floor_seconds=8 * scale)
+        return measured(client, lambda: wait_for(client, products, [8 * scale]))
 
 
 def sines_and_sleep(times: int) -> None:
@@ -531,7 +529,7 @@ def no_workers_at_first(scale: float, *, mended: bool = False) -> Ran:
                 client.cluster.scale(2)
             wait(futures)
 
-        return measured(client, work, floor_seconds=1.0)
+        return measured(client, work)
 
 
 def repeated_computes(scale: float, *, mended: bool = False) -> Ran:

@@ -20,19 +20,17 @@ of version 1.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from distributed import Client
 
 from benchmarks import waiting_work as work
 from benchmarks.diagnoses_work import kernel_clocks
-from benchmarks.in_a_process import in_a_process, lacking
+from benchmarks.in_a_process import in_a_process, lacking, parser_of, write
 from benchmarks.waiting_judge import Judged, Mark, Watched, gil_addresses, judge, let_in, split, throttled_ns, watched
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 
@@ -523,34 +521,20 @@ def fine(told: Told | str, *, judge_only: bool) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and say whether all goals were reached."""
     named = {workload.name: workload for workload in WORKLOADS}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(named)}; all by default")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="the same")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads, in (0, 1]")
+    parser = parser_of(__doc__, named, timeout_seconds=TIMEOUT_SECONDS)
     parser.add_argument("--judge-only", action="store_true", help="without the plugin: prove the judge")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, help="seconds that each may take")
-    parser.add_argument("--json", metavar="FILE", help="where to write what was said, measured and found")
-    parser.add_argument("--alone", action="store_true", help="run one workload in this process")
     options = parser.parse_args(arguments)
-    names = [*options.names, *options.only] or list(named)
-    if unknown := [name for name in names if name not in named]:
-        parser.error(f"there is no {unknown[0]!r}; expected some of {', '.join(named)}")
-    if not 0 < options.scale <= 1:
-        parser.error(f"--scale is {options.scale}; expected more than 0 and at most 1")
     if options.alone:
-        told = measure(named[names[0]], options.scale, judge_only=options.judge_only)
-        Path(options.json).write_text(json.dumps(asdict(told)))
+        write(options.json, measure(named[options.names[0]], options.scale, judge_only=options.judge_only))
         return 0
     results: dict[str, Told | str] = {}
-    for name in names:
+    for name in options.names or named:
         if options.judge_only and not named[name].functions:
             continue  # of idle slots the judge knows nothing
         results[name] = elsewhere(named[name], options)
         show(named[name], results[name], judge_only=options.judge_only)
     print(f"\n{summary(results, judge_only=options.judge_only)}")
-    if options.json:
-        plain = {name: told if isinstance(told, str) else asdict(told) for name, told in results.items()}
-        Path(options.json).write_text(json.dumps(plain, indent=1))
+    write(options.json, results)
     return 0 if all(fine(told, judge_only=options.judge_only) for told in results.values()) else 1
 
 

@@ -8,8 +8,6 @@ bucket and cause.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.diagnoses_work import cluster, kernel_clocks
-from benchmarks.in_a_process import lacking
+from benchmarks.in_a_process import lacking, parser_of, write
 from benchmarks.real_programs import pyspy
 from benchmarks.real_programs.programs import PROGRAMS
 from benchmarks.waiting import causes_of, culprits_of, seconds_of
@@ -111,17 +109,10 @@ def show(said: dict[str, Any]) -> None:
 
 def main() -> int:
     """Run, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PROGRAMS)}; all by default")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the data, in (0, 1]")
+    parser = parser_of(__doc__, PROGRAMS)
     parser.add_argument("--without-report", action="store_true", help="nor with the plugin")
     parser.add_argument("--without-py-spy", action="store_true", help="what is said of time is not disturbed by it")
-    parser.add_argument("--json", metavar="FILE", help="where to write all that was said")
     options = parser.parse_args()
-    if unknown := [name for name in options.names if name not in PROGRAMS]:
-        parser.error(f"there is no {unknown[0]!r}; expected some of {', '.join(PROGRAMS)}")
-    if not 0 < options.scale <= 1:
-        parser.error(f"--scale is {options.scale}; expected more than 0 and at most 1")
     with_spy = not options.without_py_spy
     if with_spy and pyspy.program() is None:
         parser.error("py-spy is not installed; --without-py-spy does without")
@@ -132,8 +123,7 @@ def main() -> int:
             continue
         results.append(run(name, options.scale, with_report=not options.without_report, with_spy=with_spy))
         show(results[-1])
-    if options.json:
-        Path(options.json).write_text(json.dumps(results, indent=1))
+    write(options.json, results)
     return 0
 
 

@@ -91,7 +91,51 @@ def etl_arrow(client: Client, folder: Path, scale: float) -> Work:
     return etl(client, folder, scale, arrow_strings=True)
 
 
+def spread(rows: Any) -> float:
+    """How far the deciles of an hour are apart, in sum."""
+    hours = rows["x"].rolling(3600)
+    return float((hours.quantile(0.9) - hours.quantile(0.1)).sum())
+
+
+def timeseries_shuffle(client: Client, folder: Path, scale: float, *, salts: int = 1) -> Work:
+    """Groups Dask's own timeseries, of whose rows most have one key, or one of so many."""
+    import dask
+    import pandas as pd
+
+    begins = pd.Timestamp("2000-01-01")
+    frame = dask.datasets.timeseries(begins, begins + pd.Timedelta(days=max(4, round(60 * scale))), seed=0)
+
+    def work() -> Any:
+        salted = -1 - ((frame["y"] + 1) / 2 * salts).astype(int)
+        grouped = frame.assign(key=frame["id"].where(frame["x"] > 0.6, salted)).groupby("key")
+        by_key = grouped.apply(spread, meta=("spread", float)).compute()
+        return by_key.groupby(by_key.index.map(lambda key: max(key, -1))).sum()
+
+    return work
+
+
 # -- a climate data set ----------------------------------------------------------------------------
+
+
+def mean_days(data: Any) -> Any:
+    """The mean of each day of the year."""
+    return data.groupby("time.dayofyear").mean()
+
+
+def climatology(client: Client, folder: Path, scale: float, *, fused: bool = False) -> Work:
+    """Means of days, with a task for each day of a chunk of 30; fused, with a task for a chunk of all days."""
+    import dask.array as da
+    import pandas as pd
+    import xarray as xr
+
+    def array(values: Any, **times: Any) -> Any:
+        return xr.DataArray(values, dims=(*times, "lat", "lon"), coords=times)
+
+    times = pd.date_range("2000-01-01", periods=max(730, round(3650 * scale)))
+    chunks = (len(times), 45, 45) if fused else (30, 180, 180)
+    data = array(da.random.default_rng(0).normal(15.0, 3.0, (len(times), 180, 180), chunks=chunks), time=times)
+    means = array(da.zeros((366, 180, 180), chunks=(366, 45, 45)), dayofyear=range(1, 367))
+    return lambda: (xr.map_blocks(mean_days, data, template=means) if fused else mean_days(data)).compute()
 
 
 def zarr_reduction(client: Client, folder: Path, scale: float) -> Work:
@@ -128,23 +172,30 @@ def _table(rows: int, columns: int) -> tuple[Any, Any]:
     return make_classification(rows, columns, n_informative=columns // 2, random_state=0)
 
 
-def joblib_search(client: Client, folder: Path, scale: float) -> Work:
-    """A grid search of scikit-learn, whose fits joblib gives to Dask."""
+def joblib_search(client: Client, folder: Path, scale: float, *, whole_fits: bool = False) -> Work:
+    """A grid search of scikit-learn, whose fits joblib gives to Dask, and their trees as well; or only whole fits."""
     import joblib
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
+    from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
+
+    class InItsTask(RandomForestClassifier):
+        def fit(self, *data: Any) -> Any:
+            with joblib.parallel_config(backend="sequential"):
+                return super().fit(*data)
+
+        def predict_proba(self, *data: Any) -> Any:
+            with joblib.parallel_config(backend="sequential"):
+                return super().predict_proba(*data)
 
     features, labels = _table(max(500, round(4000 * scale)), 20)
 
     def work() -> Any:
-        model = make_pipeline(StandardScaler(), RandomForestClassifier(random_state=0))
-        grid = {
-            "randomforestclassifier__n_estimators": [50, 100],
-            "randomforestclassifier__max_depth": [4, 8, None],
-        }
+        forest = (InItsTask if whole_fits else RandomForestClassifier)(random_state=0)
+        grid = {"forest__n_estimators": [50, 100], "forest__max_depth": [4, 8, None]}
         with joblib.parallel_config(backend="dask"):
+            model = Pipeline([("scaler", StandardScaler()), ("forest", forest)])
             return GridSearchCV(model, grid, cv=3, n_jobs=-1).fit(features, labels).best_score_
 
     return work
@@ -200,6 +251,10 @@ PROGRAMS = {
         etl_objects, "parquet with strings as objects: clean, join, aggregate, write", needs=("pandas", "pyarrow")
     ),
     "etl_arrow": Program(etl_arrow, "the same with Arrow's strings", needs=("pandas", "pyarrow")),
+    "timeseries_shuffle": Program(
+        timeseries_shuffle, "Dask's own timeseries, grouped by a key that most rows have", needs=("pandas", "pyarrow")
+    ),
+    "climatology": Program(climatology, "xarray's mean of each day of the year", needs=("xarray",)),
     "zarr_reduction": Program(
         zarr_reduction, "xarray reads zarr, takes anomalies and reduces them", needs=("xarray", "zarr")
     ),

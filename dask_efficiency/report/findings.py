@@ -10,9 +10,18 @@ from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.culprits import find_culprits
-from dask_efficiency.report.facts import Facts, facts_of
+from dask_efficiency.report.facts import MOST, Facts, facts_of
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.kinds import BESIDE, IN_LIBRARIES, KINDS, advice, page_of
+from dask_efficiency.report.kinds import (
+    BESIDE,
+    IN_LIBRARIES,
+    KINDS,
+    OF_SMALL_TASKS,
+    advice,
+    are_small,
+    is_chained,
+    page_of,
+)
 from dask_efficiency.report.largest import Largest, largest_losses, losses_worth_finding
 from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
 from dask_efficiency.report.skew import held_up, longest, recorded_tasks
@@ -159,7 +168,30 @@ def _reason(report: EfficiencyReport) -> str:
 def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
-    return [of_loss(report, facts, part, culprits) for part in worth]
+    small = [part for part in worth if part.kind in OF_SMALL_TASKS] if _are_too_small(facts) else []
+    found = [of_loss(report, facts, part, culprits) for part in worth if part not in small]
+    return [*found, _of_small_tasks(report, facts, sum(part.ns for part in small) / 1e9)] if small else found
+
+
+def _are_too_small(facts: Facts) -> bool:
+    """Whether small tasks are why threads wait for the scheduler and event loops: imports may be."""
+    return are_small(facts) and not facts.importing > MOST
+
+
+def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
+    """What small tasks cost: with fewer and larger ones, none of the overhead need be, and no thread idle."""
+    whole, kind = report.breakdown, BESIDE["small-tasks"]
+    most = (whole[Bucket.OVERHEAD] + whole[Bucket.IDLE]) / report.mean_threads
+    return Finding(
+        kind="small-tasks",
+        title=kind.title,
+        lost_seconds=lost,
+        saves_seconds=min(most, _most(report)),
+        basis=Basis.BOUNDED,
+        advice=kind.advised(facts),
+        page=page_of("small-tasks"),
+        evidence={"task_seconds": facts.task_seconds, "share_of_thread_time": lost / report.thread_seconds},
+    )
 
 
 def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit] = ()) -> Finding:
@@ -175,6 +207,8 @@ def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Seq
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
     if kind == Bucket.THREAD_NONCPU:  # it may hold what libraries' own threads computed, which is no loss
+        return found
+    if kind == "idle/parallelism" and is_chained(facts):  # the chain may be broken up, or not
         return found
     if kind in report.savings:
         return _replayed(report, found, report.savings[kind])
@@ -263,7 +297,7 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
             saves_seconds=min(lost / held, 1.0) * report.cluster_seconds,
             basis=Basis.BOUNDED,
             advice=BESIDE["repeats"].advice,
-            page="docs/report.md",
+            page=page_of("repeats"),
             evidence={"tasks": tasks, "times": times},
         )
     ]
@@ -286,7 +320,7 @@ def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Findin
         saves_seconds=seconds,
         basis=Basis.BOUNDED,
         advice=BESIDE[kind].advice,
-        page="docs/report.md",
+        page=page_of(kind),
     )
 
 
@@ -302,7 +336,7 @@ def _gpus(report: EfficiencyReport) -> list[Finding]:
             title=BESIDE["gpu-idle"].title,
             where=f"{format_share(idle)} of the time",
             advice=BESIDE["gpu-idle"].advice,
-            page="docs/gpu.md",
+            page=page_of("gpu-idle"),
             evidence={"share_of_time": idle},
         )
     ]

@@ -48,16 +48,20 @@ class Kind:
         return words.format(**facts.words())
 
 
-def _small(facts: Facts) -> bool:
+def are_small(facts: Facts) -> bool:
+    """Whether tasks are so small that what Dask does for each takes about as long."""
     return facts.task_seconds < SMALL_TASK_SECONDS
+
+
+def is_chained(facts: Facts) -> bool:
+    """Whether nearly all of the run is one chain of tasks, of which none is most of it."""
+    return facts.chain >= CHAINED
 
 
 _FOR_GPUS = (
     lambda facts: facts.gpu_waiting > MOST,
     "Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.",
 )
-_SMALL = (_small, "Make partitions bigger, or fuse tasks: those of {task} are small for Dask.")
-_TOO_SMALL = (_small, "Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.")
 _LATE = (
     lambda facts: facts.spilling >= SPILLS,
     "Give workers more memory, or make partitions smaller: event loops are late, and workers spill.",
@@ -71,7 +75,7 @@ _LONGEST = (
     "Split the task that took {longest} of the makespan while other threads had none.",
 )
 _CHAIN = (
-    lambda facts: facts.chain >= CHAINED,
+    is_chained,
     "More workers do not help: tasks waited for one another, {chain} of the makespan is one chain.",
 )
 _ONE_TASK = (
@@ -155,24 +159,21 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "spill": Kind("Spilling to disk", "Give workers more memory, make partitions smaller, or persist less."),
         "overhead/hand-over": Kind(
-            "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host.", _SMALL
+            "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host."
         ),
         "overhead/event-loop": Kind(
             "Waiting for the workers' event loops",
             "Look for tasks that keep the GIL, large results, or a busy host.",
-            _SMALL,
             _LATE,
         ),
         "overhead/unknown": Kind(
             "Overhead of the workers",
             "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
-            _SMALL,
             _LATE,
         ),
         "overhead": Kind(
             "Overhead of the workers",
             "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
-            _SMALL,
             _LATE,
         ),
         "failed": Kind("Tasks failed", "Read the tracebacks: each of retries= costs the whole task again."),
@@ -200,7 +201,6 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 lambda facts: facts.importing > MOST,
                 "Import modules before the work, by client.run or a preload: the workers' event loops did.",
             ),
-            _TOO_SMALL,
         ),
         "idle/imbalance": Kind(
             "Threads idle while tasks queue at other workers",
@@ -230,14 +230,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ),
             _ONE_TASK,
         ),
-        "idle/unknown": Kind("Threads idle", "There were too few tasks at a time, or a busy scheduler.", _TOO_SMALL),
+        "idle/unknown": Kind("Threads idle", "There were too few tasks at a time, or a busy scheduler."),
         "idle": Kind(
             "Threads idle",
             "{held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.",
             _SKEWED,
             _LONGEST,
             _CHAIN,
-            _TOO_SMALL,
             _ONE_TASK,
         ),
         "lost-worker": Kind(
@@ -251,9 +250,19 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
-#: What has no bucket.
+#: What small tasks cause, unless something else is known to: one fault, with one cure.
+OF_SMALL_TASKS = (
+    *("idle", "idle/unknown", "idle/scheduler"),
+    *("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop"),
+)
+
+#: What has no bucket, or several.
 BESIDE: Mapping[str, Kind] = MappingProxyType(
     {
+        "small-tasks": Kind(
+            "Tasks are too small for Dask",
+            "Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.",
+        ),
         "repeats": Kind("The same results were computed again", "Use persist() for what is used again."),
         "no-workers": Kind("No worker was there", "Start workers before the work, or scale up sooner."),
         "client": Kind("No work on the cluster", "See what the client does between its calls of Dask."),

@@ -71,7 +71,7 @@ def as_finding(slow: SlowWorker) -> Finding:
         saves_seconds=slow.seconds_lost or None,
         basis=Basis.REPLAYED if slow.seconds_lost else Basis.UNKNOWN,
         advice=look,
-        page="docs/stragglers.md",
+        page="docs/buckets.md#slow-worker",
         evidence=_finite({"score": slow.score, **{item.signal: item.value for item in slow.evidence}}),
         confidence=slow.confidence,
     )
