@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
+from dask_efficiency.runs.path.parts import SHARE, PathPart, finding
 from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
-from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
 
 if TYPE_CHECKING:
     from dask_efficiency.runs.path.path import CriticalPath
-
-#: A finding, and how a headline calls what it is about.
-PathPart: TypeAlias = tuple[Finding, str]
 
 SPILL, SCHEDULER, EVENT_LOOPS, UNKNOWN = "path/spill", "path/scheduler", "path/event-loop", "path/unattributed"
 
@@ -94,9 +91,6 @@ ONE_TASK, UNEVEN_TASK = 0.5, 0.25
 #: A prefix that has so much of the tasks on the path is named in the headline.
 NEARLY_ALL = 0.9
 
-#: Figure of a finding by which a path ranks it.
-SHARE = "share_of_wall_clock"
-
 
 def parts(path: CriticalPath) -> list[PathPart]:
     """What the makespan went to, the largest share first; they add up to it."""
@@ -107,29 +101,6 @@ def parts(path: CriticalPath) -> list[PathPart]:
     if running:
         found.append(_tasks(path, running, kinds.get(Kind.COMPUTE_NONCPU, 0.0)))
     return sorted(found, key=lambda part: -part[0].evidence[SHARE])
-
-
-def worth_finding(found: Sequence[PathPart], whole: float) -> tuple[Finding, ...]:
-    """Those that are worth it, in their order."""
-    least = WORTH_FINDING * whole
-    worth = (one for one, _ in found if one.saves_seconds is None or one.saves_seconds >= least)
-    return tuple(one for one in worth if one.evidence[SHARE] >= WORTH_FINDING)[:MAX_FINDINGS]
-
-
-def headline(found: Sequence[PathPart], took: str, of: str) -> str:
-    """How long it took, and what most of that was; at most :data:`MAX_HEADLINE` characters, without a full stop."""
-    if not found:
-        return "Nothing took any time"
-    one, said = found[0]
-    return shorten(f"{took}; {format_share(one.evidence[SHARE])} of {of} is {said}", MAX_HEADLINE)
-
-
-def finding(
-    kind: str, said: tuple[str, str], saves: float | None, share: float, where: str, page: str = "critical-path"
-) -> Finding:
-    """A finding of a share of the wall clock, of which so much may be saved; None where nothing is known to help."""
-    (title, advice), basis = said, Basis.UNKNOWN if saves is None else Basis.BOUNDED
-    return Finding(kind, title, where, 0.0, saves, None, basis, advice, f"docs/{page}.md", {SHARE: share})
 
 
 def _cause(path: CriticalPath, name: str, spent: Mapping[str, float]) -> PathPart:

@@ -14,8 +14,8 @@ from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.path.blocked import loop_causes, relabel
 from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
-from dask_efficiency.runs.path.findings import PathPart, headline, parts, worth_finding
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.runs.path.parts import PathPart, headline, worth_finding
 from dask_efficiency.runs.path.presence import name_without_workers, slots
 from dask_efficiency.runs.path.scope import Question, Scope
 from dask_efficiency.runs.path.segments import CODES, Segments
@@ -28,7 +28,7 @@ from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.finding import Finding
-from dask_efficiency.show.shown import Paged
+from dask_efficiency.show.shown import Paged, late
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -289,7 +289,8 @@ class CriticalPath(Paged):
 
     @cached_property
     def _parts(self) -> list[PathPart]:
-        return parts(self) if self.makespan_seconds else []
+        found: list[PathPart] = late("dask_efficiency.runs.path.findings:parts")(self) if self.makespan_seconds else []
+        return found
 
     @property
     def is_one_a_worker(self) -> bool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dask_efficiency.runs.path.findings import SHARE, PathPart, finding
 from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.parts import SHARE, PathPart, finding
 from dask_efficiency.show.figures import format_share, harmless
 from dask_efficiency.torch_traces.path.lateness import Cause
 from dask_efficiency.torch_traces.path.meanwhile import has_waits
-from dask_efficiency.torch_traces.path.spent import NOBODY
+from dask_efficiency.torch_traces.path.spent import NOBODY, in_figures
 
 if TYPE_CHECKING:
     from dask_efficiency.torch_traces.path.path import TorchCriticalPath
@@ -180,9 +180,3 @@ def _gpu(works: float) -> str:
 def _cut(name: str) -> str:
     name = harmless(name[: MAX_NAME + 1])
     return name if len(name) <= MAX_NAME else name[: MAX_NAME - 3] + "..."
-
-
-def in_figures(seconds: float) -> str:
-    """A duration in three figures or more: ``"9.57 ms"``, ``"929 ms"``, ``"1.23 s"``, ``"4321 s"``."""
-    value, unit = (seconds, "s") if seconds >= 0.9995 else (1e3 * seconds, "ms")
-    return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dask_efficiency.accounts.tables import Int32
-from dask_efficiency.runs.path.findings import PathPart, headline, worth_finding
 from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.runs.path.parts import PathPart, headline, worth_finding
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Paged, late
@@ -23,7 +23,6 @@ from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
 from dask_efficiency.torch_traces.path.chrome import Overlay, save_overlay
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
-from dask_efficiency.torch_traces.path.findings import in_figures, parts
 from dask_efficiency.torch_traces.path.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.longest import longest_path
@@ -33,7 +32,7 @@ from dask_efficiency.torch_traces.path.queues import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.speeds import Changes, check_patterns
-from dask_efficiency.torch_traces.path.spent import seconds_by
+from dask_efficiency.torch_traces.path.spent import in_figures, seconds_by
 from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
 from dask_efficiency.torch_traces.path.stretches import Stretches
 from dask_efficiency.torch_traces.path.tiling import tile
@@ -302,7 +301,10 @@ class TorchCriticalPath(Paged):
 
     @cached_property
     def _parts(self) -> list[PathPart]:
-        return parts(self) if self.window_seconds else []
+        if not self.window_seconds:
+            return []
+        found: list[PathPart] = late("dask_efficiency.torch_traces.path.findings:parts")(self)
+        return found
 
     def gpu_seconds_during(self, kind: Kind) -> float:
         """For how much of the path's time of a kind the GPUs of the rank that it was on had work that ran."""

@@ -47,3 +47,9 @@ def _grouped(by: str, stretches: Stretches, trace: KinetoTrace) -> tuple[Int64, 
         known = [numbers.setdefault(rank.names[name], len(numbers)) for name in distinct.tolist()]
         found[rows] = np.array(known, np.int64)[which]
     return found, list(numbers)
+
+
+def in_figures(seconds: float) -> str:
+    """A duration in three figures or more: ``"9.57 ms"``, ``"929 ms"``, ``"1.23 s"``, ``"4321 s"``."""
+    value, unit = (seconds, "s") if seconds >= 0.9995 else (1e3 * seconds, "ms")
+    return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"

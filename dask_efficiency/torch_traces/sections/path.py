@@ -17,11 +17,10 @@ from dask_efficiency.show.document import Cell, Document, Section, Share, Table,
 from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.kernel_name import kernel_name
-from dask_efficiency.torch_traces.path.findings import in_figures
 from dask_efficiency.torch_traces.path.lateness import Cause
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
-from dask_efficiency.torch_traces.path.spent import NOBODY
+from dask_efficiency.torch_traces.path.spent import NOBODY, in_figures
 from dask_efficiency.torch_traces.sections.data import to_dict
 
 #: A share that is not worth a sentence, nor a row of its own.

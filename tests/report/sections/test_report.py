@@ -27,7 +27,7 @@ def test_a_page_and_a_screen_have_their_sections_in_one_order() -> None:
 def test_a_page_has_what_the_first_findings_mean_folded_away() -> None:
     (found,) = [section for section in page(by_hand()).sections if section.title == "What findings mean"]
     assert found.folded
-    assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "## `failed`"]
+    assert [block.text.splitlines()[0] for block in found.blocks] == ["## `spill`", "### `client`", "## `failed`"]
 
 
 def test_a_page_has_figures_and_a_screen_has_none() -> None:

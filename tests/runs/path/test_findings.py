@@ -7,17 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.runs.path.findings import (
-    EVENT_LOOPS,
-    MEMBERS,
-    SAID,
-    SHARE,
-    PathPart,
-    headline,
-    parts,
-    worth_finding,
-)
+from dask_efficiency.runs.path.findings import EVENT_LOOPS, MEMBERS, SAID, parts
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
+from dask_efficiency.runs.path.parts import SHARE, PathPart, headline, worth_finding
 from dask_efficiency.show.finding import MAX_HEADLINE, Basis, Finding
 
 #: What keeps event loops busy, as traces call it; the last one is not known.

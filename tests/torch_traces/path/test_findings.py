@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from dask_efficiency.runs.path.findings import headline
+from dask_efficiency.runs.path.parts import headline
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.path import findings
-from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, SAID, in_figures, parts
+from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, SAID, parts
+from dask_efficiency.torch_traces.path.spent import in_figures
 from tests.torch_traces.path.jobs import MILLISECOND, Plan, job, plans
 from tests.torch_traces.path.samples import RECORDED, recorded
 
