@@ -218,12 +218,13 @@ def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, 
     whole = report.breakdown
     # No cure saves more than what it cures, and what threads had no task meanwhile.
     idle = whole.total_ns - whole.ns(*HELD, Bucket.NO_WORK) + whole.ns(Bucket.OVERHEAD)
-    most = {
-        name: (idle + sum(lost[kind] for kind in kinds)) / 1e9 / report.mean_threads for name, kinds in cures.items()
-    }
-    return {
-        name: _share(report, recorded, median, error, runs, most[name]) for name, runs in zip(cures, cured, strict=True)
-    }
+    found = {}
+    for (name, kinds), runs in zip(cures.items(), cured, strict=True):
+        threads = sum(worker.nthreads for worker in jobs[name].cluster.workers)
+        most = (idle + sum(lost[kind] for kind in kinds)) / 1e9 / report.mean_threads
+        most = min(most, report.cluster_seconds - _with_chance(report, threads))
+        found[name] = _share(report, recorded, median, error, runs, most)
+    return found
 
 
 def _share(
@@ -243,6 +244,28 @@ def _share(
     error = max(high / middle, middle / low) * (1.0 + model_error(own_error, *figures))
     shorter = min(recorded.makespan_seconds * (1.0 - runs.median / own), most)
     return _Share(max(1.0 - shorter / report.cluster_seconds, 0.0), error)
+
+
+def _with_chance(report: EfficiencyReport, threads: int) -> float:
+    """Seconds that the cores need for what tasks compute, where so many threads come to them as it happens.
+
+    A closed queue: threads compute for a share of their time, and wait for something else in the rest, so that cores
+    are idle while too many wait at a time (the machine repairman's; A. L. Scherr, An Analysis of Time-Shared Computer
+    Systems, 1967). The simulation has tasks compute and wait evenly mixed, which fills cores. 0.0 where the number of
+    cores is not known.
+    """
+    computes = report.breakdown.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS) / 1e9
+    waits = sum(report.waiting.get(cause, 0.0) for cause in ELSEWHERE)
+    cores = int(report.cores or 0)
+    if not cores or not computes:
+        return 0.0
+    if not waits:
+        return computes / min(threads, cores)
+    weights = [1.0]
+    for busy in range(threads):
+        weights.append(weights[-1] * (threads - busy) * computes / (min(busy + 1, cores) * waits))
+    whole = sum(weights)
+    return computes / sum(weight / whole * min(busy, cores) for busy, weight in enumerate(weights))
 
 
 def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> Job:

@@ -232,6 +232,16 @@ def test_no_cure_saves_more_than_what_it_cures_and_what_was_idle() -> None:
     assert saved(report, Engine(2.0, 0.1), "thread-noncpu/sleep") == pytest.approx(0.25)
 
 
+def test_threads_that_come_to_the_cores_as_it_happens_leave_them_idle_at_times() -> None:
+    # Four threads that compute for half of their time, at two cores: these are busy for 17/20 of it.
+    report = waiting("sleep", 2.0, cores=2.0)
+    assert saved(report, Engine(2.0, 0.5), "thread-noncpu/sleep") == pytest.approx(2.0 - 2.0 / (2 * 17 / 20))
+    assert saved(replace(report, cores=None), Engine(2.0, 0.5), "thread-noncpu/sleep") == 1.0
+    # Where they hardly compute, eight threads for four are twice as fast.
+    hardly = waiting("sleep", 3.999, cores=2.0)
+    assert saved(hardly, Engine(2.0, 0.5), "thread-noncpu/sleep") == pytest.approx(1.0, abs=0.01)
+
+
 def test_a_slow_worker_has_an_interval_and_is_no_second_cure_of_other_processes() -> None:
     slow = SlowWorker("w0", "", Cause.CONTENTION, 2.0, 0.9, 0.0, 1.5, seconds_lost=0.5)
     found = savings(waiting("lock", stragglers=(slow,)), Engine(2.0, 1.5))
