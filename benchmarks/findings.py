@@ -60,6 +60,7 @@ class Cure:
 
 
 SMALL_TASKS = ("small-tasks",)
+OVERHEAD = ("overhead", "overhead/event-loop", "overhead/hand-over", "idle/scheduler")
 TOO_FEW_TASKS = ("idle/parallelism", "long-task")
 CORE = "thread-noncpu/core"
 
@@ -97,10 +98,10 @@ CURES: Mapping[str, tuple[Cure, ...]] = {
         Cure(("thread-noncpu/gil",), "four processes with one thread each", {"workers": 4, "threads": 1}),
     ),
     "climatology": (
-        Cure((*SMALL_TASKS, "client"), "chunks of places, and a task for all days of each", {"fused": True}),
+        Cure((*SMALL_TASKS, *OVERHEAD, "client"), "chunks of places, and a task for all days of each", {"fused": True}),
     ),
     "joblib_search": (
-        Cure(SMALL_TASKS, "a task for each fit, not for each tree", {"whole_fits": True}),
+        Cure((*SMALL_TASKS, *OVERHEAD), "a task for each fit, not for each tree", {"whole_fits": True}),
         Cure(("thread-noncpu/gil",), "four processes with one thread each", {"workers": 4, "threads": 1}),
     ),
 }

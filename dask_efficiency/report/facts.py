@@ -65,6 +65,11 @@ class Facts:
         """Whether libraries' own threads do most of what tasks compute: a lock that these wait at is a library's."""
         return self.libraries > MOST
 
+    @property
+    def imports(self) -> bool:
+        """Whether threads wait for the scheduler mostly while event loops import modules."""
+        return self.importing > MOST
+
     def words(self) -> dict[str, str]:
         """The figures and names as they stand in a sentence."""
         return {

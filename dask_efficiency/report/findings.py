@@ -10,7 +10,7 @@ from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.culprits import find_culprits
-from dask_efficiency.report.facts import MOST, Facts, facts_of
+from dask_efficiency.report.facts import Facts, facts_of
 from dask_efficiency.report.gpu import summary
 from dask_efficiency.report.kinds import (
     BESIDE,
@@ -168,14 +168,11 @@ def _reason(report: EfficiencyReport) -> str:
 def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
-    small = [part for part in worth if part.kind in OF_SMALL_TASKS] if _are_too_small(facts) else []
+    of_small = OF_SMALL_TASKS if are_small(facts) else ()
+    # Imports on event loops are why threads wait for the scheduler then.
+    small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and facts.imports)]
     found = [of_loss(report, facts, part, culprits) for part in worth if part not in small]
     return [*found, _of_small_tasks(report, facts, sum(part.ns for part in small) / 1e9)] if small else found
-
-
-def _are_too_small(facts: Facts) -> bool:
-    """Whether small tasks are why threads wait for the scheduler and event loops: imports may be."""
-    return are_small(facts) and not facts.importing > MOST
 
 
 def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
@@ -185,7 +182,7 @@ def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Find
         kind="small-tasks",
         title=kind.title,
         lost_seconds=lost,
-        saves_seconds=_most(report),
+        saves_seconds=min(lost / report.mean_threads, _most(report)) if facts.imports else _most(report),
         basis=Basis.BOUNDED,
         advice=kind.advised(facts),
         page=page_of("small-tasks"),

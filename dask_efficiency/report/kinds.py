@@ -198,7 +198,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "Threads idle, waiting for the scheduler",
             "Use fewer and longer tasks, by bigger partitions or by fusing them.",
             (
-                lambda facts: facts.importing > MOST,
+                lambda facts: facts.imports,
                 "Import modules before the work, by client.run or a preload: the workers' event loops did.",
             ),
         ),
