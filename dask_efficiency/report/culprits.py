@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from dask_efficiency.accounts.buckets import GOOD
-from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.accounts.lines import blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
-from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.lines import line_times
 from dask_efficiency.report.model import Culprit, EfficiencyReport
 
@@ -33,7 +31,6 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
             each.place.function,
             each.ns / 1e9,
             held_by.get(each.prefix, "") if each.cause == "gil" else "",
-            advice(name_of(each.bucket, each.cause)),
             computed_by(report, each.place, each.prefix),
         )
         for each in lost[:MAX_CULPRITS]

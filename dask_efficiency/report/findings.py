@@ -22,7 +22,7 @@ from dask_efficiency.report.kinds import (
     is_chained,
     page_of,
 )
-from dask_efficiency.report.largest import Largest, largest_losses, losses_worth_finding
+from dask_efficiency.report.largest import Largest, largest_loss, losses_worth_finding
 from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
 from dask_efficiency.report.skew import held_up, longest, recorded_tasks
 from dask_efficiency.report.wall_clock import (
@@ -116,7 +116,7 @@ def in_a_line(report: EfficiencyReport) -> str:
     if math.isnan(report.efficiency) or whole.ns(Bucket.UNMEASURED) == whole.total_ns - whole.ns(Bucket.NO_WORK):
         return headline(report)
     said = f"{format_share(report.efficiency)} efficient"
-    for largest in largest_losses(report)[:1]:
+    if (largest := largest_loss(report)) is not None:
         title, where = _title(facts_of(report), largest.kind), _where(report, largest, find_culprits(report))
         said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return said

@@ -13,9 +13,6 @@ from dask_efficiency.show.finding import WORTH_FINDING
 #: A bucket of which more than this part is of no known cause is named as a whole.
 MOSTLY = 0.5
 
-#: From this part of the largest loss on, another is as good as large.
-CLOSE = 0.7
-
 
 @dataclass(frozen=True, slots=True)
 class Largest:
@@ -32,21 +29,19 @@ class Largest:
         return name_of(self.bucket, self.cause)
 
 
-def largest_losses(report: EfficiencyReport) -> list[Largest]:
-    """The largest cause of any bucket, and the next one where it is nearly as large; empty where nothing is lost.
-
-    A bucket that has no causes, or of which most is of no known cause, counts as one.
-    """
-    parts = [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
-    parts.sort(key=lambda part: -part.ns)
-    return [part for part in parts[:2] if part.ns >= CLOSE * parts[0].ns]
+def largest_loss(report: EfficiencyReport) -> Largest | None:
+    """The largest cause of any bucket; None where nothing is lost."""
+    return max(_parts(report), key=lambda part: part.ns, default=None)
 
 
 def losses_worth_finding(report: EfficiencyReport) -> list[Largest]:
     """Causes, and buckets without, that took the threads at least 3 % of the wall clock; the largest first."""
     least = WORTH_FINDING * report.wall_clock_seconds * report.mean_threads
-    parts = (part for loss in report.losses for part in parts_of_loss(report, loss.bucket))
-    return sorted((part for part in parts if part.ns / 1e9 >= least), key=lambda part: -part.ns)
+    return sorted((part for part in _parts(report) if part.ns / 1e9 >= least), key=lambda part: -part.ns)
+
+
+def _parts(report: EfficiencyReport) -> list[Largest]:
+    return [part for loss in report.losses for part in parts_of_loss(report, loss.bucket)]
 
 
 def parts_of_loss(report: EfficiencyReport, bucket: Bucket) -> list[Largest]:

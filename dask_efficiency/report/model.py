@@ -116,8 +116,6 @@ class Culprit:
     seconds: float
     #: For ``gil``, who had it most: ```f` in etl.py:12 (prefix clean)``. Empty where it is not known.
     held_by: str
-    #: What to do about the cause, in one line; empty where nothing is known to help.
-    advice: str
     #: Where the line is a library's: the user's line that sent the graph.
     computed_by: str = ""
 

@@ -7,11 +7,9 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import GOOD, Bucket
-from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.culprits import MAX_CULPRITS, at, find_culprits, who
 from dask_efficiency.report.files import from_dict
-from dask_efficiency.report.kinds import advice
 from dask_efficiency.report.profile import GilHolder, ProfileRow
 from tests.report.profile_samples import CLEAN, ETL, LOOP, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, causes, report_of, seconds
@@ -34,10 +32,6 @@ def test_the_culprits_are_those_worked_out_by_hand() -> None:
         ("overhead", "event-loop", "", "", "", 0.6, ""),
         ("overhead", "hand-over", "", "", "", 0.4, ""),
     ]
-
-
-def test_each_has_the_advice_of_its_cause() -> None:
-    assert all(each.advice == advice(name_of(each.bucket, each.cause)) for each in profiled().culprits)
 
 
 def test_of_a_report_without_causes_the_prefixes_are_named() -> None:

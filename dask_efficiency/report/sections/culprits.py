@@ -38,7 +38,7 @@ def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     found = find_culprits(report)
     shown = found if extent.drawn else found[:TOP_CULPRITS]
     said = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
-    below = (_meanings(shown),) if extent.drawn else _held_by(shown)
+    below = () if extent.drawn else _held_by(shown)
     return section("Where the time goes", said, _table(shown, report.thread_seconds, extent), *below)
 
 
@@ -65,18 +65,8 @@ def _table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> Table:
 
 
 def _cause_label(culprit: Culprit) -> Label:
-    return replace(bucket_label(culprit.bucket), text=reason(culprit.bucket, culprit.cause))
-
-
-def _meanings(shown: tuple[Culprit, ...]) -> Section:
-    """What each cause is, and what to do about it; one line each."""
-    said = {
-        reason(each.bucket, each.cause): (DESCRIPTIONS[Bucket(each.bucket)][each.cause], each.advice)
-        for each in shown
-        if each.cause
-    }
-    lines = (f"{cause}: {'; '.join(filter(None, words))}" for cause, words in said.items())
-    return section("What these causes are, and what to do", *lines, folded=True)
+    label, known = bucket_label(culprit.bucket), DESCRIPTIONS.get(Bucket(culprit.bucket), {})
+    return replace(label, text=reason(culprit.bucket, culprit.cause), hint=known.get(culprit.cause, label.hint))
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:

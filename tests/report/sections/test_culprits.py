@@ -15,6 +15,7 @@ from dask_efficiency.report.sections.culprits import (
 )
 from dask_efficiency.report.sections.report import document, page, sections
 from dask_efficiency.show.document import Flames
+from dask_efficiency.show.document import Label
 from dask_efficiency.show.extent import PAGE
 from dask_efficiency.show.terminal.plain import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
@@ -43,9 +44,9 @@ def test_a_page_has_all_of_them_with_a_column_of_who_held_the_gil_and_what_the_c
     assert found.table.heads[-1] == "held by"
     assert [row[-1] for row in found.rows[:3]] == [*["`StringMethods.upper` in etl.py:88 (prefix clean)"] * 2, ""]
     assert len(found.rows) == 10
-    (causes,) = found.sections
-    assert causes.folded
-    assert causes.lines[0].startswith("thread-noncpu/gil: waited for Python's global interpreter lock")
+    cause = found.table.rows[0][0]
+    assert isinstance(cause, Label)
+    assert cause.hint.startswith("waited for Python's global interpreter lock")
     assert culprits(profiled(gil_holders=()), PAGE).table.heads[-1] == "in"
 
 
