@@ -14,8 +14,7 @@ from dask_efficiency.report.sections.culprits import (
     holds,
 )
 from dask_efficiency.report.sections.report import document, page, sections
-from dask_efficiency.show.document import Flames
-from dask_efficiency.show.document import Label
+from dask_efficiency.show.document import Flames, Label
 from dask_efficiency.show.extent import PAGE
 from dask_efficiency.show.terminal.plain import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
