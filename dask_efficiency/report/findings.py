@@ -56,6 +56,9 @@ WORTH_SHOWING = 0.25
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
 
+#: Figure of a finding: seconds of the wall clock that it is known to cost, its thread time over the threads.
+KNOWN = "wall_clock_seconds"
+
 #: Thread time of the results that were made again, as a share of all, from which that is a finding.
 WORTH_REPEATING = 0.03
 
@@ -82,8 +85,9 @@ def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
 
 
 def _expected(one: Finding) -> float:
-    """What fixing it may be expected to save: a bound is seldom reached."""
-    return (one.saves_seconds or 0.0) * (BOUND_COUNTS if one.basis is Basis.BOUNDED else 1.0)
+    """What fixing it may be expected to save: a bound is seldom reached, least where it is far from what is known."""
+    known = min(one.saves_seconds or 0.0, one.evidence.get(KNOWN, math.inf))
+    return known * (BOUND_COUNTS if one.basis is Basis.BOUNDED else 1.0)
 
 
 def _rank(one: Finding) -> tuple[bool, float, float]:
@@ -182,11 +186,11 @@ def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Find
         kind="small-tasks",
         title=kind.title,
         lost_seconds=lost,
-        saves_seconds=min(lost / report.mean_threads, _most(report)) if facts.imports else _most(report),
+        saves_seconds=_most(report),
         basis=Basis.BOUNDED,
         advice=kind.advised(facts),
         page=page_of("small-tasks"),
-        evidence={"task_seconds": facts.task_seconds, "share_of_thread_time": lost / report.thread_seconds},
+        evidence={"task_seconds": facts.task_seconds, KNOWN: lost / report.mean_threads},
     )
 
 
@@ -211,7 +215,8 @@ def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Seq
     # While a worker writes to disk, its event loop is late.
     beside = report.breakdown.ns(Bucket.OVERHEAD, Bucket.PAUSED) / 1e9 if kind == Bucket.SPILL else 0.0
     saves = min((lost + beside) / report.mean_threads, _most(report))
-    return replace(found, saves_seconds=saves, basis=Basis.BOUNDED)
+    evidence = {**found.evidence, KNOWN: lost / report.mean_threads}
+    return replace(found, saves_seconds=saves, basis=Basis.BOUNDED, evidence=evidence)
 
 
 def _most(report: EfficiencyReport) -> float:

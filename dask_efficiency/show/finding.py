@@ -22,7 +22,7 @@ class Basis(StrEnum):
 
     #: The recorded run was replayed with the fix.
     REPLAYED = "replayed"
-    #: From the accounts: no fix saves more, and this one may save less.
+    #: From the accounts: no fix of the same work saves more, and this one may save less.
     BOUNDED = "bounded"
     #: It is not known.
     UNKNOWN = "unknown"

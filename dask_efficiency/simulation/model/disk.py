@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Float64, Int64
+from dask_efficiency.accounts.tables import MISSING, Float64, Int32, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked
 from dask_efficiency.simulation.model.recently_used import moved
 
 #: Bytes a second that are assumed where a trace shows no spilling: pickled into the page cache of one core, measured
@@ -19,6 +20,8 @@ LATENCY = 300_000
 
 #: Shorter spilling is not told from what the recorder itself takes.
 MIN_NS = 1_000_000
+
+_SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
 #: Bytes of a worker's process that are assumed beside results: Dask and a few packages.
 UNMANAGED = 150_000_000
@@ -59,14 +62,29 @@ def disk_of(trace: RunTrace) -> Disk:
     waited = (runs.spill_ns >= MIN_NS) | (runs.unspill_ns >= MIN_NS)
     if not waited.any():
         return Disk()
-    moves = moved(trace, np.unique(runs.worker[waited]).tolist())
+    workers = np.unique(runs.worker[waited])
+    moves = moved(trace, workers.tolist())
+    blocked = trace.blocked
+    writing, reading = (_took(blocked, workers, cause) for cause in (_SPILLS, _READS_BACK))
+    if writing and reading:  # event loops were seen to write and to read, whether a run waited for that or not
+        written = moves.stored_bytes + moves.pushed_bytes, moves.stored + moves.pushed
+        return Disk(_speed(*written, writing), _speed(moves.read_bytes, moves.read, reading))
     write = _rate(moves.stored_bytes, moves.stored, np.where(runs.spill_ns >= MIN_NS, runs.spill_ns, 0))
     # Reading inputs back pushes others out.
     out = moves.pushed * LATENCY + moves.pushed_bytes / write * 1e9
     back = np.where(runs.unspill_ns >= MIN_NS, runs.unspill_ns, 0)
     left = max(float(back.sum() - out[back > 0].sum()), 0.1 * float(back.sum()))
-    scaled = back * (left / max(float(back.sum()), 1.0))
-    return Disk(write, _rate(moves.read_bytes, moves.read, scaled))
+    return Disk(write, _rate(moves.read_bytes, moves.read, back * (left / max(float(back.sum()), 1.0))))
+
+
+def _took(blocked: Blocked, workers: Int32, cause: int) -> int:
+    """Nanoseconds for which event loops of these workers were blocked by that."""
+    rows = (blocked.cause == cause) & np.isin(blocked.worker, workers)
+    return int((blocked.stop[rows] - blocked.start[rows]).sum())
+
+
+def _speed(nbytes: Int64, count: Int64, ns: int) -> float:
+    return float(nbytes.sum()) / max(ns - LATENCY * float(count.sum()), 0.1 * ns) * 1e9 or BANDWIDTH
 
 
 def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.schema import Runs, Series
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Series
 from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, disk_of, unmanaged_of
 from dask_efficiency.simulation.model.recently_used import moved
 
@@ -56,6 +56,18 @@ def test_the_speed_of_a_disk_is_found_from_what_was_moved_and_how_long_it_took()
     found = disk_of(replace(trace, runs=Runs.from_columns(columns)))
     assert found.write == pytest.approx(disk.write, rel=0.01)
     assert found.read == pytest.approx(disk.read, rel=0.01)
+    # Event loops wrote and read for longer than runs waited for.
+    seen = Disk(write=50e6, read=25e6)
+    took = {"spill": 6 * (LATENCY + 10 * MB / 50e6 * 1e9), "unspill": 4 * (LATENCY + 10 * MB / 25e6 * 1e9)}
+    table = {
+        "worker": np.zeros(2, np.int32),
+        "start": np.zeros(2, np.int64),
+        "moving_ns": np.zeros(2, np.int64),
+        "stop": np.array([*took.values()], np.int64),
+        "cause": np.array([BLOCKED_BY.index(cause) for cause in took], np.int8),
+    }
+    found = disk_of(replace(trace, runs=Runs.from_columns(columns), blocked=Blocked.from_columns(table)))
+    assert (found.write, found.read) == (pytest.approx(seen.write), pytest.approx(seen.read))
 
 
 def test_a_run_that_never_spilled_says_nothing_of_the_disk() -> None:
