@@ -73,8 +73,8 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
             if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
                 continue
             loss = Largest(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
-            # With other threads, thread time may have gone the other way.
-            along = wall.change * time.change > 0
+            # With other threads, thread time may be the same, or have gone the other way.
+            along = not comparison.threads.change and wall.change * time.change > 0
             changed = replace(
                 of_loss(runs[-1], facts_of(runs[-1]), loss),
                 where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"

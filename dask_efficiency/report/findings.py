@@ -212,11 +212,7 @@ def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Seq
         return found
     if kind in report.savings:
         return _replayed(report, found, report.savings[kind])
-    # While a worker writes to disk, its event loop is late.
-    beside = report.breakdown.ns(Bucket.OVERHEAD, Bucket.PAUSED) / 1e9 if kind == Bucket.SPILL else 0.0
-    saves = min((lost + beside) / report.mean_threads, _most(report))
-    evidence = {**found.evidence, KNOWN: lost / report.mean_threads}
-    return replace(found, saves_seconds=saves, basis=Basis.BOUNDED, evidence=evidence)
+    return replace(found, saves_seconds=min(lost / report.mean_threads, _most(report)), basis=Basis.BOUNDED)
 
 
 def _most(report: EfficiencyReport) -> float:

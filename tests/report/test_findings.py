@@ -157,11 +157,6 @@ def test_of_idle_threads_the_task_that_all_waited_for_is_named() -> None:
     )
 
 
-def test_with_memory_enough_event_loops_are_not_late_either() -> None:
-    report = report_of(seconds(thread_cpu=10, spill=6, overhead=3, paused=1), cluster_seconds=10.0, window_seconds=10.0)
-    assert {one.kind: one.saves_seconds for one in find(report)} == {"spill": 5.0, "overhead": 1.5, "paused": 0.5}
-
-
 def test_small_tasks_are_one_fault_with_one_cure() -> None:
     lost = causes(**{"idle/scheduler": 6, "idle/graph": 1, "overhead/hand-over": 2, "overhead/event-loop": 1})
     report = report_of(
