@@ -28,17 +28,17 @@ def last_findings(cluster: ClusterLedger, polls: Iterable[ThreadTotals]) -> list
     now = {} if then is None else cluster.finalized_by_prefix()
     found = []
     for one in find(last.report):
-        bucket = one.kind.partition("/")[0]
-        if one.saves_seconds is not None:
+        bucket, prefix = one.kind.partition("/")[0], ""
+        if bucket in TASK_BUCKETS:
             rest = 1 - one.lost_seconds / last.did[bucket] / 2
-            found.append((one, _prefix(then or {}, now, bucket, more_than=rest)))
+            prefix = _prefix(then or {}, now, bucket, more_than=rest)
+        if one.saves_seconds is not None:
+            found.append((one, prefix))
     return found
 
 
 def _prefix(then: Rows, now: Rows, bucket: str, *, more_than: float) -> str:
     """The prefix whose tasks have more than a share of what a bucket gained; empty where none has."""
-    if bucket not in TASK_BUCKETS:
-        return ""
     at, nothing = TASK_BUCKETS.index(bucket), (0,) * len(TASK_BUCKETS)
     gained = {prefix: row[at] - then.get(prefix, nothing)[at] for prefix, row in now.items()}
     most = max(gained, key=gained.__getitem__, default=OTHER)
