@@ -1,7 +1,7 @@
 """Claim: on workloads with one known bottleneck each, nothing that is said first misleads.
 
 ``python -m benchmarks.diagnoses [NAME ...] [--scale 0.1] [--json FILE] [--save DIR]`` runs each workload in
-a process of its own and prints, for each, the report's headline and first advice, the verdicts on its critical path and
+a process of its own and prints, for each, the report's first screen, what is said of its critical path and
 its stragglers, what a stopwatch and the kernel say, and the true cause, so that a person can judge. It exits with 1 if
 something was said that is known to mislead, or if a workload did not end.
 

@@ -133,7 +133,7 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     def wrapped(text: str, style: str = "") -> list[Line]:
         return [[(line, style)] for line in textwrap.wrap(pen.clean(text), width, break_on_hyphens=False)]
 
-    lines = wrapped(_head(view), "bold") + wrapped(_verdict(view))
+    lines = wrapped(_head(view), "bold") + wrapped(_headline(view))
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
@@ -197,7 +197,7 @@ def _head(view: TopView) -> str:
     )
 
 
-def _verdict(view: TopView) -> str:
+def _headline(view: TopView) -> str:
     last = view.last
     if not last.did:
         return f"No heartbeat came in {format_seconds(last.seconds)}."

@@ -60,7 +60,7 @@ def test_save_copies_the_report(saved, tmp_path):
     assert load_report(copy) == REPORT
 
 
-def test_html_writes_a_page_and_says_the_verdict(saved, tmp_path):
+def test_html_writes_a_page_and_says_the_headline(saved, tmp_path):
     page = tmp_path / "run.html"
     result = run("report", saved, "--html", str(page))
     assert (result.exit_code, result.stdout) == (0, f"{REPORT.headline}.\n")

@@ -19,7 +19,7 @@ HEALTHY = tuple(subject(f"w{i}", cpu=3e10, disk=2e8) for i in range(3))
 SLOW = subject("w3", cpu=3e10, disk=1e8)
 
 
-def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
+def test_the_headline_names_the_slow_one_with_its_cause() -> None:
     values = PreflightResult((*HEALTHY, SLOW), seconds=12.0)
     assert headline(values) == values.headline == "1 of 4 workers is slow"
     text = plain(document(values))
@@ -36,7 +36,7 @@ def test_the_verdict_names_the_slow_one_with_its_cause() -> None:
         (PreflightResult((*HEALTHY, Subject("a", "a", "h", broken="no answer"))), "1 of 4 workers is slow"),
     ],
 )
-def test_the_verdict_says_what_was_not_found_and_not_tested(values: PreflightResult, said: str) -> None:
+def test_the_headline_says_what_was_not_found_and_not_tested(values: PreflightResult, said: str) -> None:
     assert headline(values) == said
 
 

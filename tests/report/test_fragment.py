@@ -109,7 +109,7 @@ def test_the_notebooks_theme_wins_over_the_readers() -> None:
     [report_of(), report_of(seconds(no_work=5)), report_of(seconds(running=5)), report_of(seconds(unmeasured=5))],
     ids=["empty", "no work", "running", "unmeasured"],
 )
-def test_a_special_case_says_its_verdict(report: EfficiencyReport) -> None:
+def test_a_special_case_says_its_headline(report: EfficiencyReport) -> None:
     page = Reader(render_html(report))
     assert report.headline in page.text
     has_pie = any(tag == "path" for tag, _ in page.elements)

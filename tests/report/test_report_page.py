@@ -94,7 +94,7 @@ def test_a_page_tells_in_the_order_in_which_it_is_read() -> None:
     ]
 
 
-def test_an_empty_run_has_a_verdict_and_no_section() -> None:
+def test_an_empty_run_has_a_headline_and_no_section() -> None:
     report = report_of(window_seconds=0.0, cluster_seconds=0.0)
     assert headings(report) == []
     assert report.headline in read(report).text

@@ -54,7 +54,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file() -> None:
     assert json.loads(run("run[1].json", "b.json", "--json").stdout)["before"] == ["run[1].json"]
 
 
-def test_a_page_is_written_and_the_verdict_printed() -> None:
+def test_a_page_is_written_and_the_headline_printed() -> None:
     result = run("a1.json", "b.json", "--html", "out.html")
     assert (result.exit_code, result.stdout) == (0, f"{compare('a1.json', 'b.json').headline}.\n")
     assert Path("out.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -70,7 +70,7 @@ def test_hostile_names_do_not_reach_the_terminal() -> None:
         assert "\u202e" not in text
 
 
-def test_both_renderers_say_the_verdict_and_every_section() -> None:
+def test_both_renderers_say_the_headline_and_every_section() -> None:
     for text in (plain(document(LONG), 300), rich_text(LONG, 300)):
         assert LONG.headline in text
         assert "Mind when comparing" in text

@@ -29,7 +29,7 @@ def test_the_changes_add_up_to_the_makespans() -> None:
     assert comparison.to_frame("kind").moved["spill"] == "onto"
 
 
-def test_the_verdict_names_the_kind_that_made_most_of_it() -> None:
+def test_the_headline_names_the_kind_that_made_most_of_it() -> None:
     path = critical_path(SAMPLES["spilling"]())
     headline = compare_paths(path, path.what_if(without=["spill"])).headline
     assert re.fullmatch(r"\S+ % shorter: 0\.\d+ -> 0\.\d+ s, mostly unspill \(-\S+ s\), in sum \(-\S+ s\)", headline)

@@ -25,7 +25,7 @@ def test_plain_text_is_ascii_and_not_wider_than_the_screen(path: CriticalPath, w
         assert max(map(len, text.splitlines())) <= width
 
 
-def test_the_verdict_comes_before_the_tables() -> None:
+def test_the_headline_comes_before_the_tables() -> None:
     path = transfers()
     text = " ".join(plain(document(path), 500).split())
     places = [path.headline, f"1. {path.findings[0].title}", "What the makespan was spent on", "By task prefix"]

@@ -28,7 +28,7 @@ def rich_text(document: Document, encoding: str) -> str:
     return raw.getvalue().decode(encoding)
 
 
-def test_everything_is_said_in_order_with_a_full_stop_after_the_verdict() -> None:
+def test_everything_is_said_in_order_with_a_full_stop_after_the_headline() -> None:
     said = [
         "Title",
         "Context",

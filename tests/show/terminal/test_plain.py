@@ -152,7 +152,7 @@ def test_hostile_names_do_not_reach_the_terminal() -> None:
     [report_of(), report_of(seconds(no_work=5)), report_of(seconds(running=5)), report_of(seconds(unmeasured=5))],
     ids=["empty", "no work", "running", "unmeasured"],
 )
-def test_a_special_case_says_its_verdict_everywhere(report: EfficiencyReport) -> None:
+def test_a_special_case_says_its_headline_everywhere(report: EfficiencyReport) -> None:
     assert " ".join(render_plain(report, 200).split()).count(report.headline) == 1
     assert report.headline in rich_text(report, 200)
 

@@ -26,7 +26,7 @@ from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import elsewhere, predicted, simulated_by
 
 
-def test_the_verdict_has_the_cluster_the_time_its_interval_and_the_efficiency() -> None:
+def test_the_headline_has_the_cluster_the_time_its_interval_and_the_efficiency() -> None:
     found = elsewhere()
     assert re.fullmatch(
         r"On 16 workers of 2 threads: \d+\.\d ms \+- \d+\.\d, \d+ % efficient; 1\.\d\dx as fast as recorded",

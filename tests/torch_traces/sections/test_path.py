@@ -42,7 +42,7 @@ def test_the_shares_of_each_table_add_up_to_the_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_verdict_comes_first_on_a_terminal(name: str) -> None:
+def test_the_headline_comes_first_on_a_terminal(name: str) -> None:
     text = plain(sections.document(recorded(name)))
     assert text.startswith("Critical path of ")
     lines = " ".join(text.split())

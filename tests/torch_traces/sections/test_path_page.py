@@ -16,7 +16,7 @@ from tests.torch_traces.sections.test_path import hostile
 
 
 @pytest.mark.parametrize("name", ["simple_add", "h100", "dlrm"])
-def test_a_page_has_verdict_bar_tables_and_data(tmp_path: Path, name: str) -> None:
+def test_a_page_has_headline_bar_tables_and_data(tmp_path: Path, name: str) -> None:
     path = recorded(name)
     path.to_html(tmp_path / "a.html")
     html = (tmp_path / "a.html").read_text()
