@@ -107,7 +107,7 @@ def simulate(
     chosen = seeds_of(seeds)
     notes = _checked(trace, force=force)
     changed = changes(trace, speed_up or {}, without, ())
-    given = ClusterSpec.from_trace(trace) if cluster is None else cluster
+    given = _given(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
     check_shares(trace, gil or {})
     job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
@@ -161,7 +161,7 @@ def sweep(
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
     notes = _checked(trace, force=force)
-    given = ClusterSpec.from_trace(trace) if cluster is None else cluster
+    given = _given(trace, cluster)
     clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
     for one in clusters:
         _check_cluster(trace, one)
@@ -269,11 +269,17 @@ def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
     return check_trace(trace, importlib.metadata.version("distributed"), force=force)
 
 
-def _check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
-    if not isinstance(cluster, ClusterSpec):
+def _given(trace: RunTrace, cluster: ClusterSpec | None) -> ClusterSpec:
+    """The cluster that was asked for, or the recorded one."""
+    given = ClusterSpec.from_trace(trace) if cluster is None else cluster
+    if not isinstance(given, ClusterSpec):
         raise TypeError(
-            f"cluster is {cluster!r:.80}; expected a ClusterSpec, such as ClusterSpec.from_trace(trace).with_workers(8)"
+            f"cluster is {given!r:.80}; expected a ClusterSpec, such as ClusterSpec.from_trace(trace).with_workers(8)"
         )
+    return given
+
+
+def _check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     simulated_settings(trace.config, cluster.config)
     check_cluster(trace, cluster)
 

@@ -112,6 +112,7 @@ def test_a_simulation_that_fits_says_nothing() -> None:
         ({"speed_up": {"sun": 2.0}}, UnknownNameError, "no prefix 'sun'"),
         ({"speed_up": {"sum": 0.0}}, ValueError, "expected a number above 0"),
         ({"cluster": "lab.yaml"}, TypeError, "expected a ClusterSpec"),
+        ({"cluster": "lab.yaml", "workers": 4}, TypeError, "expected a ClusterSpec"),
     ],
 )
 def test_what_is_wrong_is_named_before_anything_runs(
