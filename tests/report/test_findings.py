@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,18 +15,13 @@ from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.preflights.judge.result import PATHS
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.findings import find, headline, in_a_line
-from dask_efficiency.report.kinds import BESIDE, KINDS, Kind
+from dask_efficiency.report.kinds import BESIDE, KINDS
 from dask_efficiency.report.model import Repeat, Saved
 from dask_efficiency.report.profile import Hold
-from dask_efficiency.runs.path import findings as path
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
-from dask_efficiency.simulation.sections import ladder
-from dask_efficiency.straggler.wording import LONG_TASK, MEANINGS
-from dask_efficiency.torch_traces.path import findings as torch_path
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
@@ -253,26 +247,3 @@ def test_every_loss_has_a_title() -> None:
     losses = [bucket for bucket in FINALIZED if bucket not in (*GOOD, Bucket.NO_WORK)]
     assert sorted(KINDS) == sorted([*losses, *NAMES])
     assert max(len(kind.title) for kind in (*KINDS.values(), *BESIDE.values())) <= MAX_TITLE
-
-
-def test_the_titles_and_cures_are_these() -> None:
-    """An editor's copy: whoever changes a word changes it here, and reads the others."""
-    golden = (Path(__file__).parent / "findings.txt").read_text()
-    assert _golden() == golden
-
-
-def _golden() -> str:
-    said = [(kind, *told) for kind, told in (path.SAID | torch_path.SAID).items()]
-    said += [*(("slow-rank", *told) for told in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
-    said += [(f"slow-worker, slow-host ({cause})", *told) for cause, told in MEANINGS.items()]
-    said += [(kind, *told) for kind, told in {"long-task": LONG_TASK, **PATHS}.items()]
-    paths = [f"{kind}: {title}\n  {advice}".rstrip() + "\n" for kind, title, advice in said]
-    better = [f"torch, {where}:\n  {advice}\n" for where, advice in torch_path.BETTER.items()]
-    return "\n".join([*_written(KINDS), *_written(BESIDE), *paths, *better])
-
-
-def _written(kinds: Mapping[str, Kind]) -> list[str]:
-    return [
-        "\n  ".join((f"{name}: {kind.title}", kind.advice, *(f"or: {words}" for _, words in kind.cures))) + "\n"
-        for name, kind in kinds.items()
-    ]
