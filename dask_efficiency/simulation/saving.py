@@ -112,6 +112,13 @@ def savings(report: EfficiencyReport, engine: Engine = simulate_seeds) -> dict[s
     return {kind: one for kind, one in saved.items() if one.seconds > 0}
 
 
+def _most(report: EfficiencyReport, lost_ns: int) -> float:
+    """Seconds: no cure saves more than what it cures, and what threads had no task meanwhile."""
+    whole = report.breakdown
+    idle = whole.total_ns - whole.ns(*HELD, Bucket.NO_WORK) + whole.ns(Bucket.OVERHEAD)
+    return (idle + lost_ns) / 1e9 / report.mean_threads
+
+
 def _product(*shares: Iterable[_Share]) -> _Share:
     found = list(chain(*shares))
     error = math.exp(math.hypot(*(math.log(one.error) for one in found)))
@@ -127,7 +134,7 @@ def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[
     for part in losses_worth_finding(report):
         share = COMPUTED[part.kind](report) if part.kind in COMPUTED else None
         if share is not None:
-            yield part.kind, _Share(share, error)
+            yield part.kind, _Share(max(share, 1.0 - _most(report, part.ns) / report.cluster_seconds), error)
     for one in report.stragglers:
         if one.seconds_lost:
             yield (
@@ -215,13 +222,10 @@ def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, 
     error = median / recorded.makespan_seconds - 1.0
     if not abs(error) <= MAX_ERROR:
         return {}
-    whole = report.breakdown
-    # No cure saves more than what it cures, and what threads had no task meanwhile.
-    idle = whole.total_ns - whole.ns(*HELD, Bucket.NO_WORK) + whole.ns(Bucket.OVERHEAD)
     found = {}
     for (name, kinds), runs in zip(cures.items(), cured, strict=True):
         threads = sum(worker.nthreads for worker in jobs[name].cluster.workers)
-        most = (idle + sum(lost[kind] for kind in kinds)) / 1e9 / report.mean_threads
+        most = _most(report, sum(lost[kind] for kind in kinds))
         most = min(most, report.cluster_seconds - _with_chance(report, threads))
         found[name] = _share(report, recorded, median, error, runs, most)
     return found

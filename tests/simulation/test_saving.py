@@ -230,6 +230,7 @@ def test_several_cures_are_simulated_alone_and_together() -> None:
 def test_no_cure_saves_more_than_what_it_cures_and_what_was_idle() -> None:
     report = waiting("sleep", 0.5)
     assert saved(report, Engine(2.0, 0.1), "thread-noncpu/sleep") == pytest.approx(0.25)
+    assert saved(waiting("core", 0.5, others_share=0.8), Engine(2.0, 2.0), "thread-noncpu/core") == pytest.approx(0.25)
 
 
 def test_threads_that_come_to_the_cores_as_it_happens_leave_them_idle_at_times() -> None:
