@@ -166,6 +166,10 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "Look for tasks that keep the GIL, large results, or a busy host.",
             _LATE,
         ),
+        "overhead/rescheduled": Kind(
+            "Shuffled tasks began on other workers than their data",
+            "Use fewer output partitions: each begins anywhere, and then where its data is.",
+        ),
         "overhead/unknown": Kind(
             "Overhead of the workers",
             "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",

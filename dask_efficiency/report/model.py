@@ -16,6 +16,7 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.metered import MeteredRow
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
@@ -211,6 +212,9 @@ class EfficiencyReport(Printed):
     gil_holds, loop_blocks
         The longest times for which one thread kept all others of its worker from the GIL, or blocked its event loop;
         the longest first.
+    metered
+        What Dask's ``context_meter`` counted under users' labels and its own, beyond the seconds that are in the
+        buckets, and in the background of P2P shuffles. Empty in retrospect.
     waited_for
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
@@ -262,6 +266,7 @@ class EfficiencyReport(Printed):
     gil_holders: tuple[GilHolder, ...] = ()
     gil_holds: tuple[Hold, ...] = ()
     loop_blocks: tuple[Hold, ...] = ()
+    metered: tuple[MeteredRow, ...] = ()
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)

@@ -195,8 +195,27 @@ class Transfers(Table):
     queued: Annotated[Int64, _instant(Clock.WORKER)]
     start: Annotated[Int64, _instant(Clock.WORKER)]
     stop: Annotated[Int64, _instant(Clock.WORKER)]
-    #: Whether it arrived.
+    #: Whether it arrived. In a batch, :data:`SHUFFLED` where this is a message of a P2P shuffle, that its worker sent.
     arrived: Annotated[Bool, Column(from_worker=True)]
+
+
+#: In a worker's row of :class:`Transfers`: it is one of :class:`Shuffled`, and what stands for its sender received it.
+SHUFFLED = 2
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Shuffled(Table):
+    """A row for each message of a P2P shuffle from a worker to another, or to itself, in the order of ``stop``."""
+
+    #: The shuffle's barrier.
+    task: Annotated[Int32, _position("tasks")]
+    sender: Annotated[Int32, _position("workers")]
+    receiver: Annotated[Int32, _position("workers")]
+    #: Of the parts in memory.
+    nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
+    #: Until the receiver had room for it, or it failed.
+    start: Annotated[Int64, _instant(Clock.WORKER)]
+    stop: Annotated[Int64, _instant(Clock.WORKER)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

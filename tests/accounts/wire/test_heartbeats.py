@@ -42,7 +42,7 @@ pytestmark = pytest.mark.timeout(400)
 
 def snapshot(**changes: Any) -> Snapshot:
     """Of a worker of four threads that did something of everything; of changes, some are of its balance."""
-    balance = ledger_with_everything().balance(at=500)
+    balance = ledger_with_everything().balance(at=600)
     of_balance = {name: changes.pop(name) for name in list(changes) if hasattr(balance, name)}
     made = Snapshot("a", 1, replace(balance, **of_balance), {"get-data": 3}, {"io": 4})
     return replace(made, **changes)
