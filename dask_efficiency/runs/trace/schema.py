@@ -57,6 +57,8 @@ def _position(target: str | tuple[str, ...] | type[Enum], *, from_worker: bool =
     return Column(points_into=target, from_worker=from_worker)
 
 
+#: Read from its clock by the worker that sends; it travels in a row of :class:`Transfers`.
+_OF_SENDER = Column(unit="ns", clock=Clock.WORKER)
 _SIZE = Column(unit="bytes")
 _RATE = Column(unit="bytes/s")
 _THREAD_SECONDS = Column(unit="s")
@@ -214,8 +216,8 @@ class Shuffled(Table):
     #: Of the parts in memory.
     nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
     #: Until the receiver had room for it, or it failed.
-    start: Annotated[Int64, _instant(Clock.WORKER)]
-    stop: Annotated[Int64, _instant(Clock.WORKER)]
+    start: Annotated[Int64, _OF_SENDER]
+    stop: Annotated[Int64, _OF_SENDER]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
