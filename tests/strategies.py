@@ -106,6 +106,7 @@ def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
         balance=balance,
         outside=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         details=draw(st.dictionaries(names, nanoseconds, max_size=3)),
+        amounts=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         final=draw(st.booleans()),
         gpu=draw(st.none() | any_gpu_totals()),
         causes=draw(st.just(SnapshotCauses(not_sampled="no samples")) | snapshot_causes(balance)),

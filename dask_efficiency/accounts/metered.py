@@ -38,6 +38,10 @@ OF_SHUFFLES = "p2p-"
 #: How the keys of P2P shuffles' barriers begin: of tables, and of arrays that are chunked anew.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
 
+#: Ways that data goes: results to disk, back, or found where they were, and to and from other workers and clients; and
+#: parts of the inputs of P2P shuffles.
+WAYS = ("spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
+
 #: In the place of labels beyond those that are kept apart.
 OTHER = "(other)"
 
@@ -59,6 +63,15 @@ class Metered(NamedTuple):
     #: The user's own, or Dask's.
     label: str
     unit: str
+
+    @property
+    def way(self) -> str:
+        """One of :data:`WAYS`; empty where it is none."""
+        if self.context == TRANSFERS:
+            return self.label
+        if self.context == P2P:
+            return "shuffled" if (self.prefix, self.label) == ("background-comms", "process") else ""
+        return {"disk-write": "spilled", "disk-read": "read-back", "memory-read": "found-in-memory"}.get(self.label, "")
 
     @property
     def rest(self) -> Metered:

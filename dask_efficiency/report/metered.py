@@ -17,10 +17,7 @@ from dask_efficiency.accounts.metered import (
     OF_SHUFFLES,
     P2P,
     RECEIVE,
-    RECEIVED,
     SECONDS,
-    SENT,
-    TRANSFERS,
 )
 
 if TYPE_CHECKING:
@@ -61,8 +58,8 @@ class MeteredRow:
 class Amount:
     """Bytes that went one way, in so many results or messages."""
 
-    nbytes: float
-    count: float
+    nbytes: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +124,12 @@ def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:
     return found
 
 
-def amounts(report: EfficiencyReport) -> dict[str, Amount]:
-    """Bytes and counts of results that went to disk, came back, or went from worker to worker; none that is nothing.
-
-    Bytes on disk are those that were written, compressed if Dask is told to.
-    """
-    ways = {
-        "spilled to disk": [row for row in report.metered if row.context != P2P and row.label == "disk-write"],
-        "read back from disk": [row for row in report.metered if row.context != P2P and row.label == "disk-read"],
-        "found in memory": [row for row in report.metered if row.label == "memory-read"],
-        "received from workers": [row for row in report.metered if _way(row) == (TRANSFERS, RECEIVED)],
-        "sent to workers and clients": [row for row in report.metered if _way(row) == (TRANSFERS, SENT)],
-    }
-    found = {way: _amount(rows) for way, rows in ways.items()}
-    return {way: amount for way, amount in found.items() if amount.count or amount.nbytes}
-
-
-def _way(row: MeteredRow) -> tuple[str, str]:
-    return row.context, row.label
-
-
 def _amount(rows: Iterable[MeteredRow]) -> Amount:
-    nbytes = count = 0.0
+    found = {BYTES: 0.0, COUNT: 0.0}
     for row in rows:
-        nbytes += row.value if row.unit == BYTES else 0.0
-        count += row.value if row.unit == COUNT else 0.0
-    return Amount(nbytes, count)
+        if row.unit in found:
+            found[row.unit] += row.value
+    return Amount(round(found[BYTES]), round(found[COUNT]))
 
 
 def own_labels(report: EfficiencyReport) -> dict[tuple[str, str, str], float]:

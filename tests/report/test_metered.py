@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import Breakdown
-from dask_efficiency.report.metered import Amount, MeteredRow, amounts, own_labels, shuffle_times
+from dask_efficiency.report.findings import find
+from dask_efficiency.report.metered import Amount, MeteredRow, own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
 from tests.report.samples import report_of, seconds
@@ -94,26 +95,20 @@ def test_without_a_shuffle_nothing_is_told_of_any() -> None:
     assert not shuffles(report).blocks
 
 
-def test_bytes_are_those_of_results_wherever_they_were_spilled_and_not_those_of_shuffles() -> None:
-    report = with_rows(
-        *SHUFFLE,
-        *counted(
-            ("execute", "inc", "disk-write", "bytes", 10.0),
-            ("execute", "inc", "disk-write", "count", 1),
-            ("memory-monitor", "", "disk-write", "bytes", 5.0),
-            ("get-data", "", "disk-read", "bytes", 30.0),
-            ("get-data", "", "disk-read", "count", 2),
-            ("transfers", "b", "received", "bytes", 7.0),
-            ("transfers", "c", "received", "bytes", 8.0),
-            ("transfers", "", "sent", "bytes", 0.0),
-        ),
+def test_data_that_moved_is_told_by_the_way_it_went() -> None:
+    report = report_of(seconds(thread_cpu=10), moved={"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)})
+    assert moved(report).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
+
+
+def test_spilling_is_told_with_what_was_read_back_and_how_often() -> None:
+    spilling = report_of(
+        seconds(thread_cpu=10, spill=30),
+        cluster_seconds=10.0,
+        moved={"spilled": Amount(2**30, 4), "read-back": Amount(3 * 2**30, 12)},
     )
-    assert amounts(report) == {
-        "spilled to disk": Amount(15.0, 1),
-        "read back from disk": Amount(30.0, 2),
-        "received from workers": Amount(15.0, 0),
-    }
-    assert [row[0] for row in moved(report).rows] == [*amounts(report)]
+    (found,) = (one for one in find(spilling) if one.kind == "spill")
+    assert found.where == "1.0 GiB spilled, 3.0 GiB read back"
+    assert found.advice == "Persist less, or use it up at once: 1.0 GiB were spilled, 3.0 GiB read back, 3 times."
 
 
 def test_users_own_labels_are_told_by_prefix_seconds_first_and_none_of_dasks() -> None:

@@ -390,4 +390,5 @@ class WorkerMeter:
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
-        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes)
+        amounts = self._labels(self._metered.amounts) or {}
+        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes, amounts)

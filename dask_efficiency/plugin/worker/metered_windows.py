@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dask_efficiency.accounts.metered import Metered
+from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
 from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
 
 
@@ -26,6 +26,15 @@ class MeteredWindows:
         found: dict[Metered, int] = {}
         for source in self._sources:
             found |= source()
+        return found
+
+    def amounts(self) -> dict[str, int]:
+        """Bytes and counts so far that went each of the ways, by ``way/unit``."""
+        found: dict[str, int] = {}
+        for metered, value in self.totals().items():
+            if metered.unit in (BYTES, COUNT) and (way := metered.way):
+                name = f"{way}/{metered.unit}"
+                found[name] = found.get(name, 0) + value
         return found
 
     def open_window(self, window: str) -> None:

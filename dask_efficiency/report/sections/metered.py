@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dask_efficiency.accounts.metered import BYTES, SECONDS
-from dask_efficiency.report.metered import Amount, amounts, own_labels, shuffle_times
+from dask_efficiency.report.metered import Amount, own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.document import Section, Table, section
 from dask_efficiency.show.extent import SCREEN, Extent
@@ -33,9 +33,8 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Bytes of results that went to disk, came back, or went from worker to worker."""
-    found = amounts(report)
-    rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,.0f}") for way, one in found.items())
-    return section("Bytes", Table(("results", "bytes", "count"), rows))
+    rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
+    return section("Data moved", Table(("way", "bytes", "count"), rows))
 
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -62,4 +61,4 @@ def _figure(value: float, unit: str) -> str:
 
 
 def _said(amount: Amount, what: str) -> str:
-    return f"{format_bytes(amount.nbytes)} in {amount.count:,.0f} {what}"
+    return f"{format_bytes(amount.nbytes)} in {amount.count:,} {what}"
