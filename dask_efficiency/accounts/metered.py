@@ -7,8 +7,12 @@ from typing import NamedTuple
 #: Units of what ``context_meter`` counts, if users give no others.
 SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 
-#: Where it is counted: in tasks, by the background of P2P shuffles, and of results that go from worker to worker.
-EXECUTE, P2P, TRANSFERS = "execute", "p2p", "transfers"
+#: Where it is counted: in tasks, by the background of P2P shuffles, of results that go from worker to worker; and of a
+#: worker's memory, the most there was at a time.
+EXECUTE, P2P, TRANSFERS, MEMORY = "execute", "p2p", "transfers", "memory"
+
+#: Labels of memory: of the worker's process, and of results in it as Dask estimates them.
+PROCESS, MANAGED = "process", "managed"
 
 #: Labels of ours. Of transfers: results that came, and results that others or clients fetched.
 RECEIVED, SENT = "received", "sent"
@@ -52,8 +56,8 @@ MAX_METERED = 1_000
 class Metered(NamedTuple):
     """What is counted under one label; seconds are kept as nanoseconds."""
 
-    #: :data:`EXECUTE`, :data:`P2P`, :data:`TRANSFERS`, or where else a worker spills: ``gather-dep``, ``get-data``,
-    #: ``memory-monitor``.
+    #: :data:`EXECUTE`, :data:`P2P`, :data:`TRANSFERS`, :data:`MEMORY`, or where else a worker spills: ``gather-dep``,
+    #: ``get-data``, ``memory-monitor``.
     context: str
     #: Id of the span.
     span: str

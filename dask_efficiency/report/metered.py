@@ -42,7 +42,8 @@ class MeteredRow:
     #: Empty where there were too many rows to tell workers apart.
     worker: str
     #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results that went from worker to
-    #: worker; or where else a worker spilled: ``gather-dep``, ``get-data``, ``memory-monitor``.
+    #: worker; ``memory``: the most of it at a time; or where else a worker spilled: ``gather-dep``, ``get-data``,
+    #: ``memory-monitor``.
     context: str
     span: str
     #: Of the tasks; of results that were received, the worker that sent them.

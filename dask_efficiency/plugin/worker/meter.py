@@ -121,7 +121,10 @@ class WorkerMeter:
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)
-        self._metered = MeteredWindows(self._metrics.metered, self._shuffles.metered, self._process_metrics.transfers)
+        counted = self._process_metrics
+        self._metered = MeteredWindows(
+            self._metrics.metered, self._shuffles.metered, counted.transfers, levels=counted.memory
+        )
         self._labels = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
         self._kept_back = KeptBack()
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
@@ -255,6 +258,7 @@ class WorkerMeter:
             return dict(self._last_heartbeat)
         self._gpu.check()
         self._shuffles.start()
+        self._labels(self._metered.sample)
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
         pace = self._paced(self._pace)

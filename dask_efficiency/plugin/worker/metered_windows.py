@@ -15,11 +15,18 @@ class MeteredWindows:
     ----------
     *sources
         Each gives its totals so far, under names of its own.
+    levels
+        Gives what goes up and down; of a window, the highest that was sampled is told.
     """
 
-    def __init__(self, *sources: Callable[[], Mapping[Metered, int]]) -> None:
-        self._sources = sources
+    def __init__(
+        self,
+        *sources: Callable[[], Mapping[Metered, int]],
+        levels: Callable[[], Mapping[Metered, int]] = dict,
+    ) -> None:
+        self._sources, self._levels = sources, levels
         self._opened: dict[str, dict[Metered, int]] = {}
+        self._peaks: dict[str, dict[Metered, int]] = {}
 
     def totals(self) -> dict[Metered, int]:
         """All that was counted so far."""
@@ -37,17 +44,27 @@ class MeteredWindows:
                 found[name] = found.get(name, 0) + value
         return found
 
+    def sample(self) -> None:
+        """Look at the levels, where a window is open."""
+        if self._peaks:
+            levels = self._levels()
+            for peaks in self._peaks.values():
+                for metered, level in levels.items():
+                    peaks[metered] = max(level, peaks.get(metered, 0))
+
     def open_window(self, window: str) -> None:
         """Begin a window, or begin it anew; of too many, the oldest goes."""
         self._opened.pop(window, None)
         while len(self._opened) >= MAX_WINDOWS:
-            del self._opened[next(iter(self._opened))]
-        self._opened[window] = self.totals()
+            oldest = next(iter(self._opened))
+            del self._opened[oldest], self._peaks[oldest]
+        self._opened[window], self._peaks[window] = self.totals(), {}
 
     def close_window(self, window: str) -> dict[Metered, int]:
-        """What was counted since it was opened; nothing where no such window is open."""
-        then = self._opened.pop(window, None)
+        """What was counted since it was opened, and the peaks; nothing where no such window is open."""
+        self.sample()
+        then, peaks = self._opened.pop(window, None), self._peaks.pop(window, {})
         if then is None:
             return {}
         gained = {metered: value - then.get(metered, 0) for metered, value in self.totals().items()}
-        return {metered: value for metered, value in gained.items() if value > 0}
+        return {metered: value for metered, value in (gained | peaks).items() if value > 0}

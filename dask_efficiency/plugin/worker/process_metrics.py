@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from dask_efficiency.accounts.metered import (
     BYTES,
     COUNT,
+    MANAGED,
     MAX_METERED,
+    MEMORY,
+    PROCESS,
     RECEIVED,
     SENT,
     SPILL_LABELS,
@@ -81,6 +84,14 @@ class ProcessMetrics:
         found[Metered(TRANSFERS, "", "", SENT, BYTES)] = worker.transfer_outgoing_bytes_total
         found[Metered(TRANSFERS, "", "", SENT, COUNT)] = worker.transfer_outgoing_count_total
         return found
+
+    def memory(self) -> dict[Metered, int]:
+        """Bytes of the process at Dask's last look at it, and of results in it, as Dask estimates them."""
+        worker = self._worker
+        looks, spilled = worker.monitor.quantities["memory"], getattr(worker.data, "spilled_total", None)
+        found = {Metered(MEMORY, "", "", PROCESS, BYTES): int(looks[-1])} if looks else {}
+        managed = worker.state.nbytes - (0 if spilled is None else spilled.memory)
+        return found | {Metered(MEMORY, "", "", MANAGED, BYTES): max(0, int(managed))}
 
     def _read_transfers(self) -> None:
         """Count the transfers that were logged since the last time; the log is bounded and forgets the oldest."""

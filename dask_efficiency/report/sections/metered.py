@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dask_efficiency.accounts.metered import BYTES, SECONDS
+from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
 from dask_efficiency.report.metered import Amount, own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.document import Section, Table, section
@@ -28,13 +28,26 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
         sent = format_seconds(times.at_barriers[last])
         lines.append(f"at barriers all waited for {name_of(last)}, which still sent for {sent}")
-    return section("P2P shuffles", *lines, Table(("phase", "where", "thread time"), tuple(rows), words=(1,)))
+    return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(1,)))
 
 
 def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Bytes of results that went to disk, came back, or went from worker to worker."""
     rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
-    return section("Data moved", Table(("way", "bytes", "count"), rows))
+    return section("Data moved", _peak(report), Table(("way", "bytes", "count"), rows))
+
+
+def _peak(report: EfficiencyReport) -> str:
+    """The worker whose process had most memory at a time, and how much of it were results."""
+    peaks: dict[str, dict[str, float]] = {}
+    for row in report.metered:
+        if row.context == MEMORY and row.worker:
+            peaks.setdefault(row.worker, {})[row.label] = row.value
+    if not peaks:
+        return ""
+    most = max(peaks, key=lambda worker: peaks[worker].get(PROCESS, 0.0))
+    process, managed = (format_bytes(peaks[most].get(label, 0.0)) for label in (PROCESS, MANAGED))
+    return f"most memory at a time: {process} of {name_of(most)}'s process, {managed} of results (by heartbeat)"
 
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:

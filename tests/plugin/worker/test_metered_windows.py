@@ -24,6 +24,34 @@ def test_a_window_has_what_was_counted_while_it_was_open() -> None:
     assert windows.close_window("w") == {}
 
 
+def test_of_levels_a_window_has_the_highest_that_was_sampled_in_it() -> None:
+    memory = Metered("memory", "", "", "process", "bytes")
+    level = {memory: 9}
+    windows = MeteredWindows(dict, levels=lambda: dict(level))
+    windows.sample()
+    level[memory] = 2
+    windows.open_window("w")
+    level[memory] = 5
+    windows.sample()
+    level[memory] = 3
+    assert windows.close_window("w") == {memory: 5}
+
+
+def test_amounts_are_by_the_way_that_data_went() -> None:
+    counted = {
+        SENT: 7,
+        IO: 5,
+        Metered("execute", "s", "inc", "disk-write", "bytes"): 1,
+        Metered("memory-monitor", "", "", "disk-write", "bytes"): 2,
+        Metered("execute", "s", "inc", "disk-write", "count"): 4,
+        Metered("p2p", "s", "background-disk", "disk-write", "bytes"): 99,
+        Metered("p2p", "s", "background-comms", "process", "bytes"): 8,
+        Metered("p2p", "s", "background-comms", "process", "seconds"): 99,
+    }
+    amounts = MeteredWindows(lambda: counted).amounts()
+    assert amounts == {"sent/bytes": 7, "spilled/bytes": 3, "spilled/count": 4, "shuffled/bytes": 8}
+
+
 def test_of_too_many_windows_the_oldest_goes() -> None:
     counted = Counter({IO: 1})
     windows = MeteredWindows(lambda: counted)

@@ -73,6 +73,17 @@ def test_what_came_from_each_worker_and_what_was_fetched_is_counted_in_bytes_and
     }
 
 
+def test_memory_is_that_of_the_process_and_of_results_that_are_not_on_disk():
+    own = worker()
+    own.monitor = SimpleNamespace(quantities={"memory": deque([5, 7])})
+    own.state.nbytes, own.data = 100, SimpleNamespace(spilled_total=SimpleNamespace(memory=40, disk=10))
+    found = {label: value for (_, _, _, label, _), value in ProcessMetrics(own).memory().items()}
+    assert found == {"process": 7, "managed": 60}
+    own.monitor.quantities["memory"].clear()
+    own.data = {}
+    assert [metered.label for metered in ProcessMetrics(own).memory()] == ["managed"]
+
+
 def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():
     own = worker()
     own.digests_total.update(
