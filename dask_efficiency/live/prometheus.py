@@ -86,11 +86,20 @@ class Export:
     source: Source
     workers: ExportedWorkers = field(default_factory=ExportedWorkers)
     prefixes: ExportedPrefixes = field(default_factory=ExportedPrefixes)
+    #: An exporter of the user's own may ask in another thread.
+    _choosing: threading.Lock = field(default_factory=threading.Lock)
 
     def worker_names(self) -> set[str]:
         """Names of the workers that are exported one by one now."""
         source = self.source
-        return self.workers.names(source.cluster, at=source.now(), at_most=source.options.max_exported_workers)
+        with self._choosing:
+            return self.workers.names(source.cluster, at=source.now(), at_most=source.options.max_exported_workers)
+
+    def prefix_rows(self) -> dict[str, dict[str, int]]:
+        """Settled nanoseconds by prefix and bucket, of those that are exported one by one now and of all others."""
+        with self._choosing:
+            rows = self.prefixes.rows(self.source.cluster, at_most=self.source.options.max_exported_prefixes)
+        return {name: dict(zip(_TASK_BUCKETS, row, strict=True)) for name, row in rows.items()}
 
 
 class ClusterCollector:
@@ -294,14 +303,13 @@ def _plugin(source: Source) -> Iterator[Metric]:
 
 
 def _prefixes(export: Export) -> Iterator[Metric]:
-    rows = export.prefixes.rows(export.source.cluster, at_most=export.source.options.max_exported_prefixes)
-    by_bucket = {name: dict(zip(_TASK_BUCKETS, row, strict=True)) for name, row in rows.items()}
+    rows = export.prefix_rows()
     yield seconds(
         "prefix_thread_seconds",
         "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds",
         "bucket",
         _TASK_BUCKETS,
-        _by_label(by_bucket, set(by_bucket)),
+        _by_label(rows, set(rows)),
         of="prefix",
     )
 

@@ -38,6 +38,7 @@ WORKERS = "worker_thread_activity_seconds_total"
 COUNTERS = (
     "thread_activity_seconds_total",
     "thread_seconds_total",
+    "prefix_thread_seconds_total",
     "tasks_total",
     "snapshots_refused_total",
     "snapshots_stale_total",
