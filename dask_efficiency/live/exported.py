@@ -80,7 +80,8 @@ class ExportedWorkers:
 
 def _furthest(shares: Mapping[str, float], kept: Collection[str], at_most: int) -> list[str]:
     """The names of the largest shares; those that are kept stay unless others are larger by :data:`MARGIN`."""
-    return nlargest(at_most, shares, key=lambda name: (shares[name] + MARGIN * (name in kept), name))
+    ranked = {**shares, **{name: shares[name] + MARGIN for name in kept if name in shares}}
+    return nlargest(at_most, ranked, key=ranked.__getitem__)
 
 
 class ExportedPrefixes:
