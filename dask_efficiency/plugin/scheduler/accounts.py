@@ -87,6 +87,10 @@ class OpenWindow:
     client: str
     #: Ids of the spans of this client's work.
     spans: set[str]
+    #: Ids of those that others, or this client before the window, had sent tasks to.
+    foreign: set[str]
+    #: Whether only this client's work is wanted.
+    only: bool
     #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
     waited_for: Mapping[str, int]
     alone: Mapping[Hashable, Alone]
@@ -341,6 +345,8 @@ class ClusterAccounts:
             prefixes = self.cluster.finalized_by_prefix()
             self._prefixes_due = at + PREFIXES_NS
         activity, causes = self.cluster.activity(), self.cluster.cause_activity()
+        for window in self.windows.values():
+            window.shares.report(activity)
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))
 
     def follow(self) -> None:

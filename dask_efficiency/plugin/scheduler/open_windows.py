@@ -26,6 +26,9 @@ FINAL_SNAPSHOT_NS = 250_000_000
 #: For so long a straggler looks where its tasks wait, when somebody asks.
 LOOKING_SECONDS = 1.0
 
+#: How the ids of clients begin that are made in tasks, which send their graphs for whoever sent these.
+IN_TASKS = "Client-worker-"
+
 #: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
 MAX_WINDOWS = 64
 
@@ -66,20 +69,33 @@ class OpenWindows:
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)))
         at, work = time.monotonic_ns(), accounts.work
+        accounts.idle.catch_up(at=at)
+        if not work.spans.followed:
+            work.spans.follow(accounts.scheduler.task_groups.values())
+        only, spans = bool(wanted.get("only")), {span}
         window = ClusterWindow(
-            accounts.cluster, at=at, graphs=work.graphs, running=work.running, scheduler=own_processors()
+            accounts.cluster,
+            at=at,
+            graphs=work.graphs,
+            running=work.running,
+            scheduler=own_processors(),
+            is_own=(lambda span_id: replies.is_own(accounts, span_id, spans)) if only else None,
         )
         opened = OpenWindow(
             window,
             accounts.timelines.begin(at=at),
             client,
-            {span},
+            spans,
+            {path[-1] for path in work.spans.outstanding()},
+            only,
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
         )
         self._open[window_id] = opened
         work.repeats[window_id] = opened.repeats
         accounts.windows[window_id] = window
+        accounts.cluster.idle.shares[window_id] = window.shares
+        accounts.idle.sample(at=at)  # now also for spans
 
         def take(address: str, reply: Any, at: int) -> None:
             accounts.take_answer(address, reply, at)
@@ -93,6 +109,7 @@ class OpenWindows:
             raise
         # What the workers do from now on is not spread over the time before.
         accounts.follow()
+        window.shares.report(accounts.cluster.activity())
 
     async def close(self, window_id: str) -> dict[str, Any]:
         """What happened in a window, as its client is sent it.
@@ -108,6 +125,8 @@ class OpenWindows:
         accounts, cluster = self._accounts, self._accounts.cluster
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
+        accounts.idle.catch_up(at=at)
+        cluster.idle.shares.pop(window_id, None)
         closing = opened.window.stop(at=at)
 
         def take(address: str, reply: Any, at: int) -> None:
@@ -153,6 +172,9 @@ class OpenWindows:
             self._accounts.timelines.end(opened.timeline)
         self._accounts.windows.pop(window_id, None)
         self._accounts.work.repeats.pop(window_id, None)
+        self._accounts.cluster.idle.shares.pop(window_id, None)
+        if not self._open:
+            self._accounts.work.spans.stop()
         self._parts.each("window_forgotten", window_id)
         if not self._workers.removed:
             self._workers.update()
@@ -164,12 +186,16 @@ class OpenWindows:
 
     def graph_taken_in(self, client: str, keys: Iterable[Any], wanted: Any) -> None:
         """Note which spans are a client's, and what its graph is made of, for the windows that it has open."""
-        mine = [opened for opened in self._open.values() if opened.client == client]
-        if not mine:
+        if not self._open:
             return
         tasks = self._accounts.scheduler.tasks
         groups = {tasks[key].group for key in keys if key in tasks}
+        self._accounts.work.spans.taken_in(groups)
+        spans = {group.span_id for group in groups if group.span_id}
         prefixes = {group.prefix.name for group in groups if group.prefix is not None}
-        for opened in mine:
-            opened.spans.update(group.span_id for group in groups if group.span_id)
-            opened.sent.add(wanted, prefixes)
+        for opened in self._open.values():
+            if opened.client == client:
+                opened.spans |= spans
+                opened.sent.add(wanted, prefixes)
+            elif not client.startswith(IN_TASKS):
+                opened.foreign |= spans
