@@ -226,7 +226,7 @@ class ClientPhases:
                 lines[line] = source
 
     def span_of(self, line: str) -> str:
-        """Id of the span of the graphs that a line sends; empty where no line is known, and beyond :data:`MAX_SPANS`."""
+        """Id of the span of what a line sends; empty where no line is known, and beyond :data:`MAX_SPANS`."""
         if line and line not in self._spans and len(self._spans) < MAX_SPANS:
             self._spans[line] = str(uuid.uuid4())
         return self._spans.get(line, "")

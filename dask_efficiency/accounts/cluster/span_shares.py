@@ -1,23 +1,24 @@
 """SpanShares: whose the time of free slots is, by the spans that had work outstanding meanwhile.
 
 **The rule.** At any instant, the time of all free slots is shared equally by the spans at the top that have work
-outstanding then; and what one of them has, by the spans in it that have, its own tasks counting as one more; and so on.
-Work is outstanding while any task is waiting, queued, without a worker, or processing and not long-running. A graph that
-is being taken in counts as one span at the top until its spans are known. Time at which there was none is nobody's.
+outstanding then; and what one of them has, by the spans in it that have, its own tasks counting as one more; and so
+on. Work is outstanding while any task is waiting, queued, without a worker, or processing and not long-running. A
+graph that is being taken in counts as one span at the top until its spans are known. Time at which there was none is
+nobody's.
 
-So a span that has a cluster to itself has all its free time, as the user who pays for it does; two that run at once have
-half each; and who cuts his work into more spans gets no more for it. Not in proportion to tasks: how many small tasks a
-graph is cut into does not say for how many slots it lacked work, nor would ten thousand tasks that wait for one be more
-to blame than that one.
+So a span that has a cluster to itself has all its free time, as the user who pays for it does; two that run at once
+have half each; and who cuts his work into more spans gets no more for it. Not in proportion to tasks: how many small
+tasks a graph is cut into does not say for how many slots it lacked work, nor would ten thousand tasks that wait for
+one be more to blame than that one.
 
-**How exact.** What is shared is exact, and so are the sums: the shares only divide, in whole nanoseconds, what workers
-reported. ``idle`` is divided cause by cause by what the scheduler saw at each of its looks (twenty a second, up to a
-hundred workers). Of what only workers see (``waiting-on-data``, ``constrained``, ``paused``, ``retiring``, ``spill``),
-each report is divided by the time since the one before: to about a heartbeat.
+**How exact.** What is shared is exact, and so are the sums: the shares only divide, in whole nanoseconds, what
+workers reported. ``idle`` is divided cause by cause by what the scheduler saw at each of its looks (twenty a second,
+up to a hundred workers). Of what only workers see (``waiting-on-data``, ``constrained``, ``paused``, ``retiring``,
+``spill``), each report is divided by the time since the one before: to about a heartbeat.
 
-**What was rejected.** Dask's own ``Span`` has ``idle or other spans``: threads x the time from a span's beginning to its
-end, less what its tasks did (dask/distributed pull request 7938). Of two spans that overlap each is charged with all the
-threads, so spans do not add up; the time between two of a span's graphs is its, too.
+**What was rejected.** Dask's own ``Span`` has ``idle or other spans``: threads x the time from a span's beginning to
+its end, less what its tasks did (dask/distributed pull request 7938). Of two spans that overlap each is charged with
+all the threads, so spans do not add up; the time between two of a span's graphs is its, too.
 """
 
 from __future__ import annotations

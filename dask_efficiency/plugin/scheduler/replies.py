@@ -335,10 +335,10 @@ def _others_notes(accounts: ClusterAccounts, opened: OpenWindow, spans: Mapping[
     known = spans_of(accounts.scheduler)
     shared = sorted("/".join(known[span_id].name) for span_id in opened.spans & opened.foreign if span_id in known)
     if shared:
+        more = f" and {len(shared) - 1} more" if shared[1:] else ""
         notes.append(
-            f"the span {shared[0]!r:.80} {f'and {len(shared) - 1} more hold' if shared[1:] else 'holds'} tasks of others, "
-            "or from before the block, too, as Dask gives all tasks of one name that are there at once one span: "
-            "all of them count as this report's own"
+            f"tasks of others, or from before the block, count as this report's own where they are in its spans, as in "
+            f"{shared[0]!r:.80}{more}: Dask gives all tasks of one name that are there at once one span"
         )
     return notes
 
@@ -370,9 +370,9 @@ def _only_note(closed: WindowAccounts, own: OwnPart) -> str:
         sum(ns for row in rows.values() for ns in row.values()) / 1e9 for rows in (closed.workers, own.workers)
     )
     return (
-        f"of this client's work only: {mine:.3g} of the cluster's {whole:.3g} thread-seconds, with its share of the time "
-        "of free threads; what is known of all clients together is left out: numbers of tasks, the timeline, GPUs, and "
-        "what was sampled of prefixes that others ran, too"
+        f"of this client's work only: {mine:.3g} of the cluster's {whole:.3g} thread-seconds, with its share of the "
+        "time of free threads; what is known of all clients together is left out: numbers of tasks, the timeline, "
+        "GPUs, and what was sampled of prefixes that others ran, too"
     )
 
 

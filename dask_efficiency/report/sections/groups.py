@@ -246,7 +246,7 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """
     times = {path: _there(row) for path, row in report.by_span.items() if _there(row)}
     # a span in which there is one other, and nothing else, is told once
-    inner = [path for path in times if SEPARATOR in path and times[path] < times[path.rpartition(SEPARATOR)[0]]]
+    inner = [path for path in times if SEPARATOR in path and times[path] < times.get(path.rpartition(SEPARATOR)[0], 0)]
     top = sorted((path for path in times if SEPARATOR not in path), key=lambda path: (path == NO_SPAN, -times[path]))
     if len(inner) < 2 and len([path for path in top if path != NO_SPAN]) < 2:
         return Section("Spans")
@@ -260,8 +260,10 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     for (label, paths), step in zip(labels.items(), steps, strict=True):
         rows.append(_span_row(report, label, paths, columns, scale, step))
         below = [path for path in shown if len(paths) == 1 and path.startswith(paths[0] + SEPARATOR)]
-        for path in sorted(below, key=lambda path: path.split(SEPARATOR)):
-            rows.append(_span_row(report, name_of(path), [path], columns, scale, scale.steps(times[path] / 1e9)))
+        rows += [
+            _span_row(report, name_of(path), [path], columns, scale, scale.steps(times[path] / 1e9))
+            for path in sorted(below, key=lambda path: path.split(SEPARATOR))
+        ]
     lines = ["the time of free threads is shared equally by the spans that had work outstanding"]
     if shown:
         lines.append(f"a span has what the spans in it have, too: those without a {SEPARATOR!r} add up to the whole")
@@ -271,7 +273,7 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if OTHER_WORK in times and held:
         own = sum(report.by_span[path].ns(*HELD) for path in top if path not in (OTHER_WORK, NO_SPAN))
         lines.append(
-            f"the report's own work held {format_share(own / held)} of the time that tasks held, other work the rest"
+            f"of the time that tasks held, {format_share(own / held)} is of the report's own, the rest of others"
         )
     heads = ("span", *columns, f"thread-{scale.unit}", "useful", "idle for")
     return section("Spans", *lines, Table(heads, tuple(rows), words=(0, len(heads) - 1)))
