@@ -65,7 +65,7 @@ def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str],
 
 def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[str, int]) -> dict[str, int]:
     """What no task of a known span held, by bucket and, of ``idle``, by cause."""
-    rest = {bucket: ns - in_spans.get(bucket, 0) for bucket, ns in row.items()}
+    rest = {bucket: max(0, ns - in_spans.get(bucket, 0)) for bucket, ns in row.items()}
     idle = rest.pop(Bucket.IDLE, 0)
     return {
         **{bucket: ns for bucket, ns in rest.items() if ns},
