@@ -299,7 +299,7 @@ BROKEN = [
     (ast, "parse", "source listing"),
     (replies.environment, "of_cluster", "environment"),
     (client_half.environment, "of_client", "list of the client's settings"),
-    (replies, "_by_name", "list of spans"),
+    (replies, "_by_span", "list of spans"),
     (replies, "skew_by_prefix", "comparison of tasks"),
     (TimelineRecorder, "add", "timeline"),
     (TimelineRecorder, "timeline", "timeline"),
