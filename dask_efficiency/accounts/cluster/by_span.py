@@ -73,10 +73,19 @@ def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[s
     }
 
 
-def rolled_up(rows: Mapping[str, Mapping[str, int]]) -> Rows:
-    """Rows by path, such as ``"outer/inner"``, where each has what is below it, too; those at the top are the whole."""
+def rolled_up(rows: Mapping[str, Mapping[str, int]], paths: Mapping[str, str]) -> Rows:
+    """Rows by path, where each has what is below it, too; those at the top are the whole.
+
+    Parameters
+    ----------
+    rows
+        By span id.
+    paths
+        Of each span, such as ``"outer/inner"``; several may have the same.
+    """
     found: Rows = {}
-    for path, row in rows.items():
+    for span, row in rows.items():
+        path = paths[span]
         for above in (*reversed(parents(path)), path):
             for name, ns in row.items():
                 add(found, above, name, ns)

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dask_efficiency.accounts.cluster.presence import Presence
@@ -17,6 +18,7 @@ from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+from dask_efficiency.plugin.scheduler.spans import is_own
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.lines import WAITING, line_of
 
@@ -79,7 +81,7 @@ class OpenWindows:
             graphs=work.graphs,
             running=work.running,
             scheduler=own_processors(),
-            is_own=(lambda span_id: replies.is_own(accounts, span_id, spans)) if only else None,
+            is_own=partial(is_own, accounts.scheduler, spans) if only else None,
         )
         opened = OpenWindow(
             window,

@@ -107,6 +107,7 @@ class WorkTracker:
         self._cut_short.clear()
         self.watched.clear()
         self._unassigned = None
+        self.spans.forget()
         self._look()
 
     def worker_joined(self, presence: Presence) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
+from dask_efficiency.plugin.scheduler.spans import spans_of
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -46,8 +47,12 @@ class OutstandingSpans:
         self.add(groups)
 
     def stop(self) -> None:
-        """Forget all."""
+        """Follow nothing any more."""
         self.followed = False
+        self.forget()
+
+    def forget(self) -> None:
+        """All groups are gone."""
         self._groups.clear()
         self._newest.clear()
 
@@ -94,12 +99,6 @@ class OutstandingSpans:
             span = span.parent
             ids.append(span.id)
         return (*reversed(ids[-MAX_DEPTH + 1 :]), ids[0]) if len(ids) > MAX_DEPTH else tuple(reversed(ids))
-
-
-def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
-    """Dask's spans by id; none where upstream keeps them elsewhere."""
-    spans: Mapping[str, Any] = getattr(scheduler.extensions.get("spans"), "spans", {})
-    return spans
 
 
 def _is_outstanding(group: TaskGroup, long_running: int) -> bool:

@@ -6,20 +6,16 @@ import asyncio
 import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from distributed.protocol import dumps
 
-from dask_efficiency.accounts.buckets import HELD
-from dask_efficiency.accounts.cluster.by_span import SEPARATOR, BySpan, add, divide, rolled_up
 from dask_efficiency.accounts.cluster.gpus import own_gpus
 from dask_efficiency.accounts.cluster.idle import Alone
-from dask_efficiency.accounts.cluster.span_shares import SpanShares
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.cluster.totals import Totals, between
-from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts, mean_cores
+from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
@@ -27,13 +23,10 @@ from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.decorations import Decoration, decorate
-from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
+from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, WorkTracker
-from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
-
-#: What is known of the clients of a window together only.
-_OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats"})
 
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000
@@ -66,21 +59,21 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             Decoration(
                 "spans",
                 "list of spans",
-                lambda: _by_span(accounts, divide(closed, window.shares, partial(is_own, accounts, own=own)), own),
+                lambda: spans.by_path(accounts.scheduler, opened, closed),
             ),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
             Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-            Decoration("code", "source listing", lambda: source.recorded(spans_of(accounts.scheduler), own)),
+            Decoration("code", "source listing", lambda: source.recorded(spans.spans_of(accounts.scheduler), own)),
             Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
             Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         ]
     )
     notes = [*closed.notes, *_repeats_notes(accounts.work), *missing]
-    spans, span_causes, part = found.pop("spans", ({}, {}, None))
+    by_span, span_causes, part = found.pop("spans", ({}, {}, None))
     alone = found.pop("alone", {})
-    notes += _others_notes(accounts, opened, spans)
+    notes += spans.notes(accounts.scheduler, opened, by_span)
     known = {
         **_common(accounts),
         **found,
@@ -91,7 +84,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "workers": closed.workers,
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,
-        "spans": spans,
+        "spans": by_span,
         "span_causes": span_causes,
         "tasks": closed.tasks,
         "outside": closed.outside,
@@ -117,14 +110,10 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         )
     if part is None:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
-    notes.append(_only_note(closed, part))
-    for name in _OF_ALL & known.keys():
-        del known[name]
+    own_time = None if accounts.idle.off else window.shares.own_ns
+    known = spans.only_own(known, part, own_time)
     alone_here = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}
-    return Reply(
-        {**known, **_only(accounts, closed, window.shares, part, spans)},
-        (Decoration("profiles", "profile", lambda: _profiles(closed.profiles, alone_here)),),
-    )
+    return Reply(known, (Decoration("profiles", "profile", lambda: _profiles(closed.profiles, alone_here)),))
 
 
 def of_life(accounts: ClusterAccounts) -> Reply:
@@ -284,96 +273,6 @@ def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[s
     """Who was slow between two instants of the accounts' clock."""
     ahead = time.time() - time.monotonic_ns() / 1e9
     return accounts.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
-
-
-def is_own(accounts: ClusterAccounts, span_id: str, own: Collection[str]) -> bool:
-    """Whether a span is one of these, or in one of them."""
-    if span_id in own:
-        return True
-    span = spans_of(accounts.scheduler).get(span_id)
-    while span is not None:
-        if span.id in own:
-            return True
-        span = span.parent
-    return False
-
-
-def _by_span(
-    accounts: ClusterAccounts, found: BySpan, own: Collection[str]
-) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]], OwnPart | None]:
-    """All time and its causes by the path of its span, where a span has what those in it have; and the own part."""
-    known = spans_of(accounts.scheduler)
-
-    def path(span_id: str) -> str:
-        if span_id not in known:
-            return NO_SPAN
-        name = SEPARATOR.join(known[span_id].name)
-        return name if is_own(accounts, span_id, own) else SEPARATOR.join((OTHER_WORK, name))
-
-    def by_path(rows: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-        named: dict[str, dict[str, int]] = {}
-        for span_id, row in rows.items():
-            for name, ns in row.items():
-                add(named, path(span_id), name, ns)
-        return rolled_up(named)
-
-    return by_path(found.spans), by_path(found.causes), found.own
-
-
-def _others_notes(accounts: ClusterAccounts, opened: OpenWindow, spans: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What a reader must know of work that is not this client's."""
-    notes = []
-    row = spans.get(OTHER_WORK, {})
-    held = sum(row.get(bucket, 0) for bucket in HELD) / 1e9
-    free = sum(row.values()) / 1e9 - held
-    if row:
-        how = "left out here" if opened.only else "efficiency_report(only=True) leaves it out"
-        notes.append(
-            f"other work ran on the cluster in this window: its tasks held threads for {held:.3g} thread-seconds, and "
-            f"{free:.3g} of free threads is its share; {how}"
-        )
-    known = spans_of(accounts.scheduler)
-    shared = sorted("/".join(known[span_id].name) for span_id in opened.spans & opened.foreign if span_id in known)
-    if shared:
-        more = f" and {len(shared) - 1} more" if shared[1:] else ""
-        notes.append(
-            f"tasks of others, or from before the block, count as this report's own where they are in its spans, as in "
-            f"{shared[0]!r:.80}{more}: Dask gives all tasks of one name that are there at once one span"
-        )
-    return notes
-
-
-def _only(
-    accounts: ClusterAccounts,
-    closed: WindowAccounts,
-    shares: SpanShares,
-    own: OwnPart,
-    spans: Mapping[str, dict[str, int]],
-) -> dict[str, Any]:
-    """What replaces the cluster's figures in a report of one client's work."""
-    with_work = closed.outstanding if accounts.idle.off else min(shares.own_ns, closed.outstanding)
-    return {
-        "spans": {
-            path: row for path, row in spans.items() if path.partition(SEPARATOR)[0] not in (OTHER_WORK, NO_SPAN)
-        },
-        "outstanding": with_work,
-        "no_workers": min(closed.no_workers, with_work),
-        "workers": {name: own.workers.get(name, {}) for name in closed.workers},
-        "worker_causes": own.worker_causes,
-        "prefixes": own.prefixes,
-        "prefix_causes": own.prefix_causes,
-    }
-
-
-def _only_note(closed: WindowAccounts, own: OwnPart) -> str:
-    whole, mine = (
-        sum(ns for row in rows.values() for ns in row.values()) / 1e9 for rows in (closed.workers, own.workers)
-    )
-    return (
-        f"of this client's work only: {mine:.3g} of the cluster's {whole:.3g} thread-seconds, with its share of the "
-        "time of free threads; what is known of all clients together is left out: numbers of tasks, the timeline, "
-        "GPUs, and what was sampled of prefixes that others ran, too"
-    )
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:

@@ -85,7 +85,8 @@ def test_spans_and_nobody_add_up_to_the_workers_and_so_do_own_parts_to_the_own_s
 
 def test_a_span_has_what_the_spans_in_it_have():
     assert parents("a/b/c") == ["a/b", "a"]
-    rows = rolled_up({"a": {"idle": 1}, "a/b/c": {"idle": 2, "spill": 4}, "d": {}})
+    paths = {"1": "a", "2": "a/b/c", "3": "d", "4": "a/b/c"}
+    rows = rolled_up({"1": {"idle": 1}, "2": {"idle": 1, "spill": 4}, "3": {}, "4": {"idle": 1}}, paths)
     assert rows == {
         "a": {"idle": 3, "spill": 4},
         "a/b": {"idle": 2, "spill": 4},
@@ -100,7 +101,7 @@ def test_a_span_has_what_the_spans_in_it_have():
     )
 )
 def test_the_spans_at_the_top_add_up_to_all_whatever_their_names(rows):
-    found = rolled_up(rows)
+    found = rolled_up(rows, {path: path for path in rows})
     assert added(row for path, row in found.items() if "/" not in path) == added(rows.values())
     for path, row in found.items():
         below = [other for other in found if other.rpartition("/")[0] == path and "/" in other]

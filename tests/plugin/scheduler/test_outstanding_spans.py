@@ -101,5 +101,9 @@ def test_nothing_is_kept_while_nobody_asks():
     assert (spans.outstanding(), spans.take_newest()) == ((), ())
     spans.follow([])
     spans.taken_in([FakeGroup("a", waiting=1)])
+    spans.forget()  # the scheduler was restarted
+    assert (spans.outstanding(), spans.take_newest()) == ((), ())
+    spans.taken_in([FakeGroup("a", waiting=1)])
+    assert spans.outstanding() == (("a",),)
     spans.stop()
     assert (spans.outstanding(), spans.take_newest()) == ((), ())
