@@ -128,17 +128,18 @@ def test_each_line_and_each_span_has_what_was_free_while_it_worked(client: Clien
     assert not [note for note in report.notes if "other" in note]
 
 
-def test_tasks_of_others_that_dask_puts_into_a_reports_span_are_said_to_be_there(
-    client: Client, other: Client, tmp_path: Path
+@pytest.mark.parametrize("mine_first", [False, True])
+def test_tasks_that_dask_puts_into_one_span_are_said_to_be_of_the_client_whose_span_it_was(
+    client: Client, other: Client, tmp_path: Path, mine_first: bool
 ) -> None:
     diary = Diary(tmp_path / "diary")
+    first, second = (client, other) if mine_first else (other, client)
     with efficiency_report(client) as report:
-        mine = client.submit(wait_for_word, diary, key="same-1")
+        waiting = first.submit(wait_for_word, diary, key="same-1")
         eventually(lambda: diary.read("start"))
-        theirs = other.submit(nap, 0.1, key="same-2")
-        theirs.result()
+        second.submit(nap, 0.1, key="same-2").result()
         diary.write(event="go")
-        mine.result()
-    assert OTHER_WORK not in report.by_span
+        waiting.result()
+    assert (OTHER_WORK in report.by_span) is not mine_first
     (note,) = [note for note in report.notes if "one span" in note]
-    assert "'efficiency_report/test_spans_on_a_cluster.py:" in note
+    assert ("in the span 'efficiency_report/test_spans" if mine_first else "in the span 'default'") in note

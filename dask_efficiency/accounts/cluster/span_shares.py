@@ -14,7 +14,8 @@ one be more to blame than that one.
 **How exact.** What is shared is exact, and so are the sums: the shares only divide, in whole nanoseconds, what
 workers reported. ``idle`` is divided cause by cause by what the scheduler saw at each of its looks (twenty a second,
 up to a hundred workers). Of what only workers see (``waiting-on-data``, ``constrained``, ``paused``, ``retiring``,
-``spill``), each report is divided by the time since the one before: to about a heartbeat.
+``spill``, and slots that were idle while the scheduler believed them to be in use), each report is divided by the time
+since the one before: to about a heartbeat.
 
 **What was rejected.** Dask's own ``Span`` has ``idle or other spans``: threads x the time from a span's beginning to
 its end, less what its tasks did (dask/distributed pull request 7938). Of two spans that overlap each is charged with
@@ -38,7 +39,10 @@ _TAKEN_IN = "(graph)"
 
 #: Names of what is weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by what workers report.
 _IDLE = tuple(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
-_REPORTED = tuple(bucket for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
+_REPORTED = tuple(str(bucket) for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
+
+#: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use.
+_UNSEEN = name_of(Bucket.IDLE, "scheduler")
 
 #: Buckets of free slots, which are shared.
 SHARED = frozenset(UNHELD_BUCKETS)
@@ -105,6 +109,8 @@ class SpanShares:
         #: The last of these that had any, and what was reported until now.
         self._last: dict[str, int] = {}
         self._reported: Mapping[str, int] | None = None
+        #: Slot-nanoseconds of :data:`_UNSEEN` that were weighed, and what was reported of it when the window began.
+        self._weighed = self._unseen_before = 0
 
     def accrue(self, spans: tuple[Path, ...], free: Sequence[int], elapsed: int, *, graphs: bool) -> None:
         """For ``elapsed`` nanoseconds these spans had work outstanding, and as many slots were free for each cause.
@@ -129,6 +135,7 @@ class SpanShares:
         elif graphs:
             self._taking_in += elapsed
         weighed = [(name, slots) for name, slots in zip(_IDLE, free, strict=True) if slots]
+        self._weighed += sum(slots * elapsed for name, slots in weighed if name == _UNSEEN)
         for span, part in self._parts.items():
             span, share = self._known(span), elapsed * part // WHOLE
             _add(self._time, span, share)
@@ -145,18 +152,23 @@ class SpanShares:
             self.own_ns += self._taking_in
         self._taking_in = 0
 
-    def report(self, activity: Mapping[str, int]) -> None:
-        """Workers reported what their slots were doing until now: nanoseconds by bucket, cumulative."""
+    def report(self, activity: Mapping[str, int], causes: Mapping[str, int]) -> None:
+        """Workers reported what their slots were doing until now, and causes: nanoseconds by name, cumulative."""
         self._last = self._since or self._last
         self._since = {}
         before, self._reported = self._reported, activity
-        if before is None or not any(self._last.values()):
+        if before is None:
+            self._unseen_before = causes.get(_UNSEEN, 0) - self._weighed
             return
-        for bucket in _REPORTED:
-            grown = activity.get(bucket, 0) - before.get(bucket, 0)
-            if grown > 0:
-                weights = self._weights.setdefault(bucket, {})
-                for span, part in zip(self._last, in_proportion([*self._last.values()], grown), strict=True):
+        if not any(self._last.values()):
+            return
+        grown = {bucket: activity.get(bucket, 0) - before.get(bucket, 0) for bucket in _REPORTED}
+        grown[_UNSEEN] = causes.get(_UNSEEN, 0) - self._unseen_before - self._weighed
+        self._weighed += max(0, grown[_UNSEEN])
+        for name, ns in grown.items():
+            if ns > 0:
+                weights = self._weights.setdefault(name, {})
+                for span, part in zip(self._last, in_proportion([*self._last.values()], ns), strict=True):
                     _add(weights, span, part)
 
     def divide(self, name: str, ns: int) -> dict[str, int]:

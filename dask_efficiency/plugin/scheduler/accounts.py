@@ -87,7 +87,7 @@ class OpenWindow:
     client: str
     #: Ids of the spans of this client's work.
     spans: set[str]
-    #: Ids of those that others, or this client before the window, had sent tasks to.
+    #: Ids of those that others sent tasks to first.
     foreign: set[str]
     #: Whether only this client's work is wanted.
     only: bool
@@ -96,6 +96,8 @@ class OpenWindow:
     alone: Mapping[Hashable, Alone]
     #: What was computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
+    #: Ids of spans, of either, that the other sent tasks to as well.
+    shared: set[str] = field(default_factory=set)
     #: The graphs of this client.
     sent: SentGraphs = field(default_factory=SentGraphs)
 
@@ -346,7 +348,7 @@ class ClusterAccounts:
             self._prefixes_due = at + PREFIXES_NS
         activity, causes = self.cluster.activity(), self.cluster.cause_activity()
         for window in self.windows.values():
-            window.shares.report(activity)
+            window.shares.report(activity, causes)
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))
 
     def follow(self) -> None:

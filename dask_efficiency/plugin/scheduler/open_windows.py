@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
@@ -21,6 +21,9 @@ from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindo
 from dask_efficiency.plugin.scheduler.spans import is_own
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.lines import WAITING, line_of
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
 
 #: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
 FINAL_SNAPSHOT_NS = 250_000_000
@@ -88,7 +91,7 @@ class OpenWindows:
             accounts.timelines.begin(at=at),
             client,
             spans,
-            {path[-1] for path in work.spans.outstanding()},
+            {path[-1] for path in work.spans.outstanding()} - _spans_wanted_by(accounts.scheduler, client),
             only,
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
@@ -111,7 +114,7 @@ class OpenWindows:
             raise
         # What the workers do from now on is not spread over the time before.
         accounts.follow()
-        window.shares.report(accounts.cluster.activity())
+        window.shares.report(accounts.cluster.activity(), accounts.cluster.cause_activity())
 
     async def close(self, window_id: str) -> dict[str, Any]:
         """What happened in a window, as its client is sent it.
@@ -197,7 +200,15 @@ class OpenWindows:
         prefixes = {group.prefix.name for group in groups if group.prefix is not None}
         for opened in self._open.values():
             if opened.client == client:
-                opened.spans |= spans
+                opened.shared |= spans & opened.foreign
+                opened.spans |= spans - opened.foreign
                 opened.sent.add(wanted, prefixes)
             elif not client.startswith(IN_TASKS):
-                opened.foreign |= spans
+                opened.shared |= spans & opened.spans
+                opened.foreign |= spans - opened.spans
+
+
+def _spans_wanted_by(scheduler: Scheduler, client: str) -> set[str]:
+    """Ids of the spans of what a client wants."""
+    state = scheduler.clients.get(client)
+    return set() if state is None else {ts.group.span_id for ts in state.wants_what if ts.group.span_id}

@@ -60,12 +60,12 @@ def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:
             f"{free:.3g} of free threads is its share; {how}"
         )
     known = spans_of(scheduler)
-    shared = sorted(SEPARATOR.join(known[span_id].name) for span_id in opened.spans & opened.foreign & known.keys())
+    shared = sorted(SEPARATOR.join(known[span_id].name) for span_id in opened.shared & known.keys())
     if shared:
         more = f" and {len(shared) - 1} more" if shared[1:] else ""
         found.append(
-            f"tasks of others, or from before the block, count as this report's own where they are in its spans, as in "
-            f"{shared[0]!r:.80}{more}: Dask gives all tasks of one name that are there at once one span"
+            f"tasks of several clients are in the span {shared[0]!r:.80}{more}, and count as those of the one that "
+            "sent some there first: Dask gives all tasks of one name that are there at once one span"
         )
     return found
 

@@ -231,7 +231,7 @@ def _prefix_table(report: EfficiencyReport, groups: Mapping[str, Breakdown], wai
 #: What the spans' time is shown as; together they are all buckets but ``no-work``.
 _SPAN_COLUMNS: dict[str, tuple[Bucket, ...]] = {
     "held": HELD,
-    "waiting for data": (Bucket.WAITING_ON_DATA,),
+    "on data": (Bucket.WAITING_ON_DATA,),
     "constrained": (Bucket.CONSTRAINED,),
     "paused": (Bucket.PAUSED, Bucket.RETIRING),
     "idle": (Bucket.IDLE,),
@@ -261,12 +261,14 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         rows.append(_span_row(report, label, paths, columns, scale, step))
         below = [path for path in shown if len(paths) == 1 and path.startswith(paths[0] + SEPARATOR)]
         rows += [
-            _span_row(report, name_of(path), [path], columns, scale, scale.steps(times[path] / 1e9))
+            _span_row(report, name_of(path[len(paths[0]) :]), [path], columns, scale, scale.steps(times[path] / 1e9))
             for path in sorted(below, key=lambda path: path.split(SEPARATOR))
         ]
     lines = ["the time of free threads is shared equally by the spans that had work outstanding"]
     if shown:
-        lines.append(f"a span has what the spans in it have, too: those without a {SEPARATOR!r} add up to the whole")
+        lines.append(
+            f"a span has what those in it have, too, which begin with {SEPARATOR!r}: the others add up to the whole"
+        )
     if len(shown) < len(inner):
         lines.append(f"{format_count(len(inner) - len(shown), 'more span')} in these")
     held = sum(report.by_span[path].ns(*HELD) for path in top)
@@ -292,8 +294,7 @@ def _span_row(
     seen = [of_bucket(report.causes_by_span.get(path, {}), Bucket.IDLE) for path in paths]
     causes = {cause: sum(one.get(cause, 0) for one in seen) for one in seen for cause in one}
     most = max(causes, key=lambda cause: causes[cause], default="")
-    why = f"{most} {format_share(causes[most] / sum(causes.values()))}" if most else ""
-    return label, *map(scale.text, steps), scale.text(total), _useful_text(row), why
+    return label, *map(scale.text, steps), scale.text(total), _useful_text(row), most
 
 
 def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:

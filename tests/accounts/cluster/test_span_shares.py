@@ -82,15 +82,29 @@ def test_own_time_is_the_wall_clock_while_any_own_span_had_work():
 
 def test_what_workers_report_is_divided_by_the_time_since_their_last_report():
     shares = SpanShares()
-    shares.report({"waiting-on-data": 100})
+    shares.report({"waiting-on-data": 100}, {})
     shares.accrue((("a",),), free(), SECOND, graphs=False)
-    shares.report({"waiting-on-data": 130})
+    shares.report({"waiting-on-data": 130}, {})
     shares.accrue((("a",), ("b",)), free(), SECOND, graphs=False)
-    shares.report({"waiting-on-data": 150})
-    shares.report({"waiting-on-data": 160})  # of the same time, later
+    shares.report({"waiting-on-data": 150}, {})
+    shares.report({"waiting-on-data": 160}, {})  # of the same time, later
     assert shares.divide("waiting-on-data", 60) == {"a": 45, "b": 15}
     # Nobody reported any of this: as the time.
     assert shares.divide("paused", 8) == {"a": 6, "b": 2}
+
+
+def test_slots_that_were_idle_while_they_were_believed_to_be_in_use_are_of_the_time_since_the_last_report():
+    scheduler = name_of(Bucket.IDLE, "scheduler")
+    shares = SpanShares()
+    shares.report({}, {scheduler: 1_000})
+    shares.accrue((("a",),), free(), SECOND, graphs=False)
+    shares.report({}, {scheduler: 1_000 + 6 * SECOND})  # nobody saw them
+    shares.accrue((("b",),), free(scheduler=2), SECOND, graphs=False)
+    shares.report({}, {scheduler: 1_000 + 7 * SECOND})  # half of what was seen is not reported yet
+    assert shares.divide(scheduler, 8) == {"a": 6, "b": 2}
+    shares.accrue((("b",),), free(), SECOND, graphs=False)
+    shares.report({}, {scheduler: 1_000 + 8 * SECOND})
+    assert shares.divide(scheduler, 8) == {"a": 6, "b": 2}
 
 
 def test_where_no_work_was_seen_free_time_is_nobodys():
@@ -140,7 +154,7 @@ def test_whatever_was_seen_free_time_is_divided_to_the_nanosecond(steps, name, n
             shares.taken_in(step)
             known.update(path[-1] for path in step)
         else:
-            shares.report(step)
+            shares.report(step, step)
     parts = shares.divide(name, ns)
     assert sum(parts.values()) == ns
     assert all(part > 0 for part in parts.values())

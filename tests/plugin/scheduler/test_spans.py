@@ -29,7 +29,7 @@ def test_a_span_is_own_by_itself_or_by_one_that_it_is_in():
 
 
 def test_the_time_of_others_is_said_whatever_they_did():
-    opened = SimpleNamespace(spans={"a"}, foreign={"d"}, only=False)
+    opened = SimpleNamespace(shared=set(), only=False)
     held = {"thread-cpu": 2_000_000_000, "running": 500_000_000, "idle": 250_000_000, "paused": 250_000_000}
     (note,) = notes(scheduler("a", "d"), opened, {"a": held, OTHER_WORK: held})
     assert note == (
@@ -42,9 +42,9 @@ def test_the_time_of_others_is_said_whatever_they_did():
 
 
 def test_spans_that_several_share_are_named():
-    opened = SimpleNamespace(spans={"a", "b"}, foreign={"a", "b", "d"}, only=True)
+    opened = SimpleNamespace(shared={"a", "b", "gone"}, only=True)
     (note,) = notes(scheduler("a", "b", "d"), opened, {"a": {"idle": 1}})
-    assert "as in 'a' and 1 more:" in note
+    assert "in the span 'a' and 1 more, and count" in note
 
 
 def test_of_one_client_only_what_is_known_of_all_is_left_out():
