@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, source
@@ -53,6 +54,7 @@ async def packed(reply: Reply) -> dict[str, Any]:
 def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
     """A window that was closed at an instant, with its spans by name and whose they are."""
     window, own = opened.window, opened.spans
+    names = {address: presence.name for address, presence in accounts.cluster.present.items()}
     found, missing = decorate(
         [
             *_of_any(accounts, window.opened, at),
@@ -89,6 +91,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "tasks": closed.tasks,
         "outside": closed.outside,
         "details": closed.details,
+        "amounts": closed.amounts,
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
         "waited_for": _gained(accounts.idle.parallelism, opened.waited_for),
@@ -99,12 +102,16 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "notes": notes,
         "opened": window.opened,
     }
+    known_spans = spans.spans_of(accounts.scheduler)
     if not opened.only:
         return Reply(
             known,
             (
                 Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
                 Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
+                Decoration(
+                    "metered", "table of what was metered", lambda: _metered(closed.profiles, known_spans, names)
+                ),
                 _gpus(closed.gpu),
             ),
         )
@@ -113,7 +120,18 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     own_time = None if accounts.idle.off else window.shares.own_ns
     known = spans.only_own(known, part, own_time)
     alone_here = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}
-    return Reply(known, (Decoration("profiles", "profile", lambda: _profiles(closed.profiles, alone_here)),))
+    mine = {span_id: span for span_id, span in known_spans.items() if spans.is_own(accounts.scheduler, own, span_id)}
+    return Reply(
+        known,
+        (
+            Decoration("profiles", "profile", lambda: _profiles(closed.profiles, alone_here)),
+            Decoration(
+                "metered",
+                "table of what was metered",
+                lambda: _metered(closed.profiles, mine, names, only=True),
+            ),
+        ),
+    )
 
 
 def of_life(accounts: ClusterAccounts) -> Reply:
@@ -140,6 +158,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "tasks": dict(cluster.tasks),
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
+        "amounts": cluster.amounts,
         "not_measured": dict(cluster.reasons),
         "waited_for": dict(accounts.idle.parallelism),
         "worker_causes": cluster.causes_by_worker(),
@@ -303,6 +322,20 @@ def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -
 
 def _skew(merged: MergedProfiles, alone: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     return {prefix: asdict(one) for prefix, one in skew_by_prefix(merged.skew, alone).items()}
+
+
+def _metered(
+    merged: MergedProfiles, spans: Mapping[str, Any], names: Mapping[str, str], *, only: bool = False
+) -> list[list[Any]]:
+    """Rows of worker, context, span's name, prefix or sender's name, label, unit and value; of all or these spans."""
+    return [
+        [
+            *(worker, context, "/".join(spans[span].name) if span in spans else ""),
+            *(names.get(prefix, prefix) if context == TRANSFERS else prefix, label, unit, value),
+        ]
+        for (worker, (context, span, prefix, label, unit)), value in merged.metered.items()
+        if span in spans or not only
+    ]
 
 
 def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dict[str, int]:

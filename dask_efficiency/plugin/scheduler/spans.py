@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.accounts import OpenWindow
 
 #: What is known of the clients of a window together only.
-_OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats"})
+_OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
 
 
 def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
@@ -85,7 +85,7 @@ def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> di
     whole, mine = (sum(sum(row.values()) for row in rows.values()) / 1e9 for rows in (reply["workers"], own.workers))
     note = (
         f"of this client's work only: {mine:.3g} of the cluster's {whole:.3g} thread-seconds, with its share of the "
-        "time of free threads; what is known of all clients together is left out: numbers of tasks, the timeline, "
+        "time of free threads; what is known of all clients together is left out: numbers of tasks, bytes, the timeline, "
         "GPUs, and what was sampled of prefixes that others ran, too"
     )
     foreign = (OTHER_WORK, NO_SPAN)
