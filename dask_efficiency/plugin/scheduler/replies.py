@@ -327,7 +327,7 @@ def _skew(merged: MergedProfiles, alone: Mapping[str, int]) -> dict[str, dict[st
 def _metered(
     merged: MergedProfiles, spans: Mapping[str, Any], names: Mapping[str, str], *, only: bool = False
 ) -> list[list[Any]]:
-    """Rows of worker, context, span's name, prefix or sender's name, label, unit and value; of all or these spans."""
+    """Rows of worker, context, span's name, prefix or sender's name, label, unit and value; ``only`` of these spans."""
     return [
         [
             *(worker, context, "/".join(spans[span].name) if span in spans else ""),

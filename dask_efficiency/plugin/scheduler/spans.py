@@ -85,8 +85,8 @@ def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> di
     whole, mine = (sum(sum(row.values()) for row in rows.values()) / 1e9 for rows in (reply["workers"], own.workers))
     note = (
         f"of this client's work only: {mine:.3g} of the cluster's {whole:.3g} thread-seconds, with its share of the "
-        "time of free threads; what is known of all clients together is left out: numbers of tasks, bytes, the timeline, "
-        "GPUs, and what was sampled of prefixes that others ran, too"
+        "time of free threads; what is known of all clients together is left out: numbers of tasks, bytes, the "
+        "timeline, GPUs, and what was sampled of prefixes that others ran, too"
     )
     foreign = (OTHER_WORK, NO_SPAN)
     with_work = reply["outstanding"] if own_time is None else min(own_time, reply["outstanding"])
