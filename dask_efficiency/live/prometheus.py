@@ -21,6 +21,7 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.wire import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
@@ -238,6 +239,18 @@ def _tasks(source: Source) -> Iterator[Metric]:
     for outcome in map(str, Outcome):
         tasks.add_metric([outcome], source.cluster.tasks.get(outcome, 0))
     yield tasks
+
+
+def _data(source: Source) -> Iterator[Metric]:
+    amounts = source.cluster.amounts
+    for name, unit, meaning in (
+        ("data_bytes", BYTES, "Bytes of results and of messages of P2P shuffles, by the way they went"),
+        ("data_items", COUNT, "How many results and messages of P2P shuffles they were, by the way they went"),
+    ):
+        family = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["way"])
+        for way in WAYS:
+            family.add_metric([way], amounts.get(f"{way}/{unit}", 0))
+        yield family
 
 
 def _stragglers(source: Source) -> Iterator[Metric]:
@@ -458,6 +471,7 @@ _GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
     _threads,
     _causes,
     _tasks,
+    _data,
     _stragglers,
     _findings,
     _plugin,

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.metered import WAYS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, SnapshotCauses
@@ -96,6 +97,7 @@ class Source:
         gpu: GpuTotals | None = None,
         incarnation: str | None = None,
         causes: SnapshotCauses | None = None,
+        amounts: dict[str, int] | None = None,
     ) -> None:
         """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
         ledger = Ledger(2, at=0)
@@ -107,7 +109,8 @@ class Source:
         balance = ledger.balance(at=elapsed, used={"key": Used(elapsed, elapsed)})
         outside = {OWN_WORK: SECOND // 4}
         self.at = elapsed
-        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu, causes=causes or SnapshotCauses())
+        causes = causes or SnapshotCauses()
+        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu, causes=causes, amounts=amounts or {})
         self.cluster.receive(f"tcp://{name}", encode(snapshot), at=elapsed)
 
 
@@ -177,6 +180,17 @@ def test_causes_are_exported_in_seconds_and_never_fall_when_their_worker_dies(co
     by_worker = samples(registry, "dask_efficiency_worker_thread_waiting_seconds_total")
     assert (by_worker["gil", "a"], by_worker["gil", "b"]) == (1, 0)
     assert samples(registry, "dask_efficiency_unsampled_workers") == {(): 1.0}
+
+
+def test_data_is_counted_by_the_way_it_went_and_never_falls_when_its_worker_dies(collector, registry, source):
+    source.join("a", "b")
+    source.report("a", 1, elapsed=SECOND, amounts={"spilled/bytes": 700, "spilled/count": 3})
+    source.report("b", 1, elapsed=SECOND, amounts={"spilled/bytes": 30, "sent/bytes": 5})
+    source.cluster.worker_left("tcp://a", at=SECOND)
+    source.cluster.close_departed(at=9 * SECOND)
+    nbytes = samples(registry, "dask_efficiency_data_bytes_total")
+    assert nbytes == {**{(way,): 0.0 for way in WAYS}, ("spilled",): 730.0, ("sent",): 5.0}
+    assert samples(registry, "dask_efficiency_data_items_total")["spilled",] == 3
 
 
 def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
