@@ -502,7 +502,7 @@ def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source
 
 def test_accounts_that_are_broken_altogether_break_no_scrape(collector, registry, source):
     source.cluster = None  # type: ignore[assignment]
-    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 7.0}
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 8.0}
 
 
 def test_a_meter_that_switched_itself_off_says_so(collector, registry, source):
