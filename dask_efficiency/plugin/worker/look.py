@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NamedTuple
@@ -216,7 +217,7 @@ class Look:
         computed = self._threads.read_cpu()
         try:
             if self.stacks_wanted and self._stacks is not None:
-                self._frames = sys._current_frames()
+                self._frames = _frames_of_others()
             seen = self._see(at, before)
             at_python_locks = self._at_python_locks(seen) if computed else set()
             shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
@@ -390,7 +391,7 @@ class Look:
         locked = [thread.ident for thread in seen if thread.state == LOCK]
         if not locked or self._stacks is None:
             return set()
-        frames = self._frames or sys._current_frames()
+        frames = self._frames or _frames_of_others()
         return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
 
     def _shares_of_libraries(
@@ -497,8 +498,20 @@ class Look:
     def _other_stack(self, ident: int) -> Stack:
         if self._stacks is None:
             return ()
-        frames = self._frames or sys._current_frames()
+        frames = self._frames or _frames_of_others()
         return self._stacks.loop(frames.get(ident))
+
+
+def _frames_of_others() -> dict[int, FrameType]:
+    """The innermost frame of each other thread.
+
+    With the own one among them, whoever keeps them in a variable would be part of a reference cycle, and the variables
+    of all threads would live until garbage is collected: with arrays, and with views of buffers, whose end in a garbage
+    collection crashes versions of Python that are in use (python/cpython#77894).
+    """
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    return frames
 
 
 def _has_nothing_to_do(stack: Stack) -> bool:
