@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import selectors
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, St
 from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
 from dask_efficiency.plugin.worker.library_threads import LibraryThreads
 from dask_efficiency.plugin.worker.python_locks import PythonLocks
-from dask_efficiency.plugin.worker.stacks import Stacks
+from dask_efficiency.plugin.worker.stacks import Stacks, frames_of_others
 from dask_efficiency.plugin.worker.throttling import Throttling
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
@@ -217,7 +216,7 @@ class Look:
         computed = self._threads.read_cpu()
         try:
             if self.stacks_wanted and self._stacks is not None:
-                self._frames = _frames_of_others()
+                self._frames = frames_of_others()
             seen = self._see(at, before)
             at_python_locks = self._at_python_locks(seen) if computed else set()
             shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
@@ -391,7 +390,7 @@ class Look:
         locked = [thread.ident for thread in seen if thread.state == LOCK]
         if not locked or self._stacks is None:
             return set()
-        frames = self._frames or _frames_of_others()
+        frames = self._frames or frames_of_others()
         return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
 
     def _shares_of_libraries(
@@ -498,20 +497,8 @@ class Look:
     def _other_stack(self, ident: int) -> Stack:
         if self._stacks is None:
             return ()
-        frames = self._frames or _frames_of_others()
+        frames = self._frames or frames_of_others()
         return self._stacks.loop(frames.get(ident))
-
-
-def _frames_of_others() -> dict[int, FrameType]:
-    """The innermost frame of each other thread.
-
-    With the own one among them, whoever keeps them in a variable would be part of a reference cycle, and the variables
-    of all threads would live until garbage is collected: with arrays, and with views of buffers, whose end in a garbage
-    collection crashes versions of Python that are in use (python/cpython#77894).
-    """
-    frames = sys._current_frames()
-    frames.pop(threading.get_ident(), None)
-    return frames
 
 
 def _has_nothing_to_do(stack: Stack) -> bool:
