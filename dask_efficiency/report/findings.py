@@ -243,12 +243,13 @@ def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit])
     """The line to blame; of idle threads the task that all waited for."""
     if part.bucket is Bucket.IDLE:
         return _held_up_by(report) if part.cause == "parallelism" else ""
-    if part.bucket is Bucket.SPILL:
-        return _spilled(report)
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
-    return "" if culprit is None else _line(culprit) + (_labelled(report, culprit) if of_tasks else "")
+    moved = _spilled(report) if part.bucket is Bucket.SPILL else ""
+    if culprit is None:
+        return moved
+    return _line(culprit) + (_labelled(report, culprit) if of_tasks else "") + (f": {moved}" if moved else "")
 
 
 def _line(culprit: Culprit) -> str:
@@ -274,7 +275,7 @@ def _labelled(report: EfficiencyReport, culprit: Culprit) -> str:
     """The user's own label under which the tasks of a prefix spent at least as long as they lost on the line."""
     of_prefix = {
         label: n
-        for (label, unit, prefix), n in own_labels(report).items()
+        for (label, unit, prefix), n in own_labels(report.metered).items()
         if (unit, prefix) == (SECONDS, culprit.prefix)
     }
     label = max(of_prefix, key=lambda label: of_prefix[label], default="")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from dask_efficiency.accounts.buckets import HELD, scale_down
+from dask_efficiency.accounts.buckets import HELD, Breakdown, scale_down
 from dask_efficiency.accounts.metered import (
     BARRIERS,
     BYTES,
@@ -19,9 +18,6 @@ from dask_efficiency.accounts.metered import (
     RECEIVE,
     SECONDS,
 )
-
-if TYPE_CHECKING:
-    from dask_efficiency.report.model import EfficiencyReport
 
 #: Phases of a P2P shuffle in tasks, by how the labels of each begin; what is in none of them is the rest.
 _IN_TASKS = {
@@ -80,17 +76,26 @@ class ShuffleTimes:
     at_barriers: Mapping[str, float]
 
 
-def shuffle_times(report: EfficiencyReport) -> ShuffleTimes | None:
-    """What the window's P2P shuffles took, by phase; None where there was none."""
-    in_tasks = [row for row in report.metered if row.context == EXECUTE and row.label.startswith(OF_SHUFFLES)]
-    beside = [row for row in report.metered if row.context == P2P]
+def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]) -> ShuffleTimes | None:
+    """What P2P shuffles took, by phase; None where there was none.
+
+    Parameters
+    ----------
+    rows
+        What was metered in a window.
+    by_prefix
+        The time for which tasks held threads in it.
+    """
+    rows = list(rows)
+    in_tasks = [row for row in rows if row.context == EXECUTE and row.label.startswith(OF_SHUFFLES)]
+    beside = [row for row in rows if row.context == P2P]
     if not in_tasks and not beside:
         return None
     prefixes = {row.prefix for row in in_tasks if row.label.startswith(_MARKS)}
-    barriers = {prefix for prefix in report.by_prefix if prefix.startswith(BARRIERS)}
+    barriers = {prefix for prefix in by_prefix if prefix.startswith(BARRIERS)}
     held: dict[str, int] = {}
-    for prefix in (prefixes | barriers) & report.by_prefix.keys():
-        ns = report.by_prefix[prefix].ns(*HELD)
+    for prefix in (prefixes | barriers) & by_prefix.keys():
+        ns = by_prefix[prefix].ns(*HELD)
         known = {BARRIER: ns} if prefix in barriers else _known(in_tasks, prefix)
         parts = scale_down([*known.values()], min(ns, sum(known.values())))
         for phase, part in zip((*known, REST), (*parts, ns - sum(parts)), strict=True):
@@ -133,10 +138,10 @@ def _amount(rows: Iterable[MeteredRow]) -> Amount:
     return Amount(round(found[BYTES]), round(found[COUNT]))
 
 
-def own_labels(report: EfficiencyReport) -> dict[tuple[str, str, str], float]:
+def own_labels(rows: Iterable[MeteredRow]) -> dict[tuple[str, str, str], float]:
     """What users' own labels counted in their tasks, by label, unit and prefix; the largest of each unit first."""
     found: dict[tuple[str, str, str], float] = {}
-    for row in report.metered:
+    for row in rows:
         if row.context == EXECUTE and not row.label.startswith(OF_SHUFFLES) and row.label not in DASK_LABELS:
             of = row.label, row.unit, row.prefix
             found[of] = found.get(of, 0.0) + row.value

@@ -35,7 +35,7 @@ def upstream(client: Client, where: str, label: str, unit: str) -> float:
 
 def check(report: EfficiencyReport, client: Client, before: dict[str, float]) -> ShuffleTimes:
     """What holds of any report with shuffles that went well."""
-    times = shuffle_times(report)
+    times = shuffle_times(report.metered, report.by_prefix)
     assert times is not None
     prefixes = {row.prefix for row in report.metered if row.label.startswith(("p2p-shard-partition", "p2p-get-output"))}
     prefixes |= {prefix for prefix in report.by_prefix if prefix.startswith("shuffle-barrier")}

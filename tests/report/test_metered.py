@@ -57,7 +57,7 @@ def shuffled() -> EfficiencyReport:
 
 
 def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() -> None:
-    times = shuffle_times(shuffled())
+    times = shuffle_times(shuffled().metered, shuffled().by_prefix)
     assert times is not None
     assert times.held_ns == {
         "shard": 1_500_000_000,
@@ -84,14 +84,15 @@ def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() 
     )
 )
 def test_phases_add_up_to_what_tasks_of_shuffles_held_whatever_is_said_of_them(held: dict[str, int]) -> None:
-    times = shuffle_times(with_rows(*SHUFFLE, shuffle_transfer=held, shuffle_barrier=held, unpack=held))
+    report = with_rows(*SHUFFLE, shuffle_transfer=held, shuffle_barrier=held, unpack=held)
+    times = shuffle_times(report.metered, report.by_prefix)
     assert times is not None
     assert sum(times.held_ns.values()) == 3 * sum(held.values())
 
 
 def test_without_a_shuffle_nothing_is_told_of_any() -> None:
     report = with_rows(*counted(("execute", "inc", "io", "seconds", 1.0)))
-    assert shuffle_times(report) is None
+    assert shuffle_times(report.metered, report.by_prefix) is None
     assert not shuffles(report).blocks
 
 
@@ -122,7 +123,7 @@ def test_users_own_labels_are_told_by_prefix_seconds_first_and_none_of_dasks() -
         ),
         *counted(("execute", "inc", "io", "seconds", 3.0), worker="b"),
     )
-    assert list(own_labels(report).items()) == [
+    assert list(own_labels(report.metered).items()) == [
         (("io", "seconds", "inc"), 4.0),
         (("io", "seconds", "sum"), 2.0),
         (("rows", "count", "sum"), 5.0),

@@ -17,7 +17,7 @@ MIN_WAITED_SECONDS = 0.01
 
 def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """P2P shuffles by phase, their bytes, and the worker that sent last."""
-    times = shuffle_times(report)
+    times = shuffle_times(report.metered, report.by_prefix)
     if times is None:
         return Section("P2P shuffles")
     rows = [(phase, "in tasks", format_seconds(ns / 1e9)) for phase, ns in times.held_ns.items()]
@@ -52,14 +52,12 @@ def _peak(report: EfficiencyReport) -> str:
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What users' own labels counted in their tasks."""
-    found = list(own_labels(report).items())
+    found = list(own_labels(report.metered).items())
     rows = tuple(
         (name_of(label), name_of(prefix) or "(no prefix)", _figure(value, unit))
         for (label, unit, prefix), value in found[: extent.prefixes]
     )
-    return section(
-        "Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(1,)), narrow=True
-    )
+    return section("Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(1,)))
 
 
 def _more(found: Iterable[object], rows: tuple[object, ...]) -> str:

@@ -21,7 +21,7 @@ from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.tables import MISSING, Table, Texts
 from dask_efficiency.runs.trace.files import TraceFileError, save_trace
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.runs.trace.schema import Series
+from dask_efficiency.runs.trace.schema import Series, Shuffled
 from tests.runs.trace.archives import Change, archive, forged, set_to
 from tests.runs.trace.equal import assert_same
 
@@ -35,6 +35,7 @@ def everything() -> RunTrace:
         spans=("", "outer/inner \N{SNOWMAN}"),
         workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7, 1.5)),
         series=Series.from_columns({"at": [1, 2], "worker": [0, 1], "cpu": [0.1, math.nan], "steal": [0.3, math.nan]}),
+        shuffled=Shuffled.from_columns({"task": [3], "sender": [0], "receiver": [1], "nbytes": [7], "start": [1]}),
         constraints={0: {"retries": 2}, 5: {"resources": {"GPU": 1}}, 7: {"retries": 2}},
         config={"bandwidth": 1e8, "nested": {"list": [1, None, True]}},
         dropped={"transitions": 3},

@@ -9,7 +9,7 @@ from benchmarks.simulated_traces import SAMPLES, lost_worker, tree
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.positions import POINTS_INTO, check_positions
-from dask_efficiency.runs.trace.schema import Blocked, Releases, Series
+from dask_efficiency.runs.trace.schema import Blocked, Releases, Series, Shuffled
 
 COLUMNS = [(table, column) for table, columns in POINTS_INTO.items() for column in columns]
 
@@ -21,6 +21,7 @@ def full() -> RunTrace:
         releases=Releases.from_columns({"at": [1], "client": [0], "task": [0]}),
         blocked=Blocked.from_columns({"worker": [0], "start": [1], "stop": [2]}),
         series=Series.from_columns({"at": [1], "worker": [0]}),
+        shuffled=Shuffled.from_columns({"task": [0], "sender": [0], "receiver": [1]}),
     )
 
 
