@@ -19,7 +19,7 @@ from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
-from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.skew import skew
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
@@ -378,6 +378,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     skew,
     gpus,
     workers,
+    lost_workers,
     prefixes,
     spans,
     repeats,
