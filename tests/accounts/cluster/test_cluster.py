@@ -167,7 +167,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def pass_time(self, step):
         self.now += step
 
-    @rule(which=workers_, prefix=st.sampled_from(["inc", "sum", "mul"]), recomputed=st.booleans())
+    @rule(which=workers_, prefix=st.sampled_from(["inc", "sum", "mul"]), recomputed=st.sampled_from(["", "w3", "w5"]))
     def start_task(self, which, prefix, recomputed):
         worker = self.pick(which)
         if worker.ledger is not None:
@@ -191,7 +191,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def run_tasks(self, which, prefix, outcome, steps_):
         """One after another, each followed by a heartbeat."""
         for step in steps_:
-            self.start_task(which, prefix, False)
+            self.start_task(which, prefix, "")
             self.pass_time(step)
             self.end_task(which, outcome, 50)
             self.heartbeat(which, "arrives")
