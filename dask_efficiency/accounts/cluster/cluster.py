@@ -461,6 +461,8 @@ class ClusterLedger:
             then = None
             self._begin(presence, began=at - elapsed)
         presence.began = min(presence.began + DRIFT_NS, at - elapsed)
+        if presence.joined_metered:  # a later snapshot may have travelled quicker than the first one
+            presence.joined = min(presence.joined, max(presence.began, self.started))
         # As of the instant at which the snapshot was taken, not of its arrival; where the ledger turns out to have
         # begun earlier, the clock of work does not run backwards.
         without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))
@@ -485,6 +487,7 @@ class ClusterLedger:
         if presence.received is None and began < presence.joined:
             # A worker that was there first is known to be metered when all others have answered, too.
             presence.joined = max(began, min(presence.joined, self.started))
+            presence.joined_metered = True
             presence.without_work = self.work.without_work(at=presence.joined)
         presence.asked = None
         # From joining, or from what the former meter reported, to this ledger's first instant.

@@ -231,10 +231,9 @@ class ClusterAccounts:
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
-        left = self._arrivals.worker_left(address)
-        if left is not None:
-            self._take_snapshot(address, left.payload, left.at)
         ws = self._servers.pop(address, None)
+        for left in self._arrivals.worker_left(address, ws, at):
+            self._take_snapshot(address, left.payload, left.at)
         self.work.worker_left(address)
         self._ask_again.pop(address, None)
         presence = self.cluster.present.get(address)

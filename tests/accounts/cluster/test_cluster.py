@@ -778,6 +778,22 @@ def test_a_worker_whose_ledger_began_before_it_was_asked_for_loses_all_its_silen
     assert totals(cluster) == {"no-work": 20, "idle": 60, "lost-worker": 10}
 
 
+def test_a_first_snapshot_that_took_long_to_come_makes_no_worker_that_was_there_first_lose_less():
+    # Metered from 10 on. The first snapshot is of 30 and comes at 45, the second of 50 comes at once; removed at 60.
+    cluster = ClusterLedger(at=0)
+    presence = cluster.worker_joined("tcp://a", "alice", 2, at=40)
+    ledger = Ledger(2, at=10)
+    ledger.reserve("x", "inc", at=20)
+    cluster.receive("tcp://a", metered(ledger, at=30), at=45)
+    assert presence.joined == 25
+    cluster.receive("tcp://a", metered(ledger, at=50, seq=2), at=50)
+    assert presence.joined == 10
+    cluster.worker_left("tcp://a", at=60)
+    cluster.close_departed(at=60 + GRACE_NS)
+    assert totals(cluster)["lost-worker"] == 2 * 10 + 30
+    assert cluster.by_prefix()["inc"].to_nanoseconds() == {"lost-worker": 30 + 10}
+
+
 def test_the_books_of_a_departed_worker_stay_open_for_a_moment():
     cluster, _ = cluster_with_worker(1)
     cluster.receive("tcp://a", idle_payload(1, 10), at=10)
