@@ -528,7 +528,7 @@ class EfficiencyReport(Printed):
             called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
             no sample was taken. ``"skew"``: a row for each prefix, the fields of
             :class:`~dask_efficiency.accounts.skew.Skew`. ``"finding"``: a row for each of :attr:`findings`.
-            ``"lost-worker"``: a row for each of :attr:`lost_workers`, with columns ``reason``, ``in_order``,
+            ``"lost-worker"``: a row for each of ``lost_workers``, with columns ``reason``, ``in_order``,
             ``lost_seconds``, ``running_seconds`` (of its running tasks), ``recomputed_seconds`` and
             ``recomputed_tasks``.
 
