@@ -150,6 +150,8 @@ class ClusterLedger:
             return
         self.work.set_workers(bool(self.present), at=at)
         presence.left = at
+        if presence.joined_metered:  # a later snapshot may have travelled quicker than the first one
+            presence.joined = min(presence.joined, max(presence.began, self.started))
         loss = presence.loss
         loss.worker, loss.left, loss.in_order = presence.name, at, presence.closing
         self.losses.append(loss)
@@ -461,8 +463,6 @@ class ClusterLedger:
             then = None
             self._begin(presence, began=at - elapsed)
         presence.began = min(presence.began + DRIFT_NS, at - elapsed)
-        if presence.joined_metered:  # a later snapshot may have travelled quicker than the first one
-            presence.joined = min(presence.joined, max(presence.began, self.started))
         # As of the instant at which the snapshot was taken, not of its arrival; where the ledger turns out to have
         # begun earlier, the clock of work does not run backwards.
         without = max(presence.without_work, self.work.without_work(at=presence.began + elapsed))

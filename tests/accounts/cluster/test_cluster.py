@@ -787,8 +787,8 @@ def test_a_first_snapshot_that_took_long_to_come_makes_no_worker_that_was_there_
     cluster.receive("tcp://a", metered(ledger, at=30), at=45)
     assert presence.joined == 25
     cluster.receive("tcp://a", metered(ledger, at=50, seq=2), at=50)
-    assert presence.joined == 10
     cluster.worker_left("tcp://a", at=60)
+    assert presence.joined == 10
     cluster.close_departed(at=60 + GRACE_NS)
     assert totals(cluster)["lost-worker"] == 2 * 10 + 30
     assert cluster.by_prefix()["inc"].to_nanoseconds() == {"lost-worker": 30 + 10}
