@@ -150,7 +150,7 @@ class ClusterLedger:
             return
         self.work.set_workers(bool(self.present), at=at)
         presence.left = at
-        if presence.joined_metered:  # a later snapshot may have travelled quicker than the first one
+        if presence.received is not None:  # a later snapshot may have travelled quicker than the first one
             presence.joined = min(presence.joined, max(presence.began, self.started))
         loss = presence.loss
         loss.worker, loss.left, loss.in_order = presence.name, at, presence.closing
@@ -487,7 +487,6 @@ class ClusterLedger:
         if presence.received is None and began < presence.joined:
             # A worker that was there first is known to be metered when all others have answered, too.
             presence.joined = max(began, min(presence.joined, self.started))
-            presence.joined_metered = True
             presence.without_work = self.work.without_work(at=presence.joined)
         presence.asked = None
         # From joining, or from what the former meter reported, to this ledger's first instant.

@@ -46,8 +46,6 @@ class Presence:
     places: dict[str, tuple[Sequence[str | None], NDArray[np.intp]]] = field(default_factory=dict)
     #: When its ledger began: the least that a snapshot's arrival and age say, for its way only adds.
     began: int = 0
-    #: Whether it joined as its ledger began: it was there first.
-    joined_metered: bool = False
     #: Idle nanoseconds that were left out, as they are among the unmeasured already.
     taken_off: int = 0
     #: When it was asked to meter, of a worker that was there first: its first snapshot may be as old as that.
