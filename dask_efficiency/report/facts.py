@@ -11,10 +11,11 @@ from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
 from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
+from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
-from dask_efficiency.show.figures import format_seconds, format_share, name_of
+from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, name_of
 
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
@@ -47,6 +48,10 @@ class Facts:
     gpu_waiting: float
     #: Share of the finalized time that was spilling.
     spilling: float
+    #: How many times what was spilled was read back, and how much both were; NaN and empty where nothing was spilled.
+    times_read_back: float
+    spilled: str
+    read_back: str
     #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
     chain: float
     longest_task: float
@@ -85,6 +90,9 @@ class Facts:
             "longest": format_share(self.longest_task),
             "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
+            "spilled": self.spilled,
+            "read_back": self.read_back,
+            "times": f"{self.times_read_back:.2g}",
         }
 
 
@@ -102,6 +110,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
     waited_for = _waited_for(report)
+    spilled, read_back = (report.moved.get(way, Amount(0, 0)) for way in ("spilled", "read-back"))
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.threads,
@@ -115,6 +124,9 @@ def facts_of(report: EfficiencyReport) -> Facts:
         one_thread_each=bool(report.nthreads) and max(report.nthreads.values()) == 1,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
         spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
+        times_read_back=read_back.nbytes / spilled.nbytes if spilled.nbytes else math.nan,
+        spilled=format_bytes(spilled.nbytes),
+        read_back=format_bytes(read_back.nbytes),
         # One task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
@@ -186,6 +198,9 @@ NOTHING_KNOWN = Facts(
     one_thread_each=False,
     gpu_waiting=0.0,
     spilling=0.0,
+    times_read_back=_UNKNOWN,
+    spilled="",
+    read_back="",
     chain=_UNKNOWN,
     longest_task=_UNKNOWN,
     larger_input=_UNKNOWN,

@@ -17,6 +17,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.lost_workers import LostWorker
+from dask_efficiency.report.metered import Amount, MeteredRow
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
@@ -144,7 +145,12 @@ class EfficiencyReport(Printed):
         Task prefix to the time that its tasks held threads, and under ``lost-worker`` that of its tasks that ran on
         workers that were lost.
     by_span
-        The same by span ("outer/inner"); the names of another client's end in :data:`OTHER_WORK`.
+        All time of the window by span. A span ("outer") has what the spans in it ("outer/inner") have, too, so those
+        without a slash add up to ``by_worker``, bucket by bucket. Spans of other clients, and of work from before the
+        window, are in "(other work)". The time of free slots is shared, at any instant, equally by the spans at the top
+        that have work outstanding then; and what one of them has, by those in it that have, its own tasks counting as
+        one more. "(no span)" has what is nobody's: ``no-work``, ``lost-worker``, ``unmeasured``, and what tasks did of
+        which only heartbeats told. Empty in retrospect: heartbeats do not say which spans tasks were of.
     phases
         Seconds of the window in each of :data:`PHASES`, without overlap.
     tasks
@@ -209,7 +215,7 @@ class EfficiencyReport(Printed):
     causes_by_worker, causes_by_prefix, causes_by_span
         Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, named as by
         :func:`~dask_efficiency.accounts.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
-        ``by_span``. By prefix and span, those of ``thread-noncpu`` only.
+        ``by_span``. By prefix those of ``thread-noncpu`` only, by span those of ``idle``, too.
     profile
         The lines on which tasks computed and waited, sampled.
     gil_holders
@@ -217,6 +223,12 @@ class EfficiencyReport(Printed):
     gil_holds, loop_blocks
         The longest times for which one thread kept all others of its worker from the GIL, or blocked its event loop;
         the longest first.
+    moved
+        Bytes and counts of results that were spilled, read back, found in memory, received or sent, and of messages of
+        P2P shuffles, by :data:`~dask_efficiency.accounts.metered.WAYS`.
+    metered
+        What Dask's ``context_meter`` counted under users' labels and its own, beyond the seconds that are in the
+        buckets, and in the background of P2P shuffles. Empty in retrospect.
     waited_for
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
@@ -269,6 +281,8 @@ class EfficiencyReport(Printed):
     gil_holders: tuple[GilHolder, ...] = ()
     gil_holds: tuple[Hold, ...] = ()
     loop_blocks: tuple[Hold, ...] = ()
+    moved: Mapping[str, Amount] = field(default_factory=dict)
+    metered: tuple[MeteredRow, ...] = ()
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)
@@ -521,7 +535,8 @@ class EfficiencyReport(Printed):
         Parameters
         ----------
         by
-            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
+            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``. Spans have the time of the
+            spans in them, too: those without a slash add up.
             ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
             ``"cause"``: columns ``bucket``, ``cause`` (empty where a bucket has none), ``thread_seconds``, ``share``
             and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line

@@ -13,7 +13,10 @@ from typing import Any
 import distributed.worker
 import pytest
 import zict
-from distributed import Client, Scheduler
+from distributed import Client, Scheduler, Worker
+from distributed.shuffle._buffer import ShardsBuffer
+from distributed.shuffle._comms import CommShardsBuffer
+from distributed.shuffle._worker_plugin import ShuffleWorkerPlugin
 from distributed.spill import SpillBuffer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +107,21 @@ def test_what_runs_tasks_and_methods_of_actors_in_threads(patch: Patch, names: t
     assert f" {name},\n" in executing, patch.without
 
 
+def test_what_sends_and_takes_in_the_parts_of_a_shuffle() -> None:
+    ((kind, name),) = patches.SHUFFLE_MESSAGE.places(ShardsBuffer)
+    assert list(inspect.signature(vars(kind)[name]).parameters) == ["self", "id", "shards", "size"]
+    worker = SimpleNamespace(
+        handlers={}, stream_handlers={}, extensions={}, state=SimpleNamespace(nthreads=1), address="tcp://a"
+    )
+    ShuffleWorkerPlugin().setup(worker)
+    for patch in (patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE):
+        ((handlers, op),) = patch.places(worker)
+        assert inspect.iscoroutinefunction(handlers[op]), patch.without
+    # It is by what its buffer sends that a worker is known.
+    assert vars(CommShardsBuffer).get("process") is None
+    assert "self.send = send" in inspect.getsource(CommShardsBuffer.__init__)
+
+
 def test_what_reads_a_result_back(spill_buffer: SpillBuffer) -> None:
     assert isinstance(spill_buffer, zict.Buffer), patches.READ_BACK.without
     ((buffer, name),) = patches.READ_BACK.places(spill_buffer)
@@ -134,16 +152,16 @@ def test_what_a_client_does_with_a_graph() -> None:
 
 def test_the_answer_to_a_scrape() -> None:
     async def routes() -> list[Any]:
-        real = await Scheduler(port=0, host="127.0.0.1", dashboard=False)
-        try:
-            return list(patches.METRICS.places(real.http_application))
-        finally:
-            await real.close()
+        async with (
+            Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler,
+            Worker(scheduler.address, dashboard=False, dashboard_address=":0") as worker,
+        ):
+            return [list(patches.METRICS.places(server.http_application)) for server in (scheduler, worker)]
 
-    ((route, name),) = asyncio.run(routes())
-    handler = getattr(route, name)
-    assert callable(handler.get), patches.METRICS.without
-    assert route.matcher.regex.match("/metrics")
+    for ((route, name),) in asyncio.run(routes()):
+        handler = getattr(route, name)
+        assert callable(handler.get), patches.METRICS.without
+        assert route.matcher.regex.match("/metrics")
 
 
 PATCHES = [value for value in vars(patches).values() if isinstance(value, Patch)]

@@ -11,6 +11,7 @@ from dask.utils import key_split
 
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
+from dask_efficiency.plugin.scheduler.outstanding_spans import OutstandingSpans
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class WorkTracker:
         self._working = self._running = False
         #: Whether nothing follows from giving a task to a worker: others run, and no worker waits for its first.
         self.steady = False
+        #: Which spans have work outstanding, while windows are open.
+        self.spans = OutstandingSpans(scheduler)
         #: Called when work or the taking in of a graph has begun or ended.
         self.turned: Callable[[], object] = lambda: None
         self.reset()
@@ -112,6 +115,7 @@ class WorkTracker:
         self._cut_short.clear()
         self.watched.clear()
         self._unassigned = None
+        self.spans.forget()
         self._look()
 
     def worker_joined(self, presence: Presence) -> None:
@@ -233,6 +237,7 @@ class WorkTracker:
         """A task that has no result is not to be run, or begins again at once."""
         if start == "erred":  # it is only for a client's retry that one leaves this state and runs
             self._asked = stimulus_id
+            self._begins_again(ts)
             self._cut_short.discard(ts.key)
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
@@ -241,6 +246,7 @@ class WorkTracker:
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """A task that had been in memory is to be run once more: note why."""
         self.catch_up()
+        self._begins_again(ts)
         if ts.key in self._cut_short:
             self._cut_short.discard(ts.key)
             return
@@ -265,6 +271,10 @@ class WorkTracker:
             if near.annotations
         )
         return next((mark for mark in marks if mark), SOME_WORKER)
+
+    def _begins_again(self, ts: TaskState) -> None:
+        if self.spans.followed:
+            self.spans.add((ts.group,))
 
     def _computed_again(self, key: Any, number: int) -> None:
         """A result that had been in memory is there again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 import uuid
 from dataclasses import replace
@@ -18,7 +19,7 @@ from distributed.core import Status
 from dask_efficiency.accounts.processors import encode_processors
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
-from dask_efficiency.accounts.worker.balance import Outcome, Used, WindowBalance
+from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry
 from dask_efficiency.accounts.worker.slots import Slots
@@ -42,10 +43,12 @@ from dask_efficiency.plugin.worker.causes import WorkerCauses
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
 from dask_efficiency.plugin.worker.hooks import WorkerHooks, spill_noter
+from dask_efficiency.plugin.worker.metered_windows import MeteredWindows
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugin.worker.process_threads import ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
+from dask_efficiency.plugin.worker.shuffle_watch import ShuffleWatch
 from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
@@ -118,6 +121,12 @@ class WorkerMeter:
         #: What happened to its slots, and was not read yet.
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
+        self._shuffles = ShuffleWatch(worker)
+        counted = self._process_metrics
+        self._metered = MeteredWindows(
+            self._metrics.metered, self._shuffles.metered, counted.transfers, levels=counted.memory
+        )
+        self._labels = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
         self._kept_back = KeptBack()
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
@@ -140,6 +149,8 @@ class WorkerMeter:
         self._heartbeats_ns = 0
         #: What the last heartbeat carried, and when it was new; None where the next one is to be new.
         self._last_heartbeat: dict[str, Any] | None = None
+        #: The accounts of the last snapshot, whoever was told it.
+        self.reported: Balance | None = None
         self._reported_at: int | None = None
         #: Answers that wait to be sent; heartbeats say nothing newer before them.
         self._answers = 0
@@ -160,12 +171,15 @@ class WorkerMeter:
         self.worker.handlers[OP] = self.handle
         self.threads.attach()
         self.spills.start()
+        self._shuffles.start()
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
         self.hooks.attach(plugin)
         if plugin.recording is not None:
             self._parts.load("recorder")
+        if "prometheus_client" in sys.modules:  # Dask serves metrics; nobody else is to load it here
+            self._parts.load("exports")
         self._parts.each("start")
 
     def detach(self) -> None:
@@ -187,6 +201,7 @@ class WorkerMeter:
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
+        self._shuffles.stop()
         self.threads.restore()
 
     def _closes(self) -> bool:
@@ -225,6 +240,7 @@ class WorkerMeter:
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
+        self._shuffles.stop()
         self.threads.restore()
 
     # -- answers -----------------------------------------------------------------------------
@@ -246,6 +262,8 @@ class WorkerMeter:
         ):
             return dict(self._last_heartbeat)
         self._gpu.check()
+        self._shuffles.start()
+        self._labels(self._metered.sample)
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
         pace = self._paced(self._pace)
@@ -329,14 +347,15 @@ class WorkerMeter:
         self._ledger.open_window(window, at=at)
         self._causes.open_window(window, self._pending.overhead)
         self._pending.sizes.open_window(window)
+        self._labels(self._metered.open_window, window)
 
     def _close_window(self, window: str, at: int) -> WindowBalance | None:
         balance = self._ledger.close_window(window, at=at)
-        skew = self._pending.sizes.close_window(window)
+        skew, metered = self._pending.sizes.close_window(window), self._labels(self._metered.close_window, window) or {}
         if balance is None:
             return None
         balance = self._causes.close_window(window, balance, self._pending.overhead)
-        return replace(balance, details=replace(balance.details, skew=skew))
+        return replace(balance, details=replace(balance.details, skew=skew, metered=metered))
 
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
@@ -377,7 +396,8 @@ class WorkerMeter:
         used.update(
             (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
         )
-        balance = self._ledger.balance(at=at, used=used)
+        self.reported = balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
-        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes)
+        amounts = self._labels(self._metered.amounts) or {}
+        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes, amounts)
