@@ -462,7 +462,7 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
         sink = client.submit(wait_for_word, late, source, key="sink-1", **where)
         (start,) = eventually(lambda: late.read("start"))
         worker = client.cluster.scheduler.workers[first]
-        eventually(lambda: "sink" in worker.metrics["efficiency"].get("h", ()))
+        eventually(lambda: "sink" in worker.metrics.get("efficiency", {}).get("h", ()))
         killed = kill(client, first)
         late.write(event="go")
         told = sink.result()
