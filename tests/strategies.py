@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.buckets import FINALIZED, Breakdown, Bucket
+from dask_efficiency.accounts.buckets import FINALIZED, Breakdown, Bucket, in_proportion
 from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.accounts.details import Hold, Holder, Place, WindowDetails
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
@@ -85,6 +85,9 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
     tasks[TASK_BUCKETS.index("spill")] += spilling
     free[-1] += -(sum(tasks) + sum(free) + running) % n
     whole = sum(tasks) + sum(free) + running
+    held = draw(st.dictionaries(names, st.integers(0, n), max_size=1))
+    again = draw(st.dictionaries(names, st.integers(1, 9), max_size=3))
+    recomputed = in_proportion([*again.values()], tasks[TASK_BUCKETS.index("recomputed")]) if again else []
     return Balance(
         nthreads=n,
         elapsed=whole // n,
@@ -93,6 +96,8 @@ def balances(draw: st.DrawFn, *, nthreads: int | None = None) -> Balance:
         prefixes=prefixes,
         tasks=draw(st.dictionaries(st.sampled_from([str(o) for o in Outcome]), st.integers(0, 1000))),
         active=_by_name(ACTIVE_BUCKETS, [0, sum(tasks) - spilling, 0, 0, spilling, running]),
+        holding={prefix: (running, slots) for prefix, slots in held.items()},
+        recomputed={mark: (ns, again[mark]) for mark, ns in zip(again, recomputed, strict=True)},
     )
 
 

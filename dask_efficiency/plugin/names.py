@@ -14,7 +14,8 @@ WORKER_PLUGIN = "dask-efficiency-worker"
 #: Key of the metric in a worker's heartbeat.
 METRIC = "efficiency"
 
-#: Annotation by which the scheduler marks a task that had been in memory once before.
+#: Annotation by which the scheduler marks a task that had been in memory once before: the id of the worker with which
+#: that was lost.
 RECOMPUTED = "dask-efficiency-recomputed"
 
 #: Key of the host's sensors in what the metric says.

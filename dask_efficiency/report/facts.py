@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
+from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
 from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
@@ -62,6 +63,8 @@ class Facts:
     fills_workers: bool
     #: Share of the idle time for the scheduler in which event loops of workers imported modules.
     importing: float
+    #: Share of the time that was lost with workers, or recomputed, of which nannies killed the workers for memory.
+    lost_for_memory: float
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -131,6 +134,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
         waited_for=waited_for,
         fills_workers=_fills_workers(report, waited_for),
         importing=_importing(report),
+        lost_for_memory=_lost_for_memory(report),
         joining=not report.not_measured,
     )
 
@@ -158,6 +162,12 @@ def _importing(report: EfficiencyReport) -> float:
     imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
     blocked = sum(block.seconds * report.nthreads.get(block.worker, 1) for block in imports)
     return blocked / waited if waited else 0.0
+
+
+def _lost_for_memory(report: EfficiencyReport) -> float:
+    cost = [(one.ns + one.recomputed_ns, one.reason.startswith(FOR_MEMORY)) for one in report.lost_workers]
+    whole = sum(ns for ns, _ in cost)
+    return sum(ns for ns, for_memory in cost if for_memory) / whole if whole else 0.0
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
@@ -197,5 +207,6 @@ NOTHING_KNOWN = Facts(
     waited_for="",
     fills_workers=False,
     importing=0.0,
+    lost_for_memory=0.0,
     joining=False,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
@@ -24,6 +25,7 @@ from dask_efficiency.report.kinds import (
     page_of,
 )
 from dask_efficiency.report.largest import Largest, largest_loss, losses_worth_finding
+from dask_efficiency.report.lost_workers import who
 from dask_efficiency.report.metered import own_labels
 from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
 from dask_efficiency.report.skew import held_up, longest, recorded_tasks
@@ -241,6 +243,8 @@ def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding
 
 def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit]) -> str:
     """The line to blame; of idle threads the task that all waited for."""
+    if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
+        return _went(report, part.bucket)
     if part.bucket is Bucket.IDLE:
         return _held_up_by(report) if part.cause == "parallelism" else ""
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
@@ -262,6 +266,15 @@ def _line(culprit: Culprit) -> str:
     called = f"`{shown_name(culprit.function)}`, " if culprit.function else ""
     tasks = f" (tasks of {shown_name(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
     return f"{called}{shown_name(culprit.line)}{tasks}{computed}"
+
+
+def _went(report: EfficiencyReport, bucket: Bucket) -> str:
+    """The worker whose loss cost most of it, and how many more there are."""
+    cost = attrgetter("ns" if bucket is Bucket.LOST_WORKER else "recomputed_ns")
+    ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
+    if not ranked:
+        return ""
+    return who(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
 
 
 def _spilled(report: EfficiencyReport) -> str:
@@ -307,7 +320,7 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
         row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
         tasks, times = tasks + repeat.tasks, max(times, repeat.times)
         if row is not None and skew is not None and skew.count:
-            lost += min(repeat.tasks / skew.count, 1.0) * row.total_ns / 1e9
+            lost += min(repeat.tasks / skew.count, 1.0) * row.ns(*HELD) / 1e9
     held = report.breakdown.ns(*HELD) / 1e9
     if not held or lost < WORTH_REPEATING * held:
         return []

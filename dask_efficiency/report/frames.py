@@ -33,6 +33,8 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
         return _skew(report)
     if by == "finding":
         return findings_frame(find(report))
+    if by == "lost-worker":
+        return _by_lost_worker(report)
     return _by_group(report, by)
 
 
@@ -107,13 +109,30 @@ def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=pd.Index(columns, dtype=object)).astype({"saves_seconds": float})
 
 
+def _by_lost_worker(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    lost = report.lost_workers
+    return pd.DataFrame(
+        {
+            "reason": pd.Series([one.reason for one in lost], dtype=object),
+            "in_order": pd.Series([one.in_order for one in lost], dtype=bool),
+            "lost_seconds": pd.Series([one.ns / 1e9 for one in lost], dtype=float),
+            "running_seconds": pd.Series([sum(one.prefixes.values()) / 1e9 for one in lost], dtype=float),
+            "recomputed_seconds": pd.Series([one.recomputed_ns / 1e9 for one in lost], dtype=float),
+            "recomputed_tasks": pd.Series([one.recomputed_tasks for one in lost], dtype=int),
+        }
+    ).set_index(pd.Index([one.worker for one in lost], name="worker", dtype=object))
+
+
 def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     import pandas as pd
 
     groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
     if by not in groups:
         raise ValueError(
-            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered' or 'finding'"
+            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered', "
+            "'finding' or 'lost-worker'"
         )
     rows = groups[by]
     columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]

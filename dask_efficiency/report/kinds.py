@@ -85,6 +85,10 @@ _ONE_TASK = (
     lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
     "One task ran at a time on {threads} threads: a chain, or a client that waits for each result.",
 )
+_KILLED = (
+    lambda facts: facts.lost_for_memory > MOST,
+    "Give workers more memory, or make partitions smaller: nannies killed workers near their limit.",
+)
 
 #: By bucket, or bucket and cause.
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -195,7 +199,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "Tasks were cancelled", "Keep futures until they are used, and let workers finish before they close."
         ),
         "recomputed": Kind(
-            "Results were lost and computed again", "See why workers went: results were lost with them."
+            "Results were lost and computed again", "See why workers went: results were lost with them.", _KILLED
         ),
         "paused": Kind(
             "Workers paused, short of memory",
@@ -254,7 +258,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             _ONE_TASK,
         ),
         "lost-worker": Kind(
-            "Workers vanished", "They were killed for memory, or their job ended: see the nanny's and the job's logs."
+            "Workers vanished",
+            "They were killed for memory, or their job ended: see the nanny's and the job's logs.",
+            _KILLED,
         ),
         "unmeasured": Kind(
             "Time that was not measured",

@@ -16,6 +16,7 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.metered import Amount, MeteredRow
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.runs.path.summary import PathSummary
@@ -141,7 +142,8 @@ class EfficiencyReport(Printed):
     by_worker
         Worker name to its breakdown; every thread-second of the window is in here.
     by_prefix
-        Task prefix to the time that its tasks held threads.
+        Task prefix to the time that its tasks held threads, and under ``lost-worker`` that of its tasks that ran on
+        workers that were lost.
     by_span
         All time of the window by span. A span ("outer") has what the spans in it ("outer/inner") have, too, so those
         without a slash add up to ``by_worker``, bucket by bucket. Spans of other clients, and of work from before the
@@ -206,6 +208,10 @@ class EfficiencyReport(Printed):
     attendance
         How many workers came and went in the window, and how many there were at a time, as of
         :func:`~dask_efficiency.accounts.cluster.attendance.attendance`; empty where nobody counted.
+    lost_workers
+        The workers that vanished in the window, and those with which results were lost that were computed again in it:
+        why each went, and what that cost. Their ``ns`` are all of ``lost-worker`` where each was metered; their
+        ``recomputed_ns`` all of ``recomputed``. Empty in retrospect.
     causes_by_worker, causes_by_prefix, causes_by_span
         Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, named as by
         :func:`~dask_efficiency.accounts.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
@@ -267,6 +273,7 @@ class EfficiencyReport(Printed):
     long_tail: tuple[LongTask, ...] = ()
     skew: Mapping[str, Skew] = field(default_factory=dict)
     attendance: Mapping[str, int] = field(default_factory=dict)
+    lost_workers: tuple[LostWorker, ...] = ()
     causes_by_worker: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     causes_by_prefix: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     causes_by_span: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -536,6 +543,9 @@ class EfficiencyReport(Printed):
             called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
             no sample was taken. ``"skew"``: a row for each prefix, the fields of
             :class:`~dask_efficiency.accounts.skew.Skew`. ``"finding"``: a row for each of :attr:`findings`.
+            ``"lost-worker"``: a row for each of ``lost_workers``, with columns ``reason``, ``in_order``,
+            ``lost_seconds``, ``running_seconds`` (of its running tasks), ``recomputed_seconds`` and
+            ``recomputed_tasks``.
 
         Raises
         ------

@@ -19,6 +19,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.by_value import in_the_script
+from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.metered import Amount, MeteredRow
 from dask_efficiency.report.model import EfficiencyReport, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
@@ -117,6 +118,7 @@ def report_of(
         notes=(*notes, *payload.get("notes", ()), *missing),
         price_per_worker_hour=payload["price"],
         attendance=dict(payload.get("attendance", {})),
+        lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),
         **found,
     )
 

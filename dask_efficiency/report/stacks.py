@@ -18,8 +18,9 @@ NO_PREFIX = "(no prefix)"
 #: A bucket, a cause within it, and a prefix; each of the last two may be empty.
 Key = tuple[str, str, str]
 
-#: What tasks held is known by prefix. Of overhead it is, too, though not by cause at the same time.
-BY_PREFIX = tuple(bucket for bucket in HELD if bucket not in (Bucket.OVERHEAD, Bucket.RUNNING))
+#: What tasks held is known by prefix, and so is most of what they held on workers that were lost. Of overhead it is,
+#: too, though not by cause at the same time.
+BY_PREFIX = (*(bucket for bucket in HELD if bucket not in (Bucket.OVERHEAD, Bucket.RUNNING)), Bucket.LOST_WORKER)
 
 
 class NoStacksError(ValueError):

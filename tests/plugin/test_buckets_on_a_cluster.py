@@ -458,12 +458,16 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
         source = client.submit(write_and_nap, diary, 0.3, key="source-1", **where)
         wait(source)
         late = Diary(tmp_path / "late")
+        asked = time.monotonic()
         sink = client.submit(wait_for_word, late, source, key="sink-1", **where)
-        eventually(lambda: late.read("start"))
+        (start,) = eventually(lambda: late.read("start"))
+        worker = client.cluster.scheduler.workers[first]
+        eventually(lambda: "sink" in worker.metrics.get("efficiency", {}).get("h", ()))
         killed = kill(client, first)
         late.write(event="go")
         told = sink.result()
         client.wait_for_workers(2)
+        gone = time.monotonic()
     again = diary.read("stop")
     assert len(again) == 2
     # The first run's worker is gone, and the recomputed one has been booked where it ran.
@@ -474,6 +478,14 @@ def test_results_lost_with_a_killed_worker_are_recomputed_and_its_time_is_lost(
     assert lost >= 2 * (attendance.left[first] - killed)
     assert lost >= late.read("start")[0]["wall"]
     assert report.by_worker[attendance.names[first]]["recomputed"] in (0, report.breakdown["recomputed"])
+    # Its nanny, which has seen how it ended, is asked; one of its two threads had the task until the removal.
+    (one,) = report.lost_workers
+    assert (one.worker, one.reason, one.in_order) == (attendance.names[first], "killed by SIGKILL", False)
+    assert one.ns == report.breakdown.ns("lost-worker")
+    assert one.prefixes == {"sink": report.by_prefix["sink"].ns("lost-worker")}
+    assert report.by_prefix["sink"]["lost-worker"] == between(killed - start["start"], gone - asked)
+    assert one.prefixes["sink"] < one.ns
+    assert (one.recomputed_tasks, one.recomputed_ns) == (1, report.breakdown.ns("recomputed"))
 
 
 def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mortal_client, attendance, diary):
@@ -495,6 +507,7 @@ def test_a_worker_that_is_retired_while_it_runs_a_task_books_it_as_cancelled(mor
     )
     assert report.breakdown["lost-worker"] == 0
     assert report.breakdown["recomputed"] == 0
+    assert report.lost_workers == ()
 
 
 def test_a_restart_books_running_tasks_as_cancelled_or_lost(mortal_client, diary):

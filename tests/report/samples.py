@@ -15,6 +15,7 @@ from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelT
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.model import PHASES, Repeat, Saved
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
@@ -278,6 +279,19 @@ reports = st.builds(
     timeline=st.none() | timelines(),
     code=st.lists(_names, max_size=3).map(tuple),
     stragglers=st.lists(findings(), max_size=3).map(tuple),
+    lost_workers=st.lists(
+        st.builds(
+            LostWorker,
+            worker=_names,
+            reason=_names,
+            in_order=st.booleans(),
+            ns=st.integers(0, 10**15),
+            prefixes=st.dictionaries(_names, st.integers(0, 10**15), max_size=5),
+            recomputed_ns=st.integers(0, 10**15),
+            recomputed_tasks=st.integers(0, 10**9),
+        ),
+        max_size=3,
+    ).map(tuple),
     gpu=st.dictionaries(_names, any_gpu_totals(), max_size=2),
     no_workers_seconds=_amounts,
     cores=st.none() | st.floats(0, 1e4),

@@ -18,6 +18,7 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS
+from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.model import Repeat, Saved
 from dask_efficiency.report.profile import Hold
 from dask_efficiency.runs.path.summary import PathSummary
@@ -98,6 +99,18 @@ def test_a_cluster_without_workers_is_a_finding_with_when_they_were_asked_for() 
         "No worker was there: saves up to 6.1 s. 1 worker asked for, the first after 6.0 s\n"
         "Start workers before the work, or scale up sooner."
     )
+
+
+def test_lost_workers_are_named_with_why_they_went_and_what_of_it() -> None:
+    memory = LostWorker("w3", "killed by its nanny at 96% of its memory limit", False, 2 * 10**9, {}, 10**9, 1)
+    other = LostWorker("w5", "killed by SIGKILL", False, 10**9, {}, 0, 0)
+    report = report_of(
+        seconds(thread_cpu=4, lost_worker=3, recomputed=1), nthreads={"w": 1}, lost_workers=(other, memory)
+    )
+    found = {one.kind: one for one in find(report)}
+    why = "worker w3 was lost (killed by its nanny at 96% of its memory limit)"
+    assert (found["lost-worker"].where, found["recomputed"].where) == (f"{why}, and 1 more", why)
+    assert found["lost-worker"].advice.startswith("Give workers more memory")
 
 
 @given(reports)

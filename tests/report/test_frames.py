@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.report.lost_workers import LostWorker
 from tests.report.profile_samples import ETL, profiled, profiled_reports
 from tests.report.samples import by_hand, report_of
 
@@ -47,8 +48,16 @@ def test_a_report_without_samples_has_frames_too() -> None:
 
 
 def test_another_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'skew', 'metered' or 'finding'"):
+    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'metered', 'finding' or 'lost-worker'"):
         profiled().to_frame("file")
+
+
+def test_lost_workers_are_a_table() -> None:
+    lost = LostWorker("a", "killed by SIGKILL", False, 5_000_000_000, {"train": 4_000_000_000}, 2_000_000_000, 3)
+    frame = report_of(lost_workers=(lost,)).to_frame(by="lost-worker")
+    assert list(frame.index) == ["a"]
+    assert frame.iloc[0].tolist() == ["killed by SIGKILL", False, 5.0, 4.0, 2.0, 3]
+    assert report_of().to_frame(by="lost-worker").empty
 
 
 def test_findings_are_a_table_with_nothing_where_nobody_knows_a_saving() -> None:

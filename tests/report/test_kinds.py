@@ -11,6 +11,7 @@ from dask_efficiency.accounts.buckets import GOOD, Bucket
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
+from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.profile import GilHolder, Hold
 from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
@@ -38,6 +39,7 @@ PLAIN = Facts(
     waited_for="",
     fills_workers=False,
     importing=0.0,
+    lost_for_memory=0.0,
     joining=False,
 )
 
@@ -72,6 +74,8 @@ CASES = {
     ("idle/parallelism", "Split the tasks of join, for which all waited"): {"waited_for": "join"},
     ("idle", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
     ("idle/parallelism", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
+    ("lost-worker", "Give workers more memory, or make partitions smaller"): {"lost_for_memory": 0.6},
+    ("recomputed", "Give workers more memory, or make partitions smaller"): {"lost_for_memory": 0.6},
     ("unmeasured", "Workers were joining"): {"joining": True},
 }
 
@@ -166,6 +170,12 @@ def test_the_facts_of_a_report_worked_out_by_hand() -> None:
     assert (facts.cores, facts.gpu_waiting, facts.waited_for) == (2.0, 0.25, "join")
     assert facts.spilling == pytest.approx(2 / 60)
     assert (facts.chain, facts.longest_task) == (pytest.approx(0.9), pytest.approx(0.2))
+
+
+def test_what_killed_workers_cost_is_for_memory_where_their_nannies_say_so() -> None:
+    killed = LostWorker("a", "killed by its nanny at 96% of its memory limit", False, 2, {}, 4, 1)
+    other = LostWorker("b", "killed by SIGKILL", False, 2, {}, 0, 0)
+    assert facts_of(report_of(lost_workers=(killed, other))).lost_for_memory == 0.75
 
 
 def test_one_task_that_is_most_of_the_chain_is_no_chain() -> None:

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.cluster.account import PARTS, WHERE, WIDTH, Part, 
 from dask_efficiency.accounts.cluster.attendance import Stay, attendance
 from dask_efficiency.accounts.cluster.exact import ExactSums, NamedSums
 from dask_efficiency.accounts.cluster.idle import IdleWeights
+from dask_efficiency.accounts.cluster.losses import Loss, by_prefix
 from dask_efficiency.accounts.cluster.presence import Presence, check_snapshot, is_stale
 from dask_efficiency.accounts.cluster.totals import Totals, WorkClock
 from dask_efficiency.accounts.gpu.sums import add_totals
@@ -43,6 +44,9 @@ MAX_ENDED = 10_000
 
 #: Workers that left whose stays are remembered, for the number of those that came and went.
 MAX_DEPARTED = 10_000
+
+#: Workers that left whose losses are remembered.
+MAX_LOSSES = 1_000
 
 #: Activities and details that have names of their own; later ones share one.
 MAX_ACTIVITIES = 1_000
@@ -109,6 +113,10 @@ class ClusterLedger:
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
         self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
+        #: Workers that went, oldest first; what of their time was their running tasks'; what was recomputed since.
+        self.losses: deque[Loss] = deque(maxlen=MAX_LOSSES)
+        self._lost = NamedSums(max_prefixes, 1)
+        self._recomputed = NamedSums(MAX_LOSSES, 2)
         self._beside = {group: NamedSums(MAX_ACTIVITIES, 1) for group in BESIDE}
         #: GPU accounts of the ledgers that ended, by worker name.
         self._gpus: dict[str, GpuTotals] = {}
@@ -141,6 +149,11 @@ class ClusterLedger:
             return
         self.work.set_workers(bool(self.present), at=at)
         presence.left = at
+        if presence.received is not None:  # a later snapshot may have travelled quicker than the first one
+            presence.joined = min(presence.joined, max(presence.began, self.started))
+        loss = presence.loss
+        loss.worker, loss.left, loss.in_order = presence.name, at, presence.closing
+        self.losses.append(loss)
         self._left_at[presence.name] = at
         uncovered = presence.nthreads * (at - presence.joined) - presence.recorded_ns
         presence.running = max(0, uncovered)
@@ -229,6 +242,11 @@ class ClusterLedger:
             return self.present[address]
         # Its final snapshot may also be its first, if it was there for less than a heartbeat.
         return next((p for p in self._leaving if p.address == address and p.received is None), None)
+
+    def last_at(self, address: str) -> Presence | None:
+        """The worker at an address, or the last one that was there until just now."""
+        gone = (presence for presence in reversed(self._leaving) if presence.address == address)
+        return self.present.get(address) or next(gone, None)
 
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
         """From its last snapshot on, this worker is not measured."""
@@ -352,10 +370,19 @@ class ClusterLedger:
         here = {presence.name for presence in self._open()}
         return here | {name for name, left in self._left_at.items() if at - left < RECENT_NS}
 
+    @property
+    def recomputed(self) -> dict[str, tuple[int, ...]]:
+        """Nanoseconds and tasks that were recomputed, by the mark of the worker with which their results were lost."""
+        return {mark: row for mark, row in self._recomputed.by_name().items() if any(row)}
+
     def by_prefix(self) -> dict[str, Breakdown]:
-        """Settled time of the tasks, by prefix."""
-        rows = self._prefixes.by_name()
-        return {prefix: Breakdown(dict(zip(TASK_BUCKETS, row, strict=True))) for prefix, row in rows.items()}
+        """Settled time of the tasks, by prefix, and of those that ran on workers that were lost."""
+        rows: dict[str, dict[str, int]] = {
+            prefix: dict(zip(TASK_BUCKETS, row, strict=True)) for prefix, row in self._prefixes.by_name().items()
+        }
+        for prefix, (ns,) in self._lost.by_name().items():
+            rows.setdefault(prefix, {})[Bucket.LOST_WORKER] = ns
+        return {prefix: Breakdown(row) for prefix, row in rows.items()}
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
         """The same as bare nanoseconds, by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
@@ -494,6 +521,9 @@ class ClusterLedger:
         if most:
             places = _places(presence, "prefixes", self._prefixes, now.prefixes.names)
             self._prefixes.add(places[gain.at], gain.prefixes, most=most)
+        if len(gain.recomputed):
+            places = _places(presence, "recomputed", self._recomputed, now.recomputed.names)
+            self._recomputed.add(places, gain.recomputed, most=int(gain.recomputed.max()) * len(places))
         more = np.maximum(gain.beside, 0)[:, None]
         for (group, sums), names in zip(self._beside.items(), now.named.beside, strict=True):
             grown, more = more[: len(names)], more[len(names) :]
@@ -513,9 +543,19 @@ class ClusterLedger:
             self._cover(presence, Bucket.UNMEASURED, presence.left)
         else:
             self._cover(presence, Bucket.RETIRING if presence.closing else Bucket.LOST_WORKER, presence.left)
+            self._divide(presence, presence.received)
         self._closed[presence.name] = self._closed.get(presence.name, _NOTHING) + presence.account
         self._departed.append(Stay(presence.joined, presence.left, presence.nthreads))
         self._fold_names()
+
+    def _divide(self, presence: Presence, last: Received) -> None:
+        """Of the time of a worker that was lost, record what its running tasks held."""
+        loss, lost = presence.loss, place("recorded", Bucket.LOST_WORKER)
+        loss.ns = int(presence.account[lost])
+        loss.prefixes = by_prefix(loss.ns, presence.nthreads, last.holding, loss.had_to_do)
+        if loss.prefixes:
+            gained = np.array([[ns] for ns in loss.prefixes.values()], np.int64)
+            self._lost.add(self._lost.places([*loss.prefixes]), gained, most=loss.ns)
 
     def _end(self, last: Received | None, name: str) -> None:
         """No more snapshots of this ledger are recorded."""

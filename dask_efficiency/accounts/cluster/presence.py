@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.account import WHERE, WIDTH, Part, named
+from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.cluster.totals import Totals
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
 from dask_efficiency.accounts.processors import Processors
@@ -62,6 +63,8 @@ class Presence:
     processors: Processors | None = None
     #: Whether it or the scheduler announced that it closes: such a worker is not lost.
     closing: bool = False
+    #: Why it went, and what that cost, as far as that is known.
+    loss: Loss = field(default_factory=Loss)
     #: Tasks whose results the scheduler has had from it.
     finished: int = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dask_efficiency.accounts.buckets import Bucket, scale_down
 from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of
 from dask_efficiency.accounts.cluster.account import WHERE, named
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.losses import Loss, costs, in_window
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.span_shares import SpanShares
 from dask_efficiency.accounts.cluster.totals import Totals, WorkClock, between
@@ -21,7 +22,7 @@ from dask_efficiency.accounts.details import MergedProfiles
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.processors import Processors, cores, others_share
 from dask_efficiency.accounts.wire.heartbeats import Received
-from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, WindowBalance
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 
 _IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
@@ -102,6 +103,8 @@ class WindowAccounts:
     amounts: dict[str, int] = field(default_factory=dict)
     #: How many workers came and went.
     attendance: dict[str, int] = field(default_factory=dict)
+    #: What workers that went have cost; see :func:`~dask_efficiency.accounts.cluster.losses.costs`.
+    losses: list[dict[str, Any]] = field(default_factory=list)
     not_measured: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     #: By worker name, between its snapshots at the window's two ends or the last ones that came.
@@ -178,6 +181,7 @@ class ClusterWindow:
         self._without_workers = cluster.work.without_workers(at=at)
         self._then = {presence: self._now(presence) for presence in cluster.present.values()}
         self._gpu = cluster.gpu_by_worker()
+        self._recomputed = cluster.recomputed
         self._beside = _beside(cluster)
         self._final: dict[Presence, WindowBalance] = {}
 
@@ -187,6 +191,7 @@ class ClusterWindow:
         if presence is None or presence not in self._then:
             return
         self._then[presence] = self._now(presence)._replace(processors=presence.processors)
+        self._recomputed = cluster.recomputed
         self._beside = _beside(cluster)
         if presence.gpu is not None:
             self._gpu[presence.name] = cluster.gpu_of(presence)
@@ -236,6 +241,8 @@ class ClosingWindow:
         self._awaited: dict[str, Presence] = {}
         self._reasons: dict[Presence, str] = {}
         self._counted: set[Presence] = set()
+        #: Lost nanoseconds by prefix of the workers that were lost.
+        self._lost: dict[Loss, Mapping[str, int]] = {}
         #: Of the workers that were there throughout and answered: threads, their time, and that of it with work.
         self._threads = self._elapsed = self._outstanding = 0
         for presence in self._present:
@@ -273,6 +280,7 @@ class ClosingWindow:
                 self._count(presence, window._final.get(presence, reason))
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
+        accounts.losses = self._losses()
         accounts.outside, accounts.details, accounts.amounts = map(_gained, _beside(cluster), window._beside)
         for name, gpu in cluster.gpu_by_worker().items():
             if name in accounts.workers and name not in accounts.gpu:
@@ -288,6 +296,23 @@ class ClosingWindow:
         ]
         before = self._window.scheduler
         return others_share(both, None if before is None or scheduler is None else (before, scheduler))
+
+    def _losses(self) -> list[dict[str, Any]]:
+        accounts, before = self._accounts, self._window._recomputed
+        gained = {
+            mark: (ns - before.get(mark, (0, 0))[0], tasks - before.get(mark, (0, 0))[1])
+            for mark, (ns, tasks) in self._cluster.recomputed.items()
+            if (ns, tasks) != before.get(mark)
+        }
+        opened, at = self._window.opened, self._at
+        went = [
+            loss
+            for loss in self._cluster.losses
+            if loss in self._lost or loss.mark in gained or (opened < loss.left <= at and not loss.in_order)
+        ]
+        whole = sum(row.get(Bucket.RECOMPUTED, 0) for row in accounts.workers.values())
+        rows = [(loss, self._lost.get(loss, {})) for loss in went]
+        return costs(rows, gained, whole, accounts.tasks.get(Outcome.RECOMPUTED, 0))
 
     def _restarted(self, presence: Presence) -> bool:
         """Whether the window it answers for was opened by a later ledger than its first in this window."""
@@ -324,6 +349,7 @@ class ClosingWindow:
             former = Totals(window.opened, named(then.account[WHERE["recorded"]], "recorded"), then.running)
             buckets = _trimmed(between(former, presence.totals(at)), expected)
             self._add_reported(presence, then.received, buckets)
+            self._add_lost(presence, buckets.get(Bucket.LOST_WORKER, 0))
             if presence.unreported:
                 _add(accounts.tasks, {WITHOUT_ACCOUNT: presence.unreported})
             accounts.notes.append(_missing(presence, answer))
@@ -362,6 +388,14 @@ class ClosingWindow:
                 _add(own.worker_causes.setdefault(worker, {}), by_name)
                 _add(own.prefix_causes.setdefault(prefix, {}), by_name)
         _add(accounts.tasks, answer.tasks)
+
+    def _add_lost(self, presence: Presence, ns: int) -> None:
+        if not ns:
+            return
+        rows = self._lost[presence.loss] = in_window(presence.loss, ns)
+        for prefix, part in rows.items():
+            if prefix and part:
+                _add(self._accounts.prefixes.setdefault(prefix, {}), {str(Bucket.LOST_WORKER): part})
 
     def _add_row(self, worker: str, span: str, prefix: str, buckets: Mapping[str, int]) -> None:
         accounts, own = self._accounts, self._own(span)
@@ -461,7 +495,7 @@ def _missing(presence: Presence, reason: str) -> str:
     more = f"; of {tasks} that it finished since, only the number is known" if presence.unreported else ""
     if presence.left is None:
         return f"worker {presence.name} counts at its last heartbeat: {presence.reason or reason}{more}"
-    left = "closed and could not send its final snapshot" if presence.closing else "was lost"
+    left = "closed and could not send its final snapshot" if presence.closing else f"was lost ({presence.loss.why})"
     if presence.received is None:
         return f"worker {presence.name} {left} before its first heartbeat{more}"
     return f"worker {presence.name} {left}: its tasks count at its last heartbeat, and in no span{more}"

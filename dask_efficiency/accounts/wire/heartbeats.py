@@ -28,6 +28,7 @@ from dask_efficiency.accounts.checks import (
     short,
     text,
     whole,
+    wholes,
 )
 from dask_efficiency.accounts.gpu.heartbeats import GpuWriter, HeldGpu, read_gpu
 from dask_efficiency.accounts.wire.tables import Ints, Table, TableWriter, column_sums, read_table
@@ -87,6 +88,7 @@ def _where(group: str, names: Sequence[str]) -> slice:
 _OF = {group: _where(group, names) for group, (names, *_) in GROUPS.items()}
 _FREE, _HELD = _where("settled", FREE_BUCKETS), _where("settled", TASK_BUCKETS)
 _IDLE = FIELDS.index(("settled", Bucket.IDLE))
+_RECOMPUTED = FIELDS.index(("settled", Bucket.RECOMPUTED))
 _BESIDE = slice(len(FIELDS), None)
 #: What only grows.
 _TOTALS = slice(_OF["settled"].start, _OF["active"].stop)
@@ -129,6 +131,7 @@ class HeartbeatWriter:
     def __init__(self) -> None:
         self._sent = Sent()
         self._prefixes: TableWriter[str] = TableWriter(len(TASK_BUCKETS))
+        self._recomputed: TableWriter[str] = TableWriter(2)
         self._gpu: GpuWriter | None = None
         #: The names of what stands beside the accounts, and why nobody samples; and since which state.
         self._named: list[Any] | None = None
@@ -168,6 +171,11 @@ class HeartbeatWriter:
         ]
         self._prefixes.take(seq, balance.prefixes)
         payload["b"], payload["p"] = self._prefixes.write(since)
+        if balance.holding:
+            payload["h"] = [each for prefix, row in balance.holding.items() for each in (prefix, *row)]
+        if balance.recomputed:
+            self._recomputed.take(seq, balance.recomputed)
+            payload["r"] = self._recomputed.write(since)
         named = [*(list(getattr(snapshot, group)) for group in BESIDE), causes.not_sampled]
         if named != self._named:
             self._named, self._named_at = named, seq
@@ -191,6 +199,10 @@ class Missed(NamedTuple):
     seq: int
 
 
+#: Nanoseconds and tasks that were recomputed, by the worker with which their results were lost.
+_NONE_RECOMPUTED: Table[str] = Table((), np.zeros((0, 2), np.int64))
+
+
 class Texted(NamedTuple):
     """The names of :data:`BESIDE`, and why nobody samples."""
 
@@ -206,6 +218,8 @@ class Gain(NamedTuple):
     #: Places of the prefixes that grew (others may be among them), and by how much.
     at: Ints
     prefixes: Ints
+    #: Of each row of what was recomputed.
+    recomputed: Ints
 
     @property
     def idle(self) -> int:
@@ -230,6 +244,9 @@ class Received(NamedTuple):
     prefixes: Table[str]
     #: By :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`, nanoseconds of all prefixes.
     sums: Sequence[int]
+    #: What ran, by prefix: nanoseconds, and slots that were held.
+    holding: Mapping[str, tuple[int, int]]
+    recomputed: Table[str]
     gpu: HeldGpu | None
     #: None once it is recorded.
     gain: Gain | None
@@ -249,6 +266,8 @@ class Received(NamedTuple):
             prefixes=self.prefixes.by_name,
             tasks=self.tasks,
             active=_named("active", numbers),
+            holding=self.holding,
+            recomputed=self.recomputed.by_name,
         )
         return Snapshot(
             incarnation=self.incarnation,
@@ -342,11 +361,16 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
         # A free slot, which is no prefix's, may wait for spilling too.
         if told > finalized or (told < finalized and bucket is not Bucket.SPILL):
             raise RefusedPayload(f"prefixes hold {told} ns of {str(bucket)!r}; expected {finalized}, as settled")
+    recomputed, again = _NONE_RECOMPUTED if base is None else base.recomputed, _NONE_RECOMPUTED.rows
+    if "r" in fields:
+        recomputed, again = _recomputed(fields["r"], recomputed, known, int(numbers[_RECOMPUTED]))
     gpu = None
     if "g" in fields:
         gpu = read_gpu(fields["g"], base.gpu if base is not None else None)
     final = flag("f", fields.get("f", False))
-    return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, Gain(grown, at, gained))
+    holding = _holding(fields["h"], numbers) if "h" in fields else {}
+    gain = Gain(grown, at, gained, again)
+    return Received(incarnation, seq, final, numbers, named, prefixes, sums, holding, recomputed, gpu, gain)
 
 
 def _numbers(value: object, beside: Sequence[int]) -> Ints:
@@ -396,6 +420,33 @@ def _grown(now: Ints, named: Texted, known: Received) -> Ints:
 def _named(group: str, numbers: Ints) -> dict[str, int]:
     """The numbers of a group by name, those that are not 0."""
     return {name: n for name, n in zip(GROUPS[group].fields, numbers[_OF[group]].tolist(), strict=True) if n}
+
+
+def _holding(value: object, numbers: Ints) -> dict[str, tuple[int, int]]:
+    """What runs, by prefix; it adds up to what runs, on no more slots than there are."""
+    entries = listed("h", value)
+    if len(entries) % 3:
+        raise RefusedPayload(f"h is {short(value)}; expected prefixes, nanoseconds and slots in turn")
+    names, ns, slots = _names("h", entries[::3]), entries[1::3], entries[2::3]
+    wholes("h", [*ns, *slots])
+    nthreads, _, running = numbers[_OF[""]].tolist()
+    if sum(ns) != running or sum(slots) > nthreads:
+        raise RefusedPayload(
+            f"h holds {sum(ns)} ns on {sum(slots)} slots; expected {running} ns, as running, on {nthreads} at most"
+        )
+    return dict(zip(names, zip(ns, slots, strict=True), strict=True))
+
+
+def _recomputed(value: object, base: Table[str], known: Received | None, settled: int) -> tuple[Table[str], Ints]:
+    """What was recomputed, and by how much each row grew."""
+    entries = listed("r", value)
+    if len(entries) != 2:
+        raise RefusedPayload(f"r is {short(value)}; expected rows and names")
+    table = read_table("recomputed", base, *entries, columns=2, check=shared_texts).table
+    _, gained = _gained("recomputed", table, None if known is None else known.recomputed)
+    if (told := column_sums(table.rows)[0]) != settled:
+        raise RefusedPayload(f"recomputed holds {told} ns; expected {settled}, as settled")
+    return table, gained
 
 
 def grouped(named: Texted, numbers: Sequence[_Number]) -> list[dict[str, _Number]]:

@@ -28,7 +28,7 @@ class SlotReservation:
     #: What the activity view has counted of it so far, by :data:`ACTIVE_BUCKETS`; None before the first time.
     counted: list[int] | None = None
 
-    def __init__(self, prefix: str, span: str, recomputed: bool, start: int) -> None:
+    def __init__(self, prefix: str, span: str, recomputed: str, start: int) -> None:
         self.prefix = prefix
         self.span = span
         self.recomputed = recomputed

@@ -83,6 +83,10 @@ class Balance:
     #: What the held slots were doing so far, finalized or not, by :data:`ACTIVE_BUCKETS`, and under ``spill`` the free
     #: ones too; monotone, and with their other buckets it sums to nthreads * elapsed without a running term, in ns.
     active: Mapping[str, int]
+    #: Of ``running``, by prefix: nanoseconds, and slots that are held now.
+    holding: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Of ``recomputed``, by the mark of the worker with which the results were lost: nanoseconds, and tasks.
+    recomputed: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS, Row, SlotW
 #: Times of spilling for which slots that were free may still turn out to have waited.
 MAX_UNDECIDED = 1_000
 
+#: Workers with which results were lost that are kept apart; later ones are recorded under :data:`OTHER`.
+MAX_LOSSES = 100
+
 _PAUSED, _RETIRING, _WAITING, _CONSTRAINED, _IDLE, _SPILL = range(6)
 
 #: Where the whole time of a task goes that did not succeed for the first time.
@@ -91,6 +94,8 @@ class Ledger:
         self._prefixes: dict[str, Row] = {}
         self._max_prefixes = max_prefixes
         self._tasks: dict[str, int] = {}
+        #: Of what was recomputed, nanoseconds and tasks by the worker with which its result was lost.
+        self._recomputed: dict[str, list[int]] = {}
         self._activity = ActivityView()
         #: Tasks that succeeded for the first time; counted separately, for an enum's hash is slow.
         self._succeeded = 0
@@ -172,7 +177,7 @@ class Ledger:
                 self._free[_SPILL] += waited
 
     def reserve(
-        self, key: object, prefix: str, span: str = "", *, recomputed: bool = False, at: int
+        self, key: object, prefix: str, span: str = "", *, recomputed: str = "", at: int
     ) -> SlotReservation | None:
         """A task takes a slot, or waits for one to be free.
 
@@ -316,6 +321,8 @@ class Ledger:
                 outcome = Outcome.RECOMPUTED
             i = _BUCKET_OF[outcome]
             row[i] += reservation.ns
+            if outcome is Outcome.RECOMPUTED:
+                self._note_recomputed(reservation)
             self._tasks[outcome] = self._tasks.get(outcome, 0) + 1
             if windows is not None:
                 windows.finalize(reservation, outcome, [0] * i + [reservation.ns])
@@ -354,14 +361,17 @@ class Ledger:
         tasks = {str(outcome): n for outcome, n in self._tasks.items()}
         if self._succeeded:
             tasks[str(_SUCCEEDED)] = self._succeeded
+        holding = self._holding()
         return Balance(
             nthreads=self.nthreads,
             elapsed=self._at - self.started,
             finalized=finalized,
-            running=sum(self._held_so_far().values()),
+            running=sum(ns for ns, _ in holding.values()),
             prefixes=prefixes,
             tasks=tasks,
             active=self._activity.report(finalized),
+            holding=holding,
+            recomputed={mark: tuple(row) for mark, row in self._recomputed.items()},
         )
 
     def open_window(self, window_id: str, *, at: int) -> None:
@@ -411,6 +421,23 @@ class Ledger:
         """For how long each reservation that is not finalized has held its slot."""
         held = {reservation: self._at - reservation.start for reservation in self._held.values()}
         return held | {reservation: reservation.ns for reservation in self._ended}
+
+    def _holding(self) -> dict[str, tuple[int, int]]:
+        """Of what is not finalized, by prefix: for how long slots were held, and how many are now."""
+        rows: dict[str, tuple[int, int]] = {}
+        for reservation, held in self._held_so_far().items():
+            prefix = reservation.prefix
+            if prefix not in rows and len(rows) >= self._max_prefixes:
+                prefix = OTHER
+            ns, slots = rows.get(prefix, (0, 0))
+            rows[prefix] = ns + held, slots + (reservation.ns < 0)
+        return rows
+
+    def _note_recomputed(self, reservation: SlotReservation) -> None:
+        lost, mark = self._recomputed, reservation.recomputed or OTHER
+        row = lost.setdefault(mark if mark in lost or len(lost) < MAX_LOSSES else OTHER, [0, 0])
+        row[0] += reservation.ns
+        row[1] += 1
 
     def _new_prefix(self, prefix: str) -> Row:
         if len(self._prefixes) >= self._max_prefixes:

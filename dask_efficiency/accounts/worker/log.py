@@ -54,8 +54,8 @@ class Taken(NamedTuple):
     key: Any
     prefix: str
     span: str
-    #: Whether its result was there before, and was lost.
-    recomputed: bool
+    #: With which worker its result was lost, by the scheduler's mark; empty where it was not there before.
+    recomputed: str
     #: When the message that brought it was sent, where the event loop spilled meanwhile.
     since: int | None = None
     #: While somebody records: the number of the stimulus, and upstream's number of the run.

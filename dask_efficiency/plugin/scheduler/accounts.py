@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,12 @@ from dask_efficiency.accounts.senders import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
+from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.arrivals import Arrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
@@ -119,6 +121,8 @@ class ClusterAccounts:
         Hear which workers come and go, and of their heartbeats.
     left_in_order
         Called with a worker that said that it closes, and is gone before its final snapshot came.
+    lost
+        Called with a worker that vanished and of which nothing says why, and with what the scheduler knew of it.
     ask_everything
         Called with the addresses of workers whose heartbeats must tell everything, as too many were lost.
     guard
@@ -133,6 +137,7 @@ class ClusterAccounts:
         windows: dict[str, ClusterWindow],
         parts: Parts[SchedulerPart],
         left_in_order: Callable[[Presence], object],
+        lost: Callable[[Presence, WorkerState], object],
         ask_everything: Callable[[list[str]], object],
         guard: Guard,
     ) -> None:
@@ -143,6 +148,7 @@ class ClusterAccounts:
         self._options = options
         self._parts = parts
         self._left_in_order = left_in_order
+        self._lost = lost
         self._ask_everything = ask_everything
         #: When each worker may be asked for everything again, by address.
         self._ask_again: dict[str, int] = {}
@@ -158,8 +164,8 @@ class ClusterAccounts:
         #: CPU seconds of polls on the scheduler's thread.
         self.cost_seconds = 0.0
         self._thread = threading.get_ident()
-        #: Address to the id of the server there.
-        self._servers: dict[str, str] = {}
+        #: What the scheduler knows of the workers that are there, by address.
+        self._servers: dict[str, WorkerState] = {}
         self._arrivals = Arrivals(scheduler, lambda address: self.cluster.present.get(address))
         self._logged_refusals: set[str] = set()
         self._remembered = self._answers = self._prefixes_due = 0
@@ -207,7 +213,7 @@ class ClusterAccounts:
         """
         at = time.monotonic_ns()
         workers = self.scheduler.workers
-        for address in [a for a, server in self._servers.items() if a not in workers or workers[a].server_id != server]:
+        for address in [a for a in self._servers if a not in workers or not self._is_there(a, workers[a])]:
             self.worker_left(address, at)
         if len(workers) != len(self._servers):
             for address in [address for address in workers if address not in self._servers]:
@@ -216,12 +222,13 @@ class ClusterAccounts:
     def worker_joined(self, address: str, at: int, asked: int | None = None) -> None:
         """A worker is there, which may be known already."""
         ws = self.scheduler.workers.get(address)
-        if ws is None or self._servers.get(address) == ws.server_id:
+        if ws is None or self._is_there(address, ws):
             return
         if address in self._servers:
             self.worker_left(address, at)
-        self._servers[address] = ws.server_id
+        self._servers[address] = ws
         presence = self.cluster.worker_joined(address, str(ws.name), ws.nthreads, at=at, asked=asked)
+        presence.loss.mark = ws.server_id
         self.work.worker_joined(presence)
         for window in self.windows.values():
             window.worker_joined(presence)
@@ -230,18 +237,24 @@ class ClusterAccounts:
 
     def worker_left(self, address: str, at: int, stimulus_id: str | None = None) -> None:
         """A worker was removed."""
-        left = self._arrivals.worker_left(address)
-        if left is not None:
+        ws = self._servers.pop(address, None)
+        for left in self._arrivals.worker_left(address, ws, at):
             self._take_snapshot(address, left.payload, left.at)
-        self._servers.pop(address, None)
         self.work.worker_left(address)
         self._ask_again.pop(address, None)
         presence = self.cluster.present.get(address)
         self.cluster.worker_left(address, at=at)
         if presence is not None and presence in self.cluster.closing:
             self._left_in_order(presence)
+        elif presence is not None and ws is not None and not presence.closing and not presence.loss.reason:
+            self._lost(presence, ws)
         self.stragglers.worker_left(address)
         self._parts.each("worker_left", address, stimulus_id)
+
+    def _is_there(self, address: str, ws: WorkerState) -> bool:
+        """Whether the accounts know the server at an address."""
+        known = self._servers.get(address)
+        return known is not None and known.server_id == ws.server_id
 
     # -- what workers report -------------------------------------------------------------------
 
@@ -301,7 +314,7 @@ class ClusterAccounts:
             address = self._rest.popleft()
             ws = self.scheduler.workers.get(address)
             payload = None if ws is None else ws.metrics.get(METRIC)
-            if ws is not None and payload is not None and ws.server_id == self._servers.get(address):
+            if ws is not None and payload is not None and self._is_there(address, ws):
                 self._take_heartbeat(address, ws, payload, at)
                 presence = self.cluster.present.get(address)
                 if presence is not None and presence.missed and at >= self._ask_again.get(address, at):
@@ -371,15 +384,47 @@ class ClusterAccounts:
             return f"its window was refused: {refusal}"
 
     def event(self, topic: str, message: Any) -> None:
-        """Note that a worker begins to close, and take its final snapshot."""
+        """Note that a worker begins to close, and why one goes, and take its final snapshot."""
         if not isinstance(message, Mapping):
             return
         # Upstream's own words: a worker's as it begins to close, and the scheduler's just before a removal.
         action = message.get("action")
         if action == "closing-worker" or (action == "remove-worker" and message.get("expected")):
             self.cluster.worker_closing(topic)
+        if action == "closing-worker":
+            self._explain(topic, departures.on_closing(message.get("reason")))
+        elif action == "remove-worker" and topic in self._servers:
+            self._removed(topic, message)
+        elif action == departures.SILENT and topic == departures.SCHEDULER:
+            for address in message.get("workers", ()):
+                self._explain(address, departures.silent(message))
+        elif topic == departures.NANNY_KILLS:
+            address = str(message.get("worker"))
+            ws = self._servers.get(address)
+            # It is why, whatever the nanny's signal made the worker, or its log, say first.
+            self._explain(address, departures.for_memory(message, None if ws is None else ws.memory_limit), first=True)
         if topic == FINAL_SNAPSHOT and message.get("session") == self.session:
             self._take_final_snapshot(message)
+
+    def _explain(self, address: str, reason: str, *, first: bool = False) -> None:
+        """Note why a worker goes, or has just gone."""
+        presence = self.cluster.last_at(address)
+        if presence is not None and (first or not presence.loss.reason):
+            presence.loss.reason = reason
+
+    def _removed(self, address: str, message: Mapping[str, Any]) -> None:
+        """Note how a worker is removed, before its tasks move on."""
+        ws, presence = self._servers[address], self.cluster.present.get(address)
+        stimulus_id = str(message.get("stimulus_id"))
+        self.work.results_lost(ws.server_id, stimulus_id)
+        if presence is None:
+            return
+        loss, tasks = presence.loss, self.scheduler.tasks
+        expected = bool(message.get("expected"))
+        reason, loss.noticed = departures.on_removal(stimulus_id, expected=expected, nanny=bool(ws.nanny))
+        loss.reason = loss.reason or reason
+        prefixes = (tasks[key].prefix.name for key in message.get("processing-tasks", ()) if key in tasks)
+        loss.had_to_do = Counter(prefix[:MAX_PREFIX_LENGTH] for prefix in prefixes)
 
     def _take_final_snapshot(self, message: Mapping[str, Any]) -> None:
         address = str(message.get("worker"))

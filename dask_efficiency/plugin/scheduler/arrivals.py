@@ -108,12 +108,15 @@ class Arrivals:
         """All that was due is read."""
         self._polled = self._round
 
-    def worker_left(self, address: str) -> LeftOut | None:
-        """A worker is not there any more; gives what was left out of it, if that says anything that was not read."""
-        left = self._left_out.pop(address, None)
+    def worker_left(self, address: str, ws: WorkerState | None, at: int) -> list[LeftOut]:
+        """A worker is not there any more; gives what came of it, and says anything that was not read, oldest first."""
+        left = [self._left_out.pop(address)] if address in self._left_out else []
         self._share.left(address)
-        self._last.pop(address, None)
-        return left if left is not None and self._is_news(address, left) else None
+        last = self._last.pop(address, None)
+        payload = None if ws is None else ws.metrics.get(METRIC)
+        if ws is not None and payload is not None and payload is not last and not is_repeated(payload, last):
+            left.append(LeftOut(payload, self._came(ws, at)))
+        return [one for one in left if self._is_news(address, one)]
 
     def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
         """Note what a poll took, see :meth:`~dask_efficiency.plugin.scheduler.share.HeartbeatShare.spent`."""

@@ -12,19 +12,21 @@ from weakref import WeakKeyDictionary
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
+from dask_efficiency.accounts.cluster.losses import Loss
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
-from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.plugin.scheduler import departures, replies
 from dask_efficiency.plugin.scheduler.accounts import MAX_POLL_SECONDS, ClusterAccounts
 from dask_efficiency.plugin.scheduler.open_windows import FINAL_SNAPSHOT_NS, OpenWindows
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+    from distributed.scheduler import WorkerState
 
 logger = logging.getLogger("dask_efficiency")
 
@@ -66,6 +68,7 @@ class ClusterMeter:
             windows,
             self._parts,
             self._ask_later,
+            self._ask_nanny_later,
             self._ask_everything,
             self.guard,
         )
@@ -225,6 +228,19 @@ class ClusterMeter:
     def _ask_later(self, presence: Presence) -> None:
         """Ask a worker that left in order for its final snapshot, should that not come by itself."""
         self.scheduler._ongoing_background_tasks.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_leaving, presence)
+
+    def _ask_nanny_later(self, presence: Presence, ws: WorkerState) -> None:
+        """Ask the nanny of a worker that vanished why, when it had the time to see that."""
+        if ws.nanny:
+            background = self.scheduler._ongoing_background_tasks
+            background.call_later(FINAL_SNAPSHOT_NS / 2e9, self._ask_nanny, presence.loss, ws.nanny, ws.pid)
+
+    async def _ask_nanny(self, loss: Loss, nanny: str, pid: int) -> None:
+        lines = await self.workers.ask_log(nanny)
+        if lines is None:
+            loss.noticed += ", and its nanny does not answer"
+        elif not loss.reason:
+            self.guard(setattr, loss, "reason", departures.in_log(lines, pid))
 
     def _ask_everything(self, addresses: list[str]) -> None:
         """Have workers tell everything in their next heartbeats; nobody waits for that."""

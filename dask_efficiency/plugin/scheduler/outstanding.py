@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 #: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
 MAX_KEYS = 500_000
 
+#: Removals of workers that are remembered: tasks wait again by the same stimulus, or soon after.
+MAX_REMOVALS = 100
+
+#: Stands for the worker with which a result was lost, where that is not known.
+SOME_WORKER = "(unknown)"
+
 #: States of a task that is still to be done, and that no worker has yet.
 _UNASSIGNED = frozenset({"waiting", "queued", "no-worker"})
 
@@ -52,6 +58,8 @@ class WorkTracker:
         self._results: list[tuple[Any, str]] = []
         self._tasks = scheduler.tasks
         self._graphs = 0
+        #: By the stimulus of its removal, the mark of a worker that went.
+        self._removals: dict[str, str] = {}
         #: The last stimulus by which a client asked for results.
         self._asked = ""
         #: Tasks whose run was cut short and that begin again by the same stimulus: no other cause than before.
@@ -120,6 +128,12 @@ class WorkTracker:
         """It is given no more tasks, and had these results."""
         self.catch_up()
         self._new.pop(address, None)
+
+    def results_lost(self, mark: str, stimulus_id: str) -> None:
+        """A worker is removed by this stimulus: tasks whose results are lost with it bear its mark."""
+        self._removals[stimulus_id] = mark
+        if len(self._removals) > MAX_REMOVALS:
+            del self._removals[next(iter(self._removals))]
 
     def close(self) -> None:
         """Put the stream handlers back."""
@@ -242,10 +256,21 @@ class WorkTracker:
         annotations = dict(ts.annotations or {})
         annotations.pop(RECOMPUTED, None)
         if stimulus_id != self._asked:
-            annotations[RECOMPUTED] = True
+            annotations[RECOMPUTED] = self._lost_with(ts, stimulus_id)
             self.watched.add(ts.key)
         # Not changed in place: other tasks may share it.
         ts.annotations = annotations or None
+
+    def _lost_with(self, ts: TaskState, stimulus_id: str) -> str:
+        """The mark of the worker with which a result was lost, or that of the tasks that wait for it."""
+        if stimulus_id in self._removals:
+            return self._removals[stimulus_id]
+        marks = (
+            near.annotations.get(RECOMPUTED)
+            for near in (*(ts.waiters or ()), *(ts.waiting_on or ()))
+            if near.annotations
+        )
+        return next((mark for mark in marks if mark), SOME_WORKER)
 
     def _begins_again(self, ts: TaskState) -> None:
         if self.spans.followed:

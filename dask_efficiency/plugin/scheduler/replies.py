@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from distributed.protocol import dumps
 
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.gpus import own_gpus
 from dask_efficiency.accounts.cluster.idle import Alone
+from dask_efficiency.accounts.cluster.losses import costs, in_window
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.cluster.totals import Totals, between
 from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
@@ -22,6 +24,7 @@ from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS
@@ -94,6 +97,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "amounts": closed.amounts,
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
+        "lost_workers": closed.losses,
         "waited_for": _gained(accounts.idle.parallelism, opened.waited_for),
         "worker_causes": closed.worker_causes,
         "prefix_causes": closed.prefix_causes,
@@ -154,6 +158,12 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "workers": {name: row.to_nanoseconds() for name, row in cluster.by_worker().items()},
         "nthreads": _nthreads(accounts),
         "attendance": cluster.attendance(start=cluster.started, stop=at),
+        "lost_workers": costs(
+            [(loss, in_window(loss, loss.ns)) for loss in cluster.losses],
+            cluster.recomputed,
+            cluster.finalized()[Bucket.RECOMPUTED],
+            cluster.tasks.get(Outcome.RECOMPUTED, 0),
+        ),
         "prefixes": {prefix: row.to_nanoseconds() for prefix, row in cluster.by_prefix().items()},
         "tasks": dict(cluster.tasks),
         "outside": dict(cluster.outside),

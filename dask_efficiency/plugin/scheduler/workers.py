@@ -15,6 +15,7 @@ from distributed.core import rpc
 from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 from dask_efficiency.plugin import bootstrap, names
 from dask_efficiency.plugin.options import Options
+from dask_efficiency.plugin.scheduler.departures import LOG_LINES
 from dask_efficiency.plugin.version import __version__
 
 if TYPE_CHECKING:
@@ -178,6 +179,16 @@ class WorkerHalves:
                 return await asyncio.wait_for(getattr(worker, names.OP)(action=names.ASK_FINAL_SNAPSHOT), timeout)
         except Exception:  # whatever it is, the worker is gone, and its accounts end without
             logger.debug("dask_efficiency could not ask %s for its final snapshot", address, exc_info=True)
+            return None
+
+    async def ask_log(self, nanny: str) -> list[Any] | None:
+        """The newest lines of a nanny's log; None if it does not answer."""
+        timeout = min(self._options().report_timeout, GRACE_NS / 1e9)
+        try:
+            async with rpc(nanny, timeout=timeout, connection_args=self._scheduler.connection_args) as asked:
+                return list(await asyncio.wait_for(asked.get_logs(n=LOG_LINES), timeout))
+        except Exception:  # whatever it is, nobody knows why the worker went
+            logger.debug("dask_efficiency could not ask the nanny %s why its worker went", nanny, exc_info=True)
             return None
 
     async def _broadcast(

@@ -247,7 +247,7 @@ class WorkerHooks:
 
     def _take(self, ts: Any, at: int) -> None:
         annotations = ts.annotations
-        recomputed = RECOMPUTED in annotations if annotations else False
+        recomputed = str(annotations.get(RECOMPUTED, ""))[:MAX_PREFIX_LENGTH] if annotations else ""
         since = self._sent(at) if self._spills.last > self._read_at else None
         prefix = ts.prefix
         if len(prefix) > MAX_PREFIX_LENGTH:

@@ -19,7 +19,7 @@ from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
 from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
-from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
 from dask_efficiency.report.sections.skew import skew
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
@@ -382,6 +382,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     labels,
     gpus,
     workers,
+    lost_workers,
     prefixes,
     spans,
     repeats,

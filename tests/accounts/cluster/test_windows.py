@@ -233,7 +233,10 @@ def test_a_worker_that_dies_inside_counts_until_its_removal():
     accounts = closed(window, {}, at=CLOSED)
     # 500 of one thread free; of the other 500 + 200 x 2 of silence, and none of the 200 before the window.
     assert held(accounts, worker) == {"idle": 500, "lost-worker": 900}
-    assert accounts.notes == ["worker name-a was lost: its tasks count at its last heartbeat, and in no span"]
+    # By the last heartbeat it held its thread for 700, and by the removal for 900, of 1,100 that were lost in all.
+    assert accounts.prefixes == {"inc": {"lost-worker": 900 * 900 // 1_100}}
+    why = "was lost (nobody knows why)"
+    assert accounts.notes == [f"worker name-a {why}: its tasks count at its last heartbeat, and in no span"]
 
 
 def test_what_a_lost_worker_told_of_its_tasks_counts_and_the_rest_is_numbered():

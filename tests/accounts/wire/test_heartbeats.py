@@ -316,7 +316,14 @@ class HeartbeatMachine(RuleBasedStateMachine):
         self.idle += 1
         finalized = {**dict(zip(map(str, TASK_BUCKETS), sums, strict=True)), "idle": self.idle}
         made = idle_snapshot(1, held + self.idle)
-        balance = replace(made.balance, finalized=finalized, active={"overhead": held}, prefixes=dict(self.prefixes))
+        balance = replace(
+            made.balance,
+            finalized=finalized,
+            active={"overhead": held},
+            prefixes=dict(self.prefixes),
+            holding={"x": (0, 1)} if self.seq % 2 else {},
+            recomputed={mark: (row[-1], row[-1] // 2) for mark, row in self.prefixes.items()},
+        )
         return replace(
             made,
             incarnation=str(self.incarnation),
@@ -364,6 +371,9 @@ class HeartbeatMachine(RuleBasedStateMachine):
             assert name is not None
             now, then = made.balance.prefixes[name], before.get(name, (0,) * 9)
             assert gained.get(place, [0] * 9) == [a - b for a, b in zip(now, then, strict=True)]
+        now_again = sum(ns for ns, _ in made.balance.recomputed.values())
+        then_again = sum(ns for ns, _ in last.snapshot.balance.recomputed.values()) if of_it else 0  # type: ignore[union-attr] # there is one
+        assert sum(found.gain.recomputed[:, 0].tolist()) == now_again - then_again
         self.last = found
 
     @invariant()
@@ -465,6 +475,26 @@ def test_names_in_two_places_or_at_none_are_refused():
     ):
         with pytest.raises(RefusedPayload, match=message):
             decode(payload(**broken))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"h": ["inc", 59, 1]}, "h holds 59 ns on 1 slots; expected 60 ns, as running, on 4 at most"),
+        ({"h": ["inc", 60, 5]}, "h holds 60 ns on 5 slots"),
+        ({"h": ["inc", 30, 1, "inc", 30, 1]}, "h has a name twice"),
+        ({"h": ["inc", 60]}, "expected prefixes, nanoseconds and slots in turn"),
+        ({"h": ["inc", 60, -1]}, "h is -1; expected a whole number"),
+        ({"r": [[0, 99, 1], [0, "w3"]]}, "recomputed holds 99 ns; expected 100, as settled"),
+        ({"r": [[0, 100, 1]]}, "expected rows and names"),
+        ({"r": [[0, 100], [0, "w3"]]}, "recomputed is .*; expected rows of a place and 2 numbers"),
+    ],
+)
+def test_what_runs_and_what_was_recomputed_must_add_up(broken, message):
+    told = snapshot().balance
+    assert (told.running, told.holding, told.recomputed) == (60, {"inc": (60, 1)}, {"(other)": (100, 1)})
+    with pytest.raises(RefusedPayload, match=message):
+        decode(payload(**broken))
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])

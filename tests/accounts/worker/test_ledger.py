@@ -21,7 +21,7 @@ from dask_efficiency.accounts.worker.balance import (
     Used,
     WindowBalance,
 )
-from dask_efficiency.accounts.worker.ledger import MAX_UNDECIDED, Ledger
+from dask_efficiency.accounts.worker.ledger import MAX_LOSSES, MAX_UNDECIDED, Ledger
 from tests.strategies import measurements, ticks
 
 # A failing state machine is shrunk for up to five minutes before it says how it failed.
@@ -50,7 +50,7 @@ class ModelTask:
 
     prefix: str
     span: str
-    recomputed: bool
+    recomputed: str
     spent: int = 0
 
 
@@ -221,7 +221,7 @@ class LedgerMachine(RuleBasedStateMachine):
         key=keys,
         prefix=st.sampled_from(["inc", "sum", "mul"]),
         span=st.sampled_from(["", "s"]),
-        recomputed=st.sampled_from([False, False, True]),
+        recomputed=st.sampled_from(["", "", "w3", "w5"]),
         step=ticks,
     )
     def reserve(self, key, prefix, span, recomputed, step):
@@ -368,6 +368,15 @@ class LedgerMachine(RuleBasedStateMachine):
         sums = [sum(values[i] for values in found.prefixes.values()) for i in range(len(TASK_BUCKETS))]
         sums[TASK_BUCKETS.index("spill")] += self.model.free["spill"]
         assert sums == [found.finalized[bucket] for bucket in TASK_BUCKETS]
+
+    @invariant()
+    def what_runs_and_what_was_recomputed_add_up(self):
+        found = self.peek()
+        assert sum(ns for ns, _ in found.holding.values()) == found.running
+        assert sum(slots for _, slots in found.holding.values()) == len(self.ledger.held)
+        assert len(found.holding) <= MAX_PREFIXES + 1
+        sums = [sum(row[i] for row in found.recomputed.values()) for i in range(2)]
+        assert sums == [found.finalized["recomputed"], found.tasks.get("recomputed", 0)]
 
     @invariant()
     def every_open_window_would_add_up(self):
@@ -542,6 +551,12 @@ def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, ex
 @pytest.mark.parametrize(
     ("recomputed", "outcome", "bucket"),
     [
+        ("", Outcome.FAILED, "failed"),
+        ("", Outcome.CANCELLED, "cancelled"),
+        ("", Outcome.RECOMPUTED, "recomputed"),
+        ("w3", Outcome.SUCCEEDED, "recomputed"),
+        ("w3", Outcome.FAILED, "failed"),
+        ("w3", Outcome.CANCELLED, "cancelled"),
         (False, Outcome.FAILED, "failed"),
         (False, Outcome.CANCELLED, "cancelled"),
         (False, Outcome.RECOMPUTED, "recomputed"),
@@ -560,6 +575,29 @@ def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome
     ledger.finalize(hold, outcome, cpu=50, wall=60, spill=10)
     assert settled_of(ledger, 100) == {bucket: 100}
     assert ledger.balance(at=100).tasks == {bucket if bucket != "overhead" else "rescheduled": 1}
+
+
+def test_what_runs_is_known_by_prefix_with_the_slots_that_it_holds():
+    ledger = Ledger(3, at=0)
+    for key, prefix, at in (("a", "train", 0), ("b", "train", 10), ("c", "load", 20)):
+        ledger.reserve(key, prefix, at=at)
+    ledger.release("b", at=30)  # it has ended, and what became of it is not known yet
+    assert ledger.balance(at=40).holding == {"train": (40 + 20, 1), "load": (20, 1)}
+
+
+def test_what_was_recomputed_is_known_by_the_worker_with_which_it_was_lost():
+    ledger = Ledger(1, at=0)
+    marks = ["w3", "w3", "w5", "", *map(str, range(MAX_LOSSES))]
+    for at, mark in enumerate(marks):
+        ledger.reserve("x", "inc", recomputed=mark, at=10 * at)
+        reservation = ledger.release("x", at=10 * at + 10)
+        assert reservation is not None
+        ledger.finalize(reservation, Outcome.SUCCEEDED, cpu=10)
+    found = ledger.balance(at=10 * len(marks))
+    assert (found.recomputed["w3"], found.recomputed["w5"], found.recomputed["0"]) == ((20, 2), (10, 1), (10, 1))
+    # Only so many are kept apart.
+    assert (len(found.recomputed), found.recomputed[OTHER]) == (MAX_LOSSES + 1, (20, 2))
+    assert (found.finalized["recomputed"], found.finalized["thread-cpu"]) == (10 * len(marks) - 10, 10)
 
 
 def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():

@@ -26,7 +26,7 @@ class Worker:
         self.used: list[tuple[int, int] | None] = []
 
     def run(self, key: str) -> None:
-        self.slots.read([Taken(self.now, key, "inc", "span", recomputed=False)])
+        self.slots.read([Taken(self.now, key, "inc", "span", recomputed="")])
 
     def move(self, key: str, start: str, finish: str, place: str | None, *, taken: bool = True) -> None:
         """A task moves; what ended is finalized, or is not ``taken``."""
@@ -175,7 +175,7 @@ def test_what_keeps_a_fetch_waiting_is_noticed(worker):
 
 def test_a_task_whose_message_was_sent_meanwhile_waited(worker):
     worker.slots.read([Spilled(10, 20, asked=False, ready=0, waiting=0, held_up=0)])
-    worker.slots.read([Taken(20, "x", "inc", "", recomputed=False, since=14)])
+    worker.slots.read([Taken(20, "x", "inc", "", recomputed="", since=14)])
     assert worker.finalized(20) == {"spill": 6, "idle": 34}
 
 

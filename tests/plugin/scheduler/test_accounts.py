@@ -82,6 +82,51 @@ def test_one_that_joins_is_known_at_once_and_one_that_was_missed_at_the_next_pol
     asyncio.run(check())
 
 
+def test_why_workers_go_is_heard_from_upstreams_events() -> None:
+    async def check() -> None:
+        async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
+            plugin = EfficiencyPlugin()
+            await scheduler.register_scheduler_plugin(plugin, name=plugin.name, idempotent=False)
+            cluster = plugin._meter.accounts.cluster  # type: ignore[union-attr]
+            losses = {}
+            for number in range(1, 6):
+                address = f"tcp://10.0.0.{number}:40000"
+                scheduler.workers[address] = one = worker(number, scheduler)
+                one.memory_limit = 1_000
+                plugin.add_worker(scheduler, address)
+                losses[address] = cluster.present[address].loss
+            memory, silent, closing, retired, vanished = losses
+
+            def removed(address: str, stimulus_id: str, *, expected: bool = False) -> None:
+                told = {"action": "remove-worker", "stimulus_id": stimulus_id, "expected": expected}
+                scheduler.log_event(address, {**told, "processing-tasks": {"gone"}})
+                del scheduler.workers[address]
+                plugin.remove_worker(scheduler, address, stimulus_id=stimulus_id)
+
+            scheduler.log_event(memory, {"action": "closing-worker", "reason": "nanny-close"})
+            scheduler.log_event("worker-restart-memory", {"worker": memory, "pid": 1, "rss": 960})
+            scheduler.log_event("scheduler", {"action": "worker-ttl-timed-out", "workers": [silent], "ttl": 300.0})
+            removed(silent, "check-worker-ttl-1.5")
+            scheduler.log_event(closing, {"action": "closing-worker", "reason": "worker-lifetime-reached"})
+            removed(retired, "retire-workers-1.5", expected=True)
+            removed(vanished, "handle-worker-cleanup-1.5")
+            assert {address: loss.why for address, loss in losses.items()} == {
+                memory: "killed by its nanny at 96% of its memory limit",
+                silent: "no heartbeat for 300 s",
+                closing: "its lifetime was over",
+                retired: "retired",
+                vanished: "its connection broke; without a nanny, nobody knows why",
+            }
+            assert [loss.in_order for loss in cluster.losses] == [False, True, False]
+            # An event may come later than the removal.
+            scheduler.log_event("worker-restart-memory", {"worker": vanished, "pid": 1, "rss": 960})
+            assert losses[vanished].why == "killed by its nanny, for its memory"
+            scheduler.workers.clear()
+            await plugin._meter.stop()  # type: ignore[union-attr]
+
+    asyncio.run(check())
+
+
 def test_a_poll_that_leaves_off_is_gone_on_with_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         async with Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler:
@@ -293,9 +338,10 @@ def test_what_a_worker_said_before_it_was_lost_is_not_lost() -> None:
                 sender.heartbeat()
             accounts.poll()
         assert tasks(accounts) < 3 * len(made)
+        made[0].heartbeat()  # nobody has looked since
         for sender in made:
             accounts.worker_left(sender.address, time.monotonic_ns())
-        assert tasks(accounts) == 3 * len(made)
+        assert tasks(accounts) == 3 * len(made) + 1
         assert accounts.cluster.stale == 0
         assert not accounts._arrivals.unread
 

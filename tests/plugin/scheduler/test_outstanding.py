@@ -120,7 +120,7 @@ class FakeTask:
         self.prefix = SimpleNamespace(name=key.partition("-")[0])
         self.nbytes = 28 if state == "memory" else -1
         self.who_wants = {"client"}
-        self.waiters = set()
+        self.waiters, self.waiting_on = set(), set()
 
 
 @pytest.fixture
@@ -333,6 +333,25 @@ def test_a_run_that_is_cut_short_begins_again_for_the_cause_that_it_had(clock, s
     assert scheduler.recomputed() == before
 
 
+def test_a_lost_result_bears_the_mark_of_its_worker_and_so_do_those_that_it_needs(clock):
+    scheduler, _, _ = tracked()
+    scheduler.ask("a", "b", "c", "d", stimulus_id="update-graph-1")
+    scheduler.compute("a", "b", "c", "d")
+    tasks = scheduler.tasks
+    scheduler.tracker.results_lost("w3", "handle-worker-cleanup-2")
+    for state in ("released", "waiting"):
+        scheduler.move("b", state, "handle-worker-cleanup-2")
+    # Its input is released, and waits again by another stimulus, for it.
+    tasks["a"].waiters = {tasks["b"]}
+    # A task that needs it is, too: it waits for it.
+    tasks["c"].waiting_on = {tasks["b"]}
+    for key in "acd":
+        for state in ("released", "waiting"):
+            scheduler.move(key, state, "task-finished-3")
+    marks = {key: tasks[key].annotations[RECOMPUTED] for key in "abcd"}
+    assert marks == {"a": "w3", "b": "w3", "c": "w3", "d": "(unknown)"}
+
+
 def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
     scheduler, _, _ = tracked()
     scheduler.ask("x", stimulus_id="update-graph-1")
@@ -340,7 +359,7 @@ def test_what_was_lost_then_given_up_and_asked_for_again_is_a_repeat(clock):
     mine = scheduler.tasks["x"].annotations = {"priority": 1}
     for state in ("released", "waiting"):
         scheduler.move("x", state, "handle-worker-cleanup-2")
-    assert scheduler.tasks["x"].annotations == {"priority": 1, RECOMPUTED: True}
+    assert scheduler.tasks["x"].annotations == {"priority": 1, RECOMPUTED: "(unknown)"}
     # A dictionary of annotations may be shared with other tasks.
     assert mine == {"priority": 1}
     scheduler.tasks["x"].who_wants = set()

@@ -282,7 +282,7 @@ RAN = (1, 1, 0, True)
 gaps = st.sampled_from([0, 1, 7, 1_000, MIN_WAITED_NS, MS, 20 * MS, 60 * MS, 300 * MS])
 small = st.sampled_from([-5, -1, 0, 0, 0, 1, 3, 1_000, MIN_WAITED_NS - 1, MIN_WAITED_NS, MS])
 prefixes = st.sampled_from(["inc", "inc", "sum", LONG_PREFIX])
-annotations = st.sampled_from([None, None, None, {}, {"priority": 1}, {RECOMPUTED: True}])
+annotations = st.sampled_from([None, None, None, {}, {"priority": 1}, {RECOMPUTED: "w3"}])
 sizes = st.sampled_from([None, 0, 10, 1 << 20])
 
 takes = st.tuples(

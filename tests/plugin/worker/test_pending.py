@@ -60,7 +60,7 @@ class Worker:
         run: Run | None,
         used: tuple[int, int] | None = None,
         outcome: Outcome = Outcome.SUCCEEDED,
-        recomputed: bool = False,
+        recomputed: str = "",
         **moved: Any,
     ) -> None:
         """A task ended that held its slot from ``start`` to ``stop``."""
@@ -202,9 +202,9 @@ def test_where_nobody_watches_the_loop_the_digests_tell_of_spilling(worker):
 @pytest.mark.parametrize(
     ("outcome", "recomputed", "bucket"),
     [
-        (Outcome.FAILED, False, "failed"),
-        (Outcome.CANCELLED, False, "cancelled"),
-        (Outcome.SUCCEEDED, True, "recomputed"),
+        (Outcome.FAILED, "", "failed"),
+        (Outcome.CANCELLED, "", "cancelled"),
+        (Outcome.SUCCEEDED, "w3", "recomputed"),
     ],
 )
 def test_what_was_wasted_waits_for_no_gpu_and_keeps_its_one_bucket(worker, outcome, recomputed, bucket):

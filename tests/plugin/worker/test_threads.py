@@ -225,7 +225,7 @@ def test_what_is_measured_in_no_thread_is_at_work_since_upstream_began_it(worker
     worker.state.executing = [
         SimpleNamespace(**{"key": "x", "start_time": 0.0, "annotations": {}, "run_spec": None, **task})
     ]
-    used = threads.so_far({"x": SlotReservation("inc", "", False, 0)}, overlap((0, 10)), no_library)["x"]
+    used = threads.so_far({"x": SlotReservation("inc", "", "", 0)}, overlap((0, 10)), no_library)["x"]
     assert used.wall > 1e18
     assert (used.cpu, used.spill) == (0, 0)
     assert threads.waiting() == 0

@@ -1,6 +1,7 @@
 from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.model import Repeat
-from dask_efficiency.report.sections.groups import prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.report import sections
 from dask_efficiency.show.extent import MAX_ROWS, PAGE
 from dask_efficiency.show.figures import NAME_LENGTH
@@ -23,6 +24,16 @@ def test_many_prefixes_that_were_computed_again_are_bounded_and_their_names_harm
     assert len(section.rows) == 8
     assert all(len(cell) <= NAME_LENGTH and "\x1b" not in cell for row in section.rows for cell in row)
     assert section.lines[1] == f"the 8 prefixes with most of these tasks, of {99 + len(HOSTILE_NAMES)}:"
+
+
+def test_each_lost_worker_has_a_line_the_most_costly_first() -> None:
+    lost = [LostWorker(f"w{i}", "retired", True, 0, {}, i, 1) for i in range(10)]
+    section = lost_workers(report_of(lost_workers=(*lost, LostWorker("x", "killed by SIGKILL", False, 99))))
+    assert section.title == "Lost workers"
+    assert section.lines[0].startswith("worker x was lost (killed by SIGKILL): ")
+    assert (len(section.lines), section.lines[-1]) == (9, "3 more")
+    assert len(lost_workers(report_of(lost_workers=tuple(lost)), PAGE).lines) == 10
+    assert not lost_workers(report_of()).blocks
 
 
 def test_a_report_in_retrospect_compares_no_workers() -> None:

@@ -1,0 +1,112 @@
+"""Losses: what each worker that went has cost, and why it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask_efficiency.accounts.buckets import scale_down
+
+#: Of a worker, where nothing says why it went.
+NOT_KNOWN = "nobody knows why"
+
+#: How the reason begins where a worker was above its memory limit.
+FOR_MEMORY = "killed by its nanny"
+
+
+@dataclass(slots=True, eq=False)
+class Loss:
+    """A worker that went, from the moment at which something says why until all is known of what that cost."""
+
+    #: The mark of the tasks whose results were lost with it.
+    mark: str = ""
+    worker: str = ""
+    #: Nanoseconds by the cluster's clock.
+    left: int = 0
+    in_order: bool = False
+    #: Why it went; empty where nothing said so.
+    reason: str = ""
+    #: How the scheduler took notice, for where nothing says why.
+    noticed: str = ""
+    #: Tasks by prefix that it had to do when it was removed; None where nobody looked.
+    had_to_do: Mapping[str, int] | None = None
+    #: Its ``lost-worker`` time, and that of its running tasks by prefix.
+    ns: int = 0
+    prefixes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """Why it went, or how that was noticed."""
+        return self.reason or self.noticed or NOT_KNOWN
+
+
+def by_prefix(
+    lost: int, nthreads: int, holding: Mapping[str, Sequence[int]], had_to_do: Mapping[str, int] | None
+) -> dict[str, int]:
+    """The part of a lost worker's time that its running tasks held, by prefix.
+
+    For as long as they had held slots by the last heartbeat that is what it said. From there to the removal a prefix is
+    taken to have held as many slots as then, and no more than it had tasks there in the end: so that part is an
+    estimate, while all parts and the rest are the whole.
+
+    Parameters
+    ----------
+    lost
+        Nanoseconds of ``nthreads`` threads since the last heartbeat, and what ran by then.
+    holding
+        What ran by then: nanoseconds and slots of each prefix.
+    had_to_do
+        Tasks of each prefix that the worker had when it was removed; None where nobody looked.
+    """
+    since = max(0, lost - sum(ns for ns, _ in holding.values())) // nthreads
+    rows = {
+        prefix: ns + since * (slots if had_to_do is None else min(slots, had_to_do.get(prefix, 0)))
+        for prefix, (ns, slots) in holding.items()
+    }
+    kept = scale_down([*rows.values()], min(lost, sum(rows.values())))
+    return {prefix: ns for prefix, ns in zip(rows, kept, strict=True) if ns}
+
+
+def in_window(loss: Loss, ns: int) -> dict[str, int]:
+    """By prefix, what of a loss is in a window that has so much of its time, pro rata; under "" what is of none."""
+    rows = {**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}
+    kept = scale_down([*rows.values()], min(ns, loss.ns))
+    return dict(zip(rows, kept, strict=True))
+
+
+def costs(
+    losses: Iterable[tuple[Loss, Mapping[str, int]]], recomputed: Mapping[str, Sequence[int]], whole: int, tasks: int
+) -> list[dict[str, Any]]:
+    """What workers that went have cost, a row each: of those that vanished, and those with which results were lost.
+
+    Parameters
+    ----------
+    losses
+        Each with its lost nanoseconds by prefix, as of :func:`in_window`.
+    recomputed
+        Nanoseconds and tasks by :attr:`Loss.mark`.
+    whole, tasks
+        Of all that was recomputed; what the marks do not account for is in a last row, of a worker that is not known.
+    """
+    went = list(losses)
+    again, numbers = ([recomputed.get(loss.mark, (0, 0))[i] for loss, _ in went] for i in range(2))
+    again = scale_down(again, min(whole, sum(again)))  # a task that had begun before the window is whole in its mark
+    rows = [
+        {
+            "worker": loss.worker,
+            "reason": loss.why,
+            "in_order": loss.in_order,
+            "ns": sum(lost.values()),
+            "prefixes": {prefix: ns for prefix, ns in lost.items() if prefix and ns},
+            "recomputed_ns": ns,
+            "recomputed_tasks": number,
+        }
+        for (loss, lost), ns, number in zip(went, again, numbers, strict=True)
+        if not loss.in_order or number
+    ]
+    rest, others = whole - sum(again), max(0, tasks - sum(numbers))
+    if rest:
+        unknown = {"worker": "", "reason": "", "in_order": False, "ns": 0, "prefixes": {}}
+        rows.append({**unknown, "recomputed_ns": rest, "recomputed_tasks": others})
+    return rows

@@ -1,0 +1,81 @@
+"""Departures: why a worker went, from upstream's events, the id of its removal, and the log of its nanny."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from signal import Signals
+from typing import Any
+
+from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
+
+#: Topics of upstream's events, and what the scheduler logs when workers were silent for too long.
+NANNY_KILLS = "worker-restart-memory"
+SCHEDULER = "scheduler"
+SILENT = "worker-ttl-timed-out"
+
+#: Lines of a nanny's log that are looked at: those of one process may be in those of all its nannies.
+LOG_LINES = 200
+
+#: How the scheduler took notice, by the stimulus of the removal.
+_NOTICED = {
+    "handle-worker-cleanup": "its connection broke",
+    "nanny-close": "its process ended",
+    "check-worker-ttl": "it sent no heartbeat",
+}
+_STAMP = re.compile(r"-\d+(\.\d+)?$")
+_SIGNAL = re.compile(r"signal-(\d+)")
+
+
+def for_memory(event: Mapping[str, Any], limit: int | None) -> str:
+    """Its nanny killed it, as it says just before."""
+    rss = event.get("rss")
+    if not isinstance(rss, int) or not limit:
+        return f"{FOR_MEMORY}, for its memory"
+    return f"{FOR_MEMORY} at {rss / limit:.0%} of its memory limit"
+
+
+def silent(event: Mapping[str, Any]) -> str:
+    """It was silent for so long that the scheduler has it end."""
+    ttl = event.get("ttl")
+    return f"no heartbeat for {ttl:.3g} s" if isinstance(ttl, (int, float)) else "no heartbeat"
+
+
+def on_closing(reason: object) -> str:
+    """What a worker says as it begins to close; empty where only the scheduler knows why."""
+    said = _STAMP.sub("", reason) if isinstance(reason, str) else ""
+    if said == "scheduler-remove-worker":
+        return ""
+    if said == "worker-lifetime-reached":
+        return "its lifetime was over"
+    number = _SIGNAL.fullmatch(str(reason))
+    if number is not None:
+        return f"closed on {_signal(int(number[1]))}"
+    return f"closed: {said}" if said else "closed"
+
+
+def on_removal(stimulus_id: str, *, expected: bool, nanny: bool) -> tuple[str, str]:
+    """Why a worker is removed, empty where that is not known; and how the scheduler took notice."""
+    stimulus = _STAMP.sub("", stimulus_id)
+    if expected:
+        return "retired" if stimulus.startswith("retire") else f"removed: {stimulus}", ""
+    noticed = _NOTICED.get(stimulus, f"removed: {stimulus}")
+    return "", noticed if nanny else f"{noticed}; without a nanny, nobody knows why"
+
+
+def in_log(lines: Iterable[Any], pid: int) -> str:
+    """What a nanny's log, the newest line first, says of the end of a process; empty where it says nothing."""
+    ended = re.compile(rf"Worker process {pid} (?:was killed by signal (\d+)|exited with status (\d+))\b")
+    for line in lines:
+        found = ended.search(str(line[1])) if isinstance(line, (list, tuple)) and len(line) > 1 else None
+        if found is not None:
+            number, status = found.groups()
+            return f"exited with status {status}" if number is None else f"killed by {_signal(int(number))}"
+    return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
