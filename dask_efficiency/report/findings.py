@@ -253,7 +253,7 @@ def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit])
     moved = _spilled(report) if part.bucket is Bucket.SPILL else ""
     if culprit is None:
         return moved
-    return _line(culprit) + (_labelled(report, culprit) if of_tasks else "") + (f": {moved}" if moved else "")
+    return ": ".join(filter(None, (_line(culprit) + (_labelled(report, culprit) if of_tasks else ""), moved)))
 
 
 def _line(culprit: Culprit) -> str:

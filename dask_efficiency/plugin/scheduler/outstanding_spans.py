@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH, NOBODY, Path
-from dask_efficiency.plugin.scheduler.spans import spans_of
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -16,6 +15,12 @@ if TYPE_CHECKING:
 
 #: Long-running tasks that are told from others; beyond, they count as outstanding.
 MAX_LONG_RUNNING = 1_000
+
+
+def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
+    """Dask's spans by id; none where upstream keeps them elsewhere."""
+    spans: Mapping[str, Any] = getattr(scheduler.extensions.get("spans"), "spans", {})
+    return spans
 
 
 class OutstandingSpans:

@@ -31,6 +31,7 @@ from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, WorkTracker
+from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
 
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000
@@ -70,7 +71,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-            Decoration("code", "source listing", lambda: source.recorded(spans.spans_of(accounts.scheduler), own)),
+            Decoration("code", "source listing", lambda: source.recorded(spans_of(accounts.scheduler), own)),
             Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
             Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         ]
@@ -106,7 +107,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "notes": notes,
         "opened": window.opened,
     }
-    known_spans = spans.spans_of(accounts.scheduler)
+    known_spans = spans_of(accounts.scheduler)
     if not opened.only:
         return Reply(
             known,

@@ -10,6 +10,7 @@ from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.accounts.cluster.by_span import SEPARATOR, Rows, divide, rolled_up
 from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
+from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
 #: What is known of the clients of a window together only.
 _OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
-
-
-def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
-    """Dask's spans by id; none where upstream keeps them elsewhere."""
-    spans: Mapping[str, Any] = getattr(scheduler.extensions.get("spans"), "spans", {})
-    return spans
 
 
 def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
