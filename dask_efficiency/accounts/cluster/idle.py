@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket, scale_down
@@ -19,6 +19,17 @@ SEEN = tuple(cause for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 _SCHEDULER, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
     SEEN.index, ("scheduler", "imbalance", "restricted", "graph", "parallelism")
 )
+
+#: What a free slot of a paused worker can be free for: the tasks that it could run, and else what others are.
+_OF_PAUSED = (*SEEN, str(Bucket.PAUSED))
+_PAUSED = len(SEEN)
+
+#: What is known of an instant: how long by then a slot that was always free was so for each cause, and how long
+#: somebody looked; the same of a slot of a paused worker.
+_RUNNING = slice(0, len(SEEN))
+_LOOKED = len(SEEN)
+_HELD_UP = slice(_LOOKED + 1, _LOOKED + 1 + len(_OF_PAUSED))
+_NOTHING = (0,) * _HELD_UP.stop
 
 #: In place of a prefix: what all waited for when nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
 NOTHING_RAN = "(nothing ran)"
@@ -46,15 +57,17 @@ class Slots(NamedTuple):
 
     free: int
     all: int
+    #: Whether their worker is paused: it is sent nothing.
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
     """What the scheduler holds and believes at one instant, while work is outstanding."""
 
-    #: Every worker that is there; slots of one that is paused or retires are not free.
+    #: Every worker that is there; slots of one that retires are not free.
     workers: Mapping[Hashable, Slots]
-    #: Free slots of them all.
+    #: Free slots of those that are not paused.
     free: int
     #: Ready tasks that the scheduler has not sent.
     queued: int = 0
@@ -62,6 +75,9 @@ class ClusterState:
     waiting: int = 0
     #: Tasks that wait on workers beyond their threads or on the scheduler, and may not run on any free slot.
     restricted: int = 0
+    #: Free slots of paused workers; and tasks that have no worker, and could run on one of these.
+    paused: int = 0
+    held_up: int = 0
     #: Whether a graph is being taken in.
     graphs: bool = False
     #: How many of the tasks that run have each prefix; where there are many, of some of them.
@@ -99,8 +115,29 @@ def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
     return tuple(found)
 
 
+def paused_slots_by_cause(state: ClusterState) -> tuple[int, ...]:
+    """How many of the free slots of paused workers are free for which cause.
+
+    Of the tasks that wait on the scheduler or elsewhere and could move, those that would not find a free slot on
+    another worker could run there: each makes one slot ``paused``. The rest is free as others are.
+
+    Returns
+    -------
+    tuple
+        By :data:`SEEN`, and then ``paused``; sums to ``state.paused``.
+    """
+    found = [0] * len(_OF_PAUSED)
+    beyond = max(0, state.queued + state.waiting - state.free)
+    others = max(0, state.free - state.queued - state.waiting)
+    found[_PAUSED] = min(state.paused, beyond + state.held_up)
+    left = state.paused - found[_PAUSED]
+    found[_RESTRICTED] = min(left, max(0, state.restricted - state.held_up - others))
+    found[_GRAPH if state.graphs else _PARALLELISM] = left - found[_RESTRICTED]
+    return tuple(found)
+
+
 class _Instant(NamedTuple):
-    """What a slot that was always free was free for until then, by :data:`SEEN`; and how long somebody looked."""
+    """What was seen until then: see :data:`_NOTHING`."""
 
     at: int
     seen: tuple[int, ...]
@@ -118,8 +155,9 @@ class _Account:
 
     def __init__(self, change: _Change) -> None:
         self.changes = [change]
-        #: Thread-nanoseconds of earlier changes, by :data:`SEEN`; and those of slots that were believed to be in use.
-        self.weights = [0] * len(SEEN)
+        #: Thread-nanoseconds of earlier changes, by :data:`SEEN` and ``paused``; and those of slots that were believed
+        #: to be in use.
+        self.weights = [0] * len(_OF_PAUSED)
         self.in_use = 0
 
     def change(self, change: _Change) -> None:
@@ -146,7 +184,7 @@ class _Account:
         self._sum_up([*self.changes[:over], cut])
         self.changes = [cut, *self.changes[over:]]
         taken = self.weights, self.in_use
-        self.weights, self.in_use = [0] * len(SEEN), 0
+        self.weights, self.in_use = [0] * len(_OF_PAUSED), 0
         return taken
 
     def _sum_up(self, changes: list[_Change]) -> None:
@@ -156,11 +194,12 @@ class _Account:
                 continue
             free = 0
             if slots.free:
-                for cause in range(len(SEEN)):
-                    ns = slots.free * (after[cause] - before[cause])
+                which = _HELD_UP if slots.paused else _RUNNING
+                for cause, (then, now) in enumerate(zip(before[which], after[which], strict=True)):
+                    ns = slots.free * (now - then)
                     self.weights[cause] += ns
                     free += ns
-            self.in_use += max(0, slots.all * (after[-1] - before[-1]) - free)
+            self.in_use += max(0, slots.all * (after[_LOOKED] - before[_LOOKED]) - free)
 
 
 def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
@@ -174,9 +213,9 @@ def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
 class IdleWeights:
     """What the free slots of each worker were free for, as the scheduler saw it, until it reports its idle time.
 
-    All free slots of a cluster are alike at any instant: each is free for the causes of all in proportion. A worker's
-    weights are their sums over the time for which its slots were free. Where no work was outstanding, or nobody looked,
-    there are none.
+    All free slots of a cluster are alike at any instant, but for those of paused workers, which are so among
+    themselves: each is free for the causes of all in proportion. A worker's weights are their sums over the time for
+    which its slots were free. Where no work was outstanding, or nobody looked, there are none.
 
     Parameters
     ----------
@@ -191,7 +230,7 @@ class IdleWeights:
         #: By key, the tasks that ran alone.
         self.alone: dict[Hashable, Alone] = {}
         #: What was known after each of the last calls.
-        self._history = deque([_Instant(at, (0,) * (len(SEEN) + 1))], maxlen=MAX_INSTANTS)
+        self._history = deque([_Instant(at, _NOTHING)], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}
         #: The workers of the last state; and those that left since and may be in the next one yet.
         self._workers: Mapping[Hashable, Slots] = {}
@@ -200,6 +239,7 @@ class IdleWeights:
         #: What held until the last of the instants.
         self._accrued: ClusterState | None = None
         self._causes: tuple[int, ...] = ()
+        self._causes_of_paused: tuple[int, ...] = ()
 
     @property
     def at(self) -> int:
@@ -223,37 +263,37 @@ class IdleWeights:
         if state is not None:
             self._follow(state)
             gained = self._count(state, elapsed)
-            seen = tuple(map(sum, zip(seen, (*gained, elapsed), strict=True)))
+            seen = tuple(map(add, seen, gained))
         if state is self._accrued and len(self._history) > 1:
             self._history.pop()  # between two others at which the same held, it tells nothing
         self._history.append(_Instant(at, seen))
         self._accrued = state
 
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
-        """A worker's idle time by cause; its weights until then are used up.
+        """A worker's idle time by cause, and how much of it was ``paused``; its weights until then are used up.
 
         Parameters
         ----------
         worker
             As it is called in the states.
         idle
-            Nanoseconds that its slots were idle since the last split while work was outstanding, not negative. With 0
-            its weights are used up all the same.
+            Nanoseconds that its slots were idle since the last split while work was outstanding, not negative; those in
+            which it was paused, and had no task that could run, are among them. With 0 its weights are used up all the
+            same.
         at
             The instant to which it reports; as far as the weights are known, if not given.
 
         Returns
         -------
         dict
-            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.causes.CAUSES`; sums to ``idle``. Where the
-            scheduler
-            believed in more free slots, each cause is scaled down. Where in fewer, a message was on its way or the
-            scheduler had not looked at it: that is ``scheduler``, as far as it believed slots to be in use, and else
-            ``unknown``.
+            Nanoseconds by cause, of :data:`~dask_efficiency.accounts.causes.CAUSES`, and under ``paused``; sums to
+            ``idle``. Where the scheduler believed in more free slots, each cause is scaled down. Where in fewer, a
+            message was on its way or the scheduler had not looked at it: that is ``scheduler``, as far as it believed
+            slots to be in use, and else ``unknown``.
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")
-        weights, in_use = [0] * len(SEEN), 0
+        weights, in_use = [0] * len(_OF_PAUSED), 0
         account = self._accounts.get(worker)
         if account is not None:
             weights, in_use = account.take(self.at if at is None else at, self._history)
@@ -261,7 +301,7 @@ class IdleWeights:
             weights = scale_down(weights, idle)
         rest = idle - sum(weights)
         weights[_SCHEDULER] += min(rest, in_use)
-        found = {cause: ns for cause, ns in zip(SEEN, weights, strict=True) if ns}
+        found = {cause: ns for cause, ns in zip(_OF_PAUSED, weights, strict=True) if ns}
         if rest > in_use:
             found[UNKNOWN] = rest - in_use
         return found
@@ -291,11 +331,12 @@ class IdleWeights:
         self._left.intersection_update(workers)
 
     def _count(self, state: ClusterState, elapsed: int) -> list[int]:
-        """How long a slot that was always free was so for each cause, by :data:`SEEN`."""
+        """What this adds to an instant."""
         if state is not self._state:
             self._state, self._causes = state, slots_by_cause(state)
+            self._causes_of_paused = paused_slots_by_cause(state)
         causes = self._causes
-        lacking = causes[_PARALLELISM]
+        lacking = causes[_PARALLELISM] + self._causes_of_paused[_PARALLELISM]
         if lacking:
             running = state.running or {NOTHING_RAN: 1}
             parts = scale_down([tasks * lacking * elapsed for tasks in running.values()], lacking * elapsed)
@@ -305,7 +346,11 @@ class IdleWeights:
                 self.parallelism[prefix] = self.parallelism.get(prefix, 0) + ns
             if state.only is not None:
                 self._add_alone(*state.only, elapsed)
-        return scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
+        return [
+            *scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0),
+            elapsed,
+            *scale_down([slots * elapsed for slots in self._causes_of_paused], elapsed if state.paused else 0),
+        ]
 
     def _add_alone(self, key: Hashable, prefix: str, elapsed: int) -> None:
         known = self.alone.get(key)

@@ -205,8 +205,8 @@ class IdleWatch:
         scheduler, present, known = self._scheduler, self._cluster.present, self._slots
         running = Status.running
         workers: dict[Hashable, Slots] = {}
-        free, busy, full = [], [], []
-        slots = beyond = active = 0
+        free, busy, full, paused = [], [], [], []
+        slots = beyond = active = kept_free = 0
         for address, ws in scheduler.workers.items():
             presence = present.get(address)
             if presence is None:
@@ -227,24 +227,32 @@ class IdleWatch:
                 if ws.status is running:
                     slots += left
                     free.append(ws)
+                elif ws.status is Status.paused:
+                    kept_free += left
+                    paused.append(ws)
+                    workers[presence] = Slots(left, nthreads, paused=True)
+                    continue
                 else:
                     left = 0
             if nthreads not in known:
                 known[nthreads] = [Slots(n, nthreads) for n in range(nthreads + 1)]
             workers[presence] = known[nthreads][left]
-        if not slots:
+        if not slots and not kept_free:
             return ClusterState(workers, 0, graphs=self._work.graphs)
         queued, restricted = len(scheduler.queued), len(scheduler.unrunnable)
-        kept_away = self._kept_away(full, free, beyond) if beyond and slots > queued else 0
+        held_up = self._held_up(paused) if paused and restricted else 0
+        kept_away = self._kept_away(full, free, beyond) if beyond and slots + kept_free > queued else 0
         waiting, restricted = beyond - kept_away, restricted + kept_away
         waited_for: Mapping[str, int] = {}
-        if slots > queued + waiting + restricted:
+        if slots + kept_free > queued + waiting + restricted:
             waited_for = Counter(ts.prefix.name[:MAX_PREFIX_LENGTH] for ts in self._waited_for(busy))
         only = None
         if active == 1:
             ts = next(_tasks_with_slots(busy[0]))
             only = ts.key, ts.prefix.name[:MAX_PREFIX_LENGTH]
-        return ClusterState(workers, slots, queued, waiting, restricted, self._work.graphs, waited_for, only)
+        return ClusterState(
+            workers, slots, queued, waiting, restricted, kept_free, held_up, self._work.graphs, waited_for, only
+        )
 
     def _some(self, workers: Sequence[_T]) -> Sequence[_T]:
         """At most :data:`MAX_TASKS` of them, by chance: those of one kind may follow one another at regular steps."""
@@ -274,6 +282,21 @@ class IdleWatch:
             restricted += wait * sum(self._must_stay(ts, open_to, answers) for ts in tasks) / len(tasks)
         return round(beyond * restricted / looked_at)
 
+    def _held_up(self, paused: Sequence[WorkerState]) -> int:
+        """How many of the tasks without a worker could run on a paused one, by a look at some of both."""
+        workers = self._some(paused)
+        tasks = list(islice(self._scheduler.unrunnable, MAX_TASKS))
+        could_run = sum(any(self._allowed(ts, ws) for ws in workers) for ts in tasks)
+        return round(len(self._scheduler.unrunnable) * could_run / len(tasks))
+
+    def _allowed(self, ts: TaskState, ws: WorkerState) -> bool:
+        """Whether a task may run on a worker; upstream says that of those only that take tasks."""
+        if ts.loose_restrictions:
+            return True
+        addresses, hosts = ts.worker_restrictions or (), ts.host_restrictions or ()
+        here = ws.address in addresses or ws.host in map(self._scheduler.coerce_hostname, hosts)
+        return (here or not (addresses or hosts)) and _has(ws, ts.resource_restrictions or {})
+
     def _must_stay(self, ts: TaskState, open_to: set[WorkerState], answers: dict[Hashable, bool]) -> bool:
         """Whether no worker with a free slot may run a task."""
         resources = ts.resource_restrictions or {}
@@ -286,12 +309,13 @@ class IdleWatch:
         )
         if question not in answers:
             valid = self._scheduler.valid_workers(ts)
-            answers[question] = valid is not None and not any(
-                ws in open_to
-                and all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
-                for ws in valid
-            )
+            answers[question] = valid is not None and not any(ws in open_to and _has(ws, resources) for ws in valid)
         return answers[question]
+
+
+def _has(ws: WorkerState, resources: Mapping[str, float]) -> bool:
+    """Whether a worker has that much of its resources left."""
+    return all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
 
 
 def _tasks_with_slots(ws: WorkerState) -> Iterator[TaskState]:
