@@ -59,7 +59,7 @@ PROVES = {
     },
     "plugin/test_idle_causes_on_a_cluster.py": {
         "test_a_chain_lacks_parallelism_and_its_prefix_is_named": "causes of idle slots: the graph's",
-        "test_workers_that_have_done_their_short_tasks_wait_for_the_scheduler": "and the scheduler's",
+        "test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler": "and the scheduler's",
     },
     "plugin/test_spilling_on_a_cluster.py": {
         "test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill": "an event loop that spills",

@@ -57,6 +57,10 @@ class Facts:
     fills_workers: bool
     #: Share of the idle time for the scheduler in which event loops of workers imported modules.
     importing: float
+    #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would fill no slot's time; NaN
+    #: where that is not known.
+    saturation: float
+    saturation_needed: float
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -82,6 +86,8 @@ class Facts:
             "longest": format_share(self.longest_task),
             "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
+            "saturation": f"{self.saturation:g}",
+            "needed": f"{self.saturation_needed:.1f}",
         }
 
 
@@ -119,6 +125,8 @@ def facts_of(report: EfficiencyReport) -> Facts:
         waited_for=waited_for,
         fills_workers=_fills_workers(report, waited_for),
         importing=_importing(report),
+        saturation=math.nan if report.worker_saturation is None else report.worker_saturation,
+        saturation_needed=_saturation_needed(report),
         joining=not report.not_measured,
     )
 
@@ -146,6 +154,21 @@ def _importing(report: EfficiencyReport) -> float:
     imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
     blocked = sum(block.seconds * report.nthreads.get(block.worker, 1) for block in imports)
     return blocked / waited if waited else 0.0
+
+
+def _saturation_needed(report: EfficiencyReport) -> float:
+    """The saturation at which each slot has a next task at its worker for as long as a round trip takes.
+
+    In a slot a task of length ``t`` is followed by a gap of ``g``: what its worker had beside, and twice the gap, for
+    round trips differ, is to be there. A worker of ``n`` threads is sent ``ceil(saturation x n)`` tasks.
+    """
+    now, held = report.worker_saturation, report.breakdown.ns(*HELD)
+    threads = report.nthreads.values()
+    if now is None or not held or not threads or not math.isfinite(now):
+        return math.nan
+    beside = sum(max(0, math.ceil(now * n) - n) for n in threads) / sum(threads)
+    gaps = report.causes_ns(Bucket.IDLE).get("round-trips", 0) / held
+    return max(2.0, math.ceil(2 * (1 + beside + 2 * gaps)) / 2)
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
@@ -182,5 +205,7 @@ NOTHING_KNOWN = Facts(
     waited_for="",
     fills_workers=False,
     importing=0.0,
+    saturation=_UNKNOWN,
+    saturation_needed=_UNKNOWN,
     joining=False,
 )

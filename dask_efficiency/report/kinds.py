@@ -202,6 +202,14 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Import modules before the work, by client.run or a preload: the workers' event loops did.",
             ),
         ),
+        "idle/round-trips": Kind(
+            "Threads idle from a result to the next task",
+            "Raise distributed.scheduler.worker-saturation: workers wait while the scheduler holds ready tasks back.",
+            (
+                lambda facts: facts.saturation < facts.saturation_needed,
+                "Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: tasks take {task} each.",
+            ),
+        ),
         "idle/imbalance": Kind(
             "Threads idle while tasks queue at other workers",
             "See what ties tasks to the workers at which they queue, or split uneven partitions.",

@@ -187,6 +187,8 @@ class EfficiencyReport(Printed):
     others_share
         For which share of their time these processors computed for other processes than workers and scheduler, in
         [0, 1]. None where that is not known.
+    worker_saturation
+        The scheduler's ``distributed.scheduler.worker-saturation``; None where that is not known.
     arrivals
         The workers that came during the window.
     long_tail
@@ -250,6 +252,7 @@ class EfficiencyReport(Printed):
     no_workers_seconds: float = 0.0
     cores: float | None = None
     others_share: float | None = None
+    worker_saturation: float | None = None
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()

@@ -93,6 +93,7 @@ def report_of(
         no_workers_seconds=payload["no_workers"] / 1e9,
         cores=payload.get("cores"),
         others_share=payload.get("others_share"),
+        worker_saturation=payload.get("worker_saturation"),
         arrivals=arrivals,
         computed_by=computed_by or {},
         by_worker=by_worker,

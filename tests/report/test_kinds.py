@@ -35,6 +35,8 @@ PLAIN = Facts(
     waited_for="",
     fills_workers=False,
     importing=0.0,
+    saturation=math.nan,
+    saturation_needed=math.nan,
     joining=False,
 )
 
@@ -61,6 +63,11 @@ CASES = {
     ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
     ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
+    ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: tasks take 5.0 ms"): {
+        "saturation": 1.1,
+        "saturation_needed": 3.0,
+        "task_seconds": 0.005,
+    },
     ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
         "fills_workers": True,
         "waited_for": "fit",
@@ -184,6 +191,28 @@ def test_while_event_loops_import_their_threads_wait_for_them(block: str, share:
         loop_blocks=(Hold("w0", EVENT_LOOP, stacks[block], 2.0),),
     )
     assert facts_of(report).importing == share
+
+
+@pytest.mark.parametrize(
+    ("saturation", "waited", "needed"),
+    [
+        (1.0, 4.0, 3.0),  # a gap as long as a task: twice that beside the one that runs
+        (1.0, 0.4, 2.0),  # never less than one beside each
+        (1.0, 20.0, 11.0),
+        (1.1, 4.0, 3.5),  # of two threads, three tasks: half a task beside each was not enough
+        (2.0, 1.0, 2.5),
+        (math.inf, 0.0, math.nan),
+        (None, 4.0, math.nan),
+    ],
+)
+def test_the_saturation_fills_twice_the_gap_between_two_tasks(saturation, waited, needed) -> None:
+    report = report_of(
+        seconds(thread_cpu=3, overhead=1, idle=waited),
+        causes_by_worker={"w0": causes(**{"idle/round-trips": waited})},
+        nthreads={"w0": 2},
+        worker_saturation=saturation,
+    )
+    assert facts_of(report).saturation_needed == pytest.approx(needed, nan_ok=True)
 
 
 def holding(holder: str, file: str, function: str) -> GilHolder:

@@ -16,8 +16,8 @@ from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
 #: What a free slot can be free for, in the order of precedence; ``unknown`` is where nobody looked.
 SEEN = tuple(cause for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 
-_SCHEDULER, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
-    SEEN.index, ("scheduler", "imbalance", "restricted", "graph", "parallelism")
+_SCHEDULER, _ROUND_TRIPS, _IMBALANCE, _RESTRICTED, _GRAPH, _PARALLELISM = map(
+    SEEN.index, ("scheduler", "round-trips", "imbalance", "restricted", "graph", "parallelism")
 )
 
 #: What a free slot of a paused worker can be free for: the tasks that it could run, and else what others are.
@@ -25,10 +25,10 @@ _OF_PAUSED = (*SEEN, str(Bucket.PAUSED))
 _PAUSED = len(SEEN)
 
 #: What is known of an instant: how long by then a slot that was always free was so for each cause, and how long
-#: somebody looked; the same of a slot of a paused worker.
+#: somebody looked; the same of a slot of a paused worker; and how long the scheduler had ready tasks and was at rest.
 _RUNNING = slice(0, len(SEEN))
-_LOOKED = len(SEEN)
-_HELD_UP = slice(_LOOKED + 1, _LOOKED + 1 + len(_OF_PAUSED))
+_LOOKED, _AT_REST = len(SEEN), len(SEEN) + 1
+_HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
 
 #: In place of a prefix: what all waited for when nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
@@ -156,9 +156,9 @@ class _Account:
     def __init__(self, change: _Change) -> None:
         self.changes = [change]
         #: Thread-nanoseconds of earlier changes, by :data:`SEEN` and ``paused``; and those of slots that were believed
-        #: to be in use.
+        #: to be in use, all and while ready tasks were held back by a scheduler that was not busy.
         self.weights = [0] * len(_OF_PAUSED)
-        self.in_use = 0
+        self.in_use = self.held_back = 0
 
     def change(self, change: _Change) -> None:
         if change.since.at == self.changes[-1].since.at:
@@ -168,8 +168,8 @@ class _Account:
             self._sum_up(self.changes[: MAX_CHANGES // 2 + 1])
             del self.changes[: MAX_CHANGES // 2]
 
-    def take(self, at: int, history: Sequence[_Instant]) -> tuple[list[int], int]:
-        """The weights until an instant, and the time in use; the account goes on from there."""
+    def take(self, at: int, history: Sequence[_Instant]) -> tuple[list[int], int, int]:
+        """The weights until an instant, and the times in use; the account goes on from there."""
         last = history[-1]
         at = min(max(at, self.changes[0].since.at), last.at)
         over = sum(change.since.at <= at for change in self.changes)
@@ -183,8 +183,8 @@ class _Account:
         cut = _Change(_between(before, after, at), slots)
         self._sum_up([*self.changes[:over], cut])
         self.changes = [cut, *self.changes[over:]]
-        taken = self.weights, self.in_use
-        self.weights, self.in_use = [0] * len(_OF_PAUSED), 0
+        taken = self.weights, self.in_use, self.held_back
+        self.weights, self.in_use, self.held_back = [0] * len(_OF_PAUSED), 0, 0
         return taken
 
     def _sum_up(self, changes: list[_Change]) -> None:
@@ -199,7 +199,11 @@ class _Account:
                     ns = slots.free * (now - then)
                     self.weights[cause] += ns
                     free += ns
-            self.in_use += max(0, slots.all * (after[_LOOKED] - before[_LOOKED]) - free)
+            looked, at_rest = after[_LOOKED] - before[_LOOKED], after[_AT_REST] - before[_AT_REST]
+            in_use = max(0, slots.all * looked - free)
+            self.in_use += in_use
+            if at_rest:
+                self.held_back += in_use * at_rest // looked
 
 
 def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
@@ -246,7 +250,7 @@ class IdleWeights:
         """Until when the weights are known."""
         return self._history[-1].at
 
-    def accrue(self, state: ClusterState | None, *, at: int) -> None:
+    def accrue(self, state: ClusterState | None, *, at: int, at_rest: int = 0) -> None:
         """Count what held since the last call.
 
         Parameters
@@ -255,6 +259,8 @@ class IdleWeights:
             The scheduler's state; None where no work was outstanding, or nobody knows. Not changed afterwards.
         at
             Until when. What is not later than the last call is not counted.
+        at_rest
+            Nanoseconds of that time in which the scheduler's event loop had nothing to do; the time, at most.
         """
         elapsed = at - self.at
         if elapsed <= 0:
@@ -262,7 +268,7 @@ class IdleWeights:
         seen = self._history[-1].seen
         if state is not None:
             self._follow(state)
-            gained = self._count(state, elapsed)
+            gained = self._count(state, elapsed, min(at_rest, elapsed) if state.queued else 0)
             seen = tuple(map(add, seen, gained))
         if state is self._accrued and len(self._history) > 1:
             self._history.pop()  # between two others at which the same held, it tells nothing
@@ -288,19 +294,23 @@ class IdleWeights:
         dict
             Nanoseconds by cause, of :data:`~dask_efficiency.accounts.causes.CAUSES`, and under ``paused``; sums to
             ``idle``. Where the scheduler believed in more free slots, each cause is scaled down. Where in fewer, a
-            message was on its way or the scheduler had not looked at it: that is ``scheduler``, as far as it believed
-            slots to be in use, and else ``unknown``.
+            message was on its way or the scheduler had not looked at it: as far as it believed slots to be in use that
+            is ``round-trips``, in proportion to the time in which it held ready tasks and was at rest, and
+            ``scheduler``; else it is ``unknown``.
         """
         if idle < 0:
             raise ValueError(f"{worker!r} reports {idle} ns of idle time; expected 0 or more")
-        weights, in_use = [0] * len(_OF_PAUSED), 0
+        weights, in_use, held_back = [0] * len(_OF_PAUSED), 0, 0
         account = self._accounts.get(worker)
         if account is not None:
-            weights, in_use = account.take(self.at if at is None else at, self._history)
+            weights, in_use, held_back = account.take(self.at if at is None else at, self._history)
         if sum(weights) > idle:
             weights = scale_down(weights, idle)
         rest = idle - sum(weights)
-        weights[_SCHEDULER] += min(rest, in_use)
+        waited = min(rest, in_use)
+        round_trips = waited * held_back // in_use if in_use else 0
+        weights[_SCHEDULER] += waited - round_trips
+        weights[_ROUND_TRIPS] += round_trips
         found = {cause: ns for cause, ns in zip(_OF_PAUSED, weights, strict=True) if ns}
         if rest > in_use:
             found[UNKNOWN] = rest - in_use
@@ -330,7 +340,7 @@ class IdleWeights:
         self._workers = workers
         self._left.intersection_update(workers)
 
-    def _count(self, state: ClusterState, elapsed: int) -> list[int]:
+    def _count(self, state: ClusterState, elapsed: int, at_rest: int) -> list[int]:
         """What this adds to an instant."""
         if state is not self._state:
             self._state, self._causes = state, slots_by_cause(state)
@@ -346,9 +356,14 @@ class IdleWeights:
                 self.parallelism[prefix] = self.parallelism.get(prefix, 0) + ns
             if state.only is not None:
                 self._add_alone(*state.only, elapsed)
+        of_free = scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0)
+        if at_rest:
+            of_free[_ROUND_TRIPS] = of_free[_SCHEDULER] * at_rest // elapsed
+            of_free[_SCHEDULER] -= of_free[_ROUND_TRIPS]
         return [
-            *scale_down([slots * elapsed for slots in causes], elapsed if state.free else 0),
+            *of_free,
             elapsed,
+            at_rest,
             *scale_down([slots * elapsed for slots in self._causes_of_paused], elapsed if state.paused else 0),
         ]
 

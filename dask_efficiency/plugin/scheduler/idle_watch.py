@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,10 @@ JITTER = 0.2
 SHARE = 0.001
 MAX_SAVED = 20_000_000
 
+#: Of less time than this it is not asked whether the event loop had nothing to do: to ask takes 10 microseconds, and
+#: lets go of the GIL.
+MIN_REST_NS = 1_000_000
+
 #: Tasks whose restrictions, and whose prefixes, are looked at each time.
 MAX_TASKS = 64
 
@@ -52,7 +57,10 @@ class IdleWatch:
     What the scheduler holds is as it was at the last look until the next one. While its event loop is blocked that is
     true: nothing is sent and no result is heard of, a graph goes on being taken in, and what was free for lack of ready
     tasks would be so without the block. Slots that workers finish with in the meantime are idle beyond what the
-    scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``.
+    scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``
+    or, while tasks are queued and the event loop has nothing to do, to ``round-trips``: at such an instant a result is
+    on its way, or the next task, and only more tasks for each worker (``worker-saturation``) would fill the slot. The
+    loop is taken to be busy for as long as its thread is on a core or waits for one, and for as long as a look is late.
 
     If it fails, it says so once and the meter goes on without it: idle time is ``unknown`` from then on.
 
@@ -87,6 +95,8 @@ class IdleWatch:
         self._soon = False
         #: CPU nanoseconds that the last look took, those that were saved up for others, and until when.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
+        #: For how long the loop's thread was busy, and until when it was not late, as they were counted last.
+        self._busy, self._due = _busy_ns(), 0
         self._chance = random.Random(0)
         #: By a worker's number of slots, what it can be, by the number of free ones.
         self._slots: dict[int, list[Slots]] = {}
@@ -131,7 +141,18 @@ class IdleWatch:
         if not self._working:
             self.weights.accrue(None, at=at)
         elif self._held is not None:
-            self.weights.accrue(self._held, at=at)
+            self.weights.accrue(self._held, at=at, at_rest=self._at_rest(self._held, at))
+
+    def _at_rest(self, held: ClusterState, at: int) -> int:
+        """For how long since the last call tasks were held back and the event loop had nothing to do."""
+        if not held.queued or at - self.weights.at < MIN_REST_NS:
+            return 0
+        now, before = _busy_ns(), self._busy
+        self._busy = now
+        busy, late = now - before, at - self._due
+        if late > 0:
+            self._due = at  # counted once
+        return max(0, at - self.weights.at - max(late, busy))
 
     def sample(self, *, at: int | None = None) -> None:
         """Count what held until now, and look again."""
@@ -142,7 +163,10 @@ class IdleWatch:
         began = time.thread_time_ns()
         seen = self._look()
         # What began since the last look was as it is now, from the moment at which all was sent that could be.
-        self.weights.accrue(self._held or seen, at=at)
+        held = self._held or seen
+        self.weights.accrue(held, at=at, at_rest=self._at_rest(held, at))
+        if seen.queued and not held.queued:
+            self._busy = _busy_ns()
         self._held = seen
         if not seen.graphs:
             self._last = seen
@@ -170,7 +194,7 @@ class IdleWatch:
         self._working, self._graphs = working, graphs
         if working:
             if not self._poller.is_running():
-                self._poller.callback_time = self._interval()
+                self._expect(at)
                 self._poller.start()
             self._look_soon(at)
 
@@ -192,8 +216,13 @@ class IdleWatch:
         if not self._working:
             self._poller.stop()
             return
-        self._poller.callback_time = self._interval()
         self.sample()
+        self._expect(time.monotonic_ns())
+
+    def _expect(self, at: int) -> None:
+        """The next look by the clock is due in an interval."""
+        self._poller.callback_time = interval = self._interval()
+        self._due = at + round(interval * (1 + JITTER) * 1e6)
 
     def _interval(self) -> float:
         workers = len(self._scheduler.workers)
@@ -237,9 +266,9 @@ class IdleWatch:
             if nthreads not in known:
                 known[nthreads] = [Slots(n, nthreads) for n in range(nthreads + 1)]
             workers[presence] = known[nthreads][left]
-        if not slots and not kept_free:
-            return ClusterState(workers, 0, graphs=self._work.graphs)
         queued, restricted = len(scheduler.queued), len(scheduler.unrunnable)
+        if not slots and not kept_free:
+            return ClusterState(workers, 0, queued, graphs=self._work.graphs)
         held_up = self._held_up(paused) if paused and restricted else 0
         kept_away = self._kept_away(full, free, beyond) if beyond and slots + kept_free > queued else 0
         waiting, restricted = beyond - kept_away, restricted + kept_away
@@ -311,6 +340,16 @@ class IdleWatch:
             valid = self._scheduler.valid_workers(ts)
             answers[question] = valid is not None and not any(ws in open_to and _has(ws, resources) for ws in valid)
         return answers[question]
+
+
+def _busy_ns() -> int:
+    """For how long this thread was on a core, or waited for one where the kernel says so, in nanoseconds."""
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/schedstat", "rb") as file:
+            on_core, waited, _ = file.read().split()
+    except (OSError, ValueError):
+        return time.thread_time_ns()
+    return int(on_core) + int(waited)
 
 
 def _has(ws: WorkerState, resources: Mapping[str, float]) -> bool:

@@ -420,6 +420,30 @@ def test_a_graph_that_comes_while_others_are_worked_at_counts_from_its_beginning
     run(scene)
 
 
+def test_slots_wait_for_round_trips_while_tasks_are_queued_and_the_loop_has_nothing_to_do(scene, monkeypatch):
+    busy = SimpleNamespace(ns=0)
+    monkeypatch.setattr(idle_watch, "_busy_ns", lambda: busy.ns)
+
+    @on_a_loop
+    async def run(scene):
+        scene.add("a", *inc(4))
+        scene.scheduler.queued = inc(9)
+        scene.watch._busy = 0
+        scene.turn(True, at=0)
+        await settled()
+        busy.ns = 10 * MS
+        scene.sample(at=40 * MS)
+        # Of the 40 ms it was busy for 10; the slots were believed to be in use.
+        assert scene.split("a", 40 * MS) == {"scheduler": 10 * MS, "round-trips": 30 * MS}
+        # A look is late by 340 ms: the loop was blocked. What was counted twice would be too much.
+        scene.sample(at=400 * MS)
+        assert scene.split("a", 360 * MS) == {"scheduler": 340 * MS, "round-trips": 20 * MS}
+        scene.watch.catch_up(at=420 * MS)
+        assert scene.split("a", 20 * MS) == {"scheduler": 20 * MS}
+
+    run(scene)
+
+
 @pytest.fixture
 def looks_cost(monkeypatch):
     """A clock of CPU time by which each look takes a microsecond; nothing is saved up for others."""
