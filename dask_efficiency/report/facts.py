@@ -10,13 +10,16 @@ from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, HeldResult
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
-from dask_efficiency.show.figures import format_seconds, format_share, name_of
+from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, name_of
 
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
+
+#: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
+MAX_CLIENT = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ class Facts:
     #: where that is not known.
     saturation: float
     saturation_needed: float
+    #: Share of the results on workers short of memory, and bytes, that only a client held, of one prefix; and which.
+    held_share: float
+    held_nbytes: float
+    held_prefix: str
+    held_by: str
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -87,6 +95,9 @@ class Facts:
             "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
             "saturation": f"{self.saturation:g}",
+            "held_results": name_of(self.held_prefix),
+            "held_bytes": format_bytes(self.held_nbytes),
+            "held_by": self.held_by[:MAX_CLIENT],
             "needed": f"{self.saturation_needed:.1f}",
         }
 
@@ -105,6 +116,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
     waited_for = _waited_for(report)
+    most_held = next(iter(report.held_results), HeldResult("", "", 0.0, 0.0))
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.threads,
@@ -127,6 +139,10 @@ def facts_of(report: EfficiencyReport) -> Facts:
         importing=_importing(report),
         saturation=math.nan if report.worker_saturation is None else report.worker_saturation,
         saturation_needed=_saturation_needed(report),
+        held_share=most_held.share,
+        held_nbytes=most_held.nbytes,
+        held_prefix=most_held.prefix,
+        held_by=most_held.client,
         joining=not report.not_measured,
     )
 
@@ -207,5 +223,9 @@ NOTHING_KNOWN = Facts(
     importing=0.0,
     saturation=_UNKNOWN,
     saturation_needed=_UNKNOWN,
+    held_share=0.0,
+    held_nbytes=0.0,
+    held_prefix="",
+    held_by="",
     joining=False,
 )

@@ -62,6 +62,10 @@ _FOR_GPUS = (
     lambda facts: facts.gpu_waiting > MOST,
     "Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.",
 )
+_HELD = (
+    lambda facts: facts.held_share > MOST,
+    "Release what is not used again: {held_by} holds {held_bytes} of {held_results} that no task waits for.",
+)
 _LATE = (
     lambda facts: facts.spilling >= SPILLS,
     "Give workers more memory, or make partitions smaller: event loops are late, and workers spill.",
@@ -157,7 +161,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.",
             _FOR_GPUS,
         ),
-        "spill": Kind("Spilling to disk", "Give workers more memory, make partitions smaller, or persist less."),
+        "spill": Kind("Spilling to disk", "Give workers more memory, make partitions smaller, or persist less.", _HELD),
         "overhead/hand-over": Kind(
             "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host."
         ),
@@ -186,6 +190,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "paused": Kind(
             "Workers paused, short of memory",
             "Give workers more memory or fewer threads: they were above worker.memory.pause.",
+            _HELD,
         ),
         "retiring": Kind(
             "Workers were retiring", "Scale down less eagerly: a larger wait_count or interval in adapt()."

@@ -18,7 +18,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.by_value import in_the_script
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import EfficiencyReport, HeldResult, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
@@ -94,6 +94,7 @@ def report_of(
         cores=payload.get("cores"),
         others_share=payload.get("others_share"),
         worker_saturation=payload.get("worker_saturation"),
+        held_results=tuple(HeldResult(*row) for row in payload.get("held_results", ())),
         arrivals=arrivals,
         computed_by=computed_by or {},
         by_worker=by_worker,

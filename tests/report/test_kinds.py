@@ -37,6 +37,10 @@ PLAIN = Facts(
     importing=0.0,
     saturation=math.nan,
     saturation_needed=math.nan,
+    held_share=0.0,
+    held_nbytes=0.0,
+    held_prefix="",
+    held_by="",
     joining=False,
 )
 
@@ -63,6 +67,15 @@ CASES = {
     ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
     ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
+    **{
+        (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
+            "held_share": 0.6,
+            "held_nbytes": 3.0 * 2**30,
+            "held_prefix": "load",
+            "held_by": "Client-7d24439e-e94a-11f1-8458-02fc00000001",
+        }
+        for kind in ("paused", "spill")
+    },
     ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: tasks take 5.0 ms"): {
         "saturation": 1.1,
         "saturation_needed": 3.0,
