@@ -28,11 +28,11 @@ def ledger_with_everything() -> Ledger:
         hold = ledger.release(i, at=120 + 100 * i)
         assert hold is not None
         ledger.finalize(hold, outcome, cpu=40, gpu=10, wall=70, library=5, spill=20)
-    ledger.spilled(1, start=425, stop=427)
-    ledger.reserve("frozen", "inc", at=430)
-    ledger.release("frozen", at=440)
-    ledger.reserve("running", "inc", at=450)
-    ledger.observe(Availability.RUNNING, 1, 1, at=460)
+    ledger.spilled(1, start=525, stop=527)
+    ledger.reserve("frozen", "inc", at=530)
+    ledger.release("frozen", at=540)
+    ledger.reserve("running", "inc", at=550)
+    ledger.observe(Availability.RUNNING, 1, 1, at=560)
     return ledger
 
 

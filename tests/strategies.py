@@ -12,6 +12,7 @@ from dask_efficiency.accounts.buckets import FINALIZED, Breakdown, Bucket
 from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.accounts.details import Hold, Holder, Place, WindowDetails
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.skew import Largest, Longest, TaskSizes
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
@@ -105,6 +106,7 @@ def snapshots(draw: st.DrawFn, *, nthreads: int | None = None) -> Snapshot:
         balance=balance,
         outside=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         details=draw(st.dictionaries(names, nanoseconds, max_size=3)),
+        amounts=draw(st.dictionaries(names, nanoseconds, max_size=3)),
         final=draw(st.booleans()),
         gpu=draw(st.none() | any_gpu_totals()),
         causes=draw(st.just(SnapshotCauses(not_sampled="no samples")) | snapshot_causes(balance)),
@@ -168,6 +170,7 @@ def window_details(draw: st.DrawFn) -> WindowDetails:
         gil_holds=draw(holds),
         loop_blocks=draw(holds),
         skew=draw(compared_tasks.map(sizes_of)),
+        metered=draw(st.dictionaries(st.builds(Metered, names, names, names, names, names), nanoseconds, max_size=3)),
     )
 
 

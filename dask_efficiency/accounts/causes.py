@@ -23,7 +23,7 @@ CAUSES: dict[Bucket, tuple[str, ...]] = {
         "child-process",
         UNKNOWN,
     ),
-    Bucket.OVERHEAD: ("hand-over", "event-loop", UNKNOWN),
+    Bucket.OVERHEAD: ("hand-over", "event-loop", "rescheduled", UNKNOWN),
     Bucket.IDLE: ("scheduler", "round-trips", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
 }
 
@@ -44,6 +44,7 @@ DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
     Bucket.OVERHEAD: {
         "hand-over": "from the slot's being taken to the task's first instruction in its thread",
         "event-loop": "the task was done, and the worker's event loop had yet to hear of it",
+        "rescheduled": "a P2P shuffle stopped the task, to have it run on the worker that has its data",
         UNKNOWN: "no clock tells",
     },
     Bucket.IDLE: {

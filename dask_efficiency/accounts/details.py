@@ -10,6 +10,7 @@ from typing import Any
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import CAUSES
 from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, short, text, whole
+from dask_efficiency.accounts.metered import Metered
 from dask_efficiency.accounts.profile import Frame, Hold, Holder, Place, Stack
 from dask_efficiency.accounts.skew import TaskSizes, decode_sizes, encode_sizes, merge_sizes
 
@@ -42,6 +43,8 @@ class WindowDetails:
     loop_blocks: tuple[Hold, ...] = ()
     #: By prefix, what its tasks took and made.
     skew: Mapping[str, TaskSizes] = field(default_factory=dict)
+    #: Nanoseconds, bytes and counts.
+    metered: Mapping[Metered, int] = field(default_factory=dict)
 
 
 def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
@@ -62,6 +65,7 @@ def encode_details(details: WindowDetails, *, limit: int) -> dict[str, Any]:
         "gil_holds": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.gil_holds],
         "loop_blocks": [[hold.ns, hold.holder, stacks.number(hold.stack)] for hold in details.loop_blocks],
         "skew": encode_sizes(details.skew),
+        "metered": [[*metered, value] for metered, value in details.metered.items()],
         "frames": [list(frame) for frame in stacks.frames],
         "stacks": stacks.rows,
     }
@@ -121,6 +125,10 @@ def decode_details(payload: object) -> WindowDetails:
         gil_holds=holds("gil_holds"),
         loop_blocks=holds("loop_blocks"),
         skew=decode_sizes(fields.get("skew")),
+        metered={
+            Metered(*(text("details.metered", name) for name in names)): whole("details.metered", value)
+            for *names, value in _entries("metered", fields, len(Metered._fields) + 1)
+        },
     )
 
 
@@ -134,6 +142,8 @@ class MergedProfiles:
         self.gil_holds: list[tuple[str, Hold]] = []
         self.loop_blocks: list[tuple[str, Hold]] = []
         self.skew: dict[str, TaskSizes] = {}
+        #: By worker's name; of all together, under no name, where these are too many.
+        self.metered: dict[tuple[str, Metered], int] = {}
 
     def add(self, worker: str, details: WindowDetails) -> None:
         """What one worker told."""
@@ -142,6 +152,11 @@ class MergedProfiles:
         self.gil_holds = _longest(self.gil_holds, worker, details.gil_holds)
         self.loop_blocks = _longest(self.loop_blocks, worker, details.loop_blocks)
         merge_sizes(self.skew, details.skew)
+        for metered, value in details.metered.items():
+            kept = (worker, metered), ("", metered), ("", metered.rest)
+            room = len(self.metered) < MAX_ROWS, len(self.metered) < 2 * MAX_ROWS, True
+            key = next(key for key, free in zip(kept, room, strict=True) if free or key in self.metered)
+            self.metered[key] = self.metered.get(key, 0) + value
 
 
 def costliest(rows: Mapping[Any, int], limit: int) -> dict[Any, int]:

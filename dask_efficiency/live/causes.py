@@ -31,6 +31,7 @@ SENTENCES: dict[Bucket, dict[str, str]] = {
     Bucket.OVERHEAD: {
         "hand-over": "Tasks wait to begin in their threads",
         "event-loop": "Tasks that are done wait for their worker's event loop",
+        "rescheduled": "Tasks of a shuffle begin on other workers than their data",
     },
     Bucket.IDLE: {
         "scheduler": "Threads wait for the scheduler",

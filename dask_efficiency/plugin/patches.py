@@ -135,6 +135,37 @@ WRITE = Patch(
     checked=_TORNADO,
     places=lambda _: [(IOStream, "write_to_fd"), (SSLIOStream, "write_to_fd")],
 )
+SHUFFLE_MESSAGE = Patch(
+    what="ShardsBuffer.process",
+    why="no hook says when a P2P shuffle sends parts of its inputs from worker to worker",
+    without="a trace has no messages of P2P shuffles",
+    until="the last recording in the process ends",
+    checked=_DISTRIBUTED,
+    places=lambda kind: [(kind, "process")],
+)
+
+
+def _handler(op: str, *, why: str, without: str) -> Patch:
+    return Patch(
+        what=f"Worker.handlers[{op!r}]",
+        why=why,
+        without=without,
+        until="the meter on the worker goes",
+        checked=_DISTRIBUTED,
+        places=lambda worker: [(worker.handlers, op)],
+    )
+
+
+SHUFFLE_RECEIVE = _handler(
+    "shuffle_receive",
+    why="upstream does not meter how long a worker takes in what a P2P shuffle sends it",
+    without="`receive` is missing among the phases of a shuffle",
+)
+SHUFFLE_INPUTS_DONE = _handler(
+    "shuffle_inputs_done",
+    why="nothing else says for how long each worker still sends when all wait for it at a P2P shuffle's barrier",
+    without="a report does not name the worker that sent last",
+)
 RUN_TASK = Patch(
     what="distributed.worker._run_task",
     why="CPU time can only be read inside a task's thread; it is upstream's function that runs each task there",

@@ -15,6 +15,7 @@ from dask_efficiency.accounts.causes import CAUSES, name_of
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
+from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.model import FACTORS, EfficiencyReport
 from dask_efficiency.show.shown import Shown, late
 
@@ -197,6 +198,17 @@ class Comparison(Shown):
         sides = (self.before, self.after)
         return {
             name: Difference(*(tuple(run.tasks.get(name, 0) for run in runs) for runs in sides)) for name in outcomes
+        }
+
+    @property
+    def moved(self) -> dict[str, Difference[int]]:
+        """Bytes by the way that data went, as of :attr:`EfficiencyReport.moved`."""
+        sides = self.before, self.after
+        ways = dict.fromkeys(way for runs in sides for run in runs for way in run.moved)
+        nothing = Amount(0, 0)
+        return {
+            way: Difference(*(tuple(run.moved.get(way, nothing).nbytes for run in runs) for runs in sides))
+            for way in ways
         }
 
     @property

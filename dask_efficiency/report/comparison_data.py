@@ -50,6 +50,7 @@ def to_dict(comparison: Comparison) -> dict[str, Any]:
         "workers": _difference(comparison.workers),
         "threads": _difference(comparison.threads),
         "tasks": {name: _difference(count) for name, count in comparison.tasks.items()},
+        "moved_bytes": {way: _difference(nbytes) for way, nbytes in comparison.moved.items()},
         "useful_ns": _difference(comparison.useful),
         "lost_ns": _difference(comparison.lost),
         "running_ns": _difference(comparison.running),

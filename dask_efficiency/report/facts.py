@@ -10,6 +10,7 @@ from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
+from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.model import EfficiencyReport, HeldResult
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
@@ -49,6 +50,10 @@ class Facts:
     gpu_waiting: float
     #: Share of the finalized time that was spilling.
     spilling: float
+    #: How many times what was spilled was read back, and how much both were; NaN and empty where nothing was spilled.
+    times_read_back: float
+    spilled: str
+    read_back: str
     #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
     chain: float
     longest_task: float
@@ -99,6 +104,9 @@ class Facts:
             "held_bytes": format_bytes(self.held_nbytes),
             "held_by": self.held_by[:MAX_CLIENT],
             "needed": f"{self.saturation_needed:.1f}",
+            "spilled": self.spilled,
+            "read_back": self.read_back,
+            "times": f"{self.times_read_back:.2g}",
         }
 
 
@@ -117,6 +125,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
     waited_for = _waited_for(report)
     most_held = next(iter(report.held_results), HeldResult("", "", 0.0, 0.0))
+    spilled, read_back = (report.moved.get(way, Amount(0, 0)) for way in ("spilled", "read-back"))
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.threads,
@@ -130,6 +139,9 @@ def facts_of(report: EfficiencyReport) -> Facts:
         one_thread_each=bool(report.nthreads) and max(report.nthreads.values()) == 1,
         gpu_waiting=waiting_seconds(report.details) / noncpu if noncpu else 0.0,
         spilling=whole.ns(Bucket.SPILL) / finalized if finalized else 0.0,
+        times_read_back=read_back.nbytes / spilled.nbytes if spilled.nbytes else math.nan,
+        spilled=format_bytes(spilled.nbytes),
+        read_back=format_bytes(read_back.nbytes),
         # One task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
@@ -215,6 +227,9 @@ NOTHING_KNOWN = Facts(
     one_thread_each=False,
     gpu_waiting=0.0,
     spilling=0.0,
+    times_read_back=_UNKNOWN,
+    spilled="",
+    read_back="",
     chain=_UNKNOWN,
     longest_task=_UNKNOWN,
     larger_input=_UNKNOWN,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
+from dask_efficiency.accounts.metered import SECONDS
 from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.facts import Facts, facts_of
@@ -23,6 +24,7 @@ from dask_efficiency.report.kinds import (
     page_of,
 )
 from dask_efficiency.report.largest import Largest, largest_loss, losses_worth_finding
+from dask_efficiency.report.metered import own_labels
 from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
 from dask_efficiency.report.skew import held_up, longest, recorded_tasks
 from dask_efficiency.report.wall_clock import (
@@ -34,6 +36,7 @@ from dask_efficiency.report.wall_clock import (
     wall_clock_known,
 )
 from dask_efficiency.show.figures import (
+    format_bytes,
     format_count,
     format_seconds,
     format_share,
@@ -240,9 +243,12 @@ def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit])
     """The line to blame; of idle threads the task that all waited for."""
     if part.bucket is Bucket.IDLE:
         return _held_up_by(report) if part.cause == "parallelism" else ""
+    if part.bucket is Bucket.SPILL:
+        return _spilled(report)
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
+    of_tasks = part.bucket is Bucket.THREAD_NONCPU
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
-    return "" if culprit is None else _line(culprit)
+    return "" if culprit is None else _line(culprit) + (_labelled(report, culprit) if of_tasks else "")
 
 
 def _line(culprit: Culprit) -> str:
@@ -255,6 +261,24 @@ def _line(culprit: Culprit) -> str:
     called = f"`{shown_name(culprit.function)}`, " if culprit.function else ""
     tasks = f" (tasks of {shown_name(culprit.prefix)})" if culprit.prefix and culprit.prefix != culprit.function else ""
     return f"{called}{shown_name(culprit.line)}{tasks}{computed}"
+
+
+def _spilled(report: EfficiencyReport) -> str:
+    """Bytes that were spilled, and read back."""
+    said = {"spilled": "spilled", "read-back": "read back"}
+    moved = [f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in said.items() if way in report.moved]
+    return ", ".join(moved)
+
+
+def _labelled(report: EfficiencyReport, culprit: Culprit) -> str:
+    """The user's own label under which the tasks of a prefix spent at least as long as they lost on the line."""
+    of_prefix = {
+        label: n
+        for (label, unit, prefix), n in own_labels(report).items()
+        if (unit, prefix) == (SECONDS, culprit.prefix)
+    }
+    label = max(of_prefix, key=lambda label: of_prefix[label], default="")
+    return f", in your label {shown_name(label)}" if label and of_prefix[label] >= culprit.seconds else ""
 
 
 def _held_up_by(report: EfficiencyReport) -> str:

@@ -10,6 +10,7 @@ from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.lines import line_times
+from dask_efficiency.report.metered import MeteredRow
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows
 from dask_efficiency.show.finding import Finding
@@ -26,6 +27,8 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
         return _by_cause(report)
     if by == "line":
         return _by_line(report)
+    if by == "metered":
+        return _metered(report)
     if by == "skew":
         return _skew(report)
     if by == "finding":
@@ -88,6 +91,13 @@ def _skew(report: EfficiencyReport) -> pd.DataFrame:
     )
 
 
+def _metered(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = [each.name for each in fields(MeteredRow)]
+    return pd.DataFrame([[getattr(row, name) for name in columns] for row in report.metered], columns=pd.Index(columns))
+
+
 def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
     """A row for each finding."""
     import pandas as pd
@@ -103,7 +113,7 @@ def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
     if by not in groups:
         raise ValueError(
-            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew' or 'finding'"
+            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered' or 'finding'"
         )
     rows = groups[by]
     columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]

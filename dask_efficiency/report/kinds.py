@@ -14,6 +14,9 @@ SMALL_TASK_SECONDS = 0.02
 #: Share of the time from which on spilling is why event loops are late.
 SPILLS = 0.05
 
+#: What was spilled was read again and again from so many times on.
+READ_AGAIN = 1.5
+
 #: Where fewer threads than this hold a task in the mean, there is hardly ever more than one task.
 ONE_TASK = 1.1
 
@@ -161,7 +164,15 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.",
             _FOR_GPUS,
         ),
-        "spill": Kind("Spilling to disk", "Give workers more memory, make partitions smaller, or persist less.", _HELD),
+        "spill": Kind(
+            "Spilling to disk",
+            "Give workers more memory, make partitions smaller, or persist less.",
+            _HELD,
+            (
+                lambda facts: facts.times_read_back >= READ_AGAIN,
+                "Persist less, or use it up at once: {spilled} were spilled, {read_back} read back, {times} times.",
+            ),
+        ),
         "overhead/hand-over": Kind(
             "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host."
         ),
@@ -169,6 +180,10 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "Waiting for the workers' event loops",
             "Look for tasks that keep the GIL, large results, or a busy host.",
             _LATE,
+        ),
+        "overhead/rescheduled": Kind(
+            "Shuffled tasks began on other workers than their data",
+            "Use fewer output partitions: each begins anywhere, and then where its data is.",
         ),
         "overhead/unknown": Kind(
             "Overhead of the workers",

@@ -16,6 +16,7 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
 from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.metered import Amount, MeteredRow
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
@@ -230,6 +231,12 @@ class EfficiencyReport(Printed):
     gil_holds, loop_blocks
         The longest times for which one thread kept all others of its worker from the GIL, or blocked its event loop;
         the longest first.
+    moved
+        Bytes and counts of results that were spilled, read back, found in memory, received or sent, and of messages of
+        P2P shuffles, by :data:`~dask_efficiency.accounts.metered.WAYS`.
+    metered
+        What Dask's ``context_meter`` counted under users' labels and its own, beyond the seconds that are in the
+        buckets, and in the background of P2P shuffles. Empty in retrospect.
     waited_for
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
@@ -283,6 +290,8 @@ class EfficiencyReport(Printed):
     gil_holders: tuple[GilHolder, ...] = ()
     gil_holds: tuple[Hold, ...] = ()
     loop_blocks: tuple[Hold, ...] = ()
+    moved: Mapping[str, Amount] = field(default_factory=dict)
+    metered: tuple[MeteredRow, ...] = ()
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,12 +12,14 @@ from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
 from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of, of_bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu.plain import decode_gpu
+from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
 from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.by_value import in_the_script
+from dask_efficiency.report.metered import Amount, MeteredRow
 from dask_efficiency.report.model import EfficiencyReport, HeldResult, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.breakdowns import explained
@@ -78,6 +80,7 @@ def report_of(
                 "comparison of tasks",
                 lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
             ),
+            Decoration("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
             *_profiles(payload.get("profiles", {})),
         ]
     )
@@ -110,6 +113,7 @@ def report_of(
         nthreads=dict(payload["nthreads"]),
         outside=_seconds(payload.get("outside", {})),
         details=_seconds(payload.get("details", {})),
+        moved=_amounts(payload.get("amounts", {})),
         not_measured=dict(payload.get("not_measured", {})),
         repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
         notes=(*notes, *payload.get("notes", ()), *missing),
@@ -171,6 +175,18 @@ def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
         Decoration("gil_holds", "list of long holds of the GIL", lambda: holds("gil_holds")),
         Decoration("loop_blocks", "list of blocked event loops", lambda: holds("loop_blocks")),
     ]
+
+
+def _amounts(payload: Mapping[str, int]) -> dict[str, Amount]:
+    found = {way: Amount(*(payload.get(f"{way}/{unit}", 0) for unit in (BYTES, COUNT))) for way in WAYS}
+    return {way: amount for way, amount in found.items() if amount.count}
+
+
+def _metered(rows: Iterable[Sequence[Any]]) -> tuple[MeteredRow, ...]:
+    return tuple(
+        MeteredRow(worker, context, span, prefix, label, unit, value / 1e9 if unit == SECONDS else float(value))
+        for worker, context, span, prefix, label, unit, value in rows
+    )
 
 
 def _findings(payload: Mapping[str, Any]) -> tuple[SlowWorker, ...]:

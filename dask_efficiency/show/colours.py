@@ -54,6 +54,7 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
     Bucket.OVERHEAD: {
         "hand-over": COLOURS[Bucket.OVERHEAD],
         "event-loop": COLOURS[Bucket.SPILL],
+        "rescheduled": COLOURS[Bucket.CANCELLED],
         UNKNOWN: COLOURS[Bucket.IDLE],
     },
     Bucket.IDLE: {

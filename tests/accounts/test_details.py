@@ -15,6 +15,7 @@ from dask_efficiency.accounts.details import (
     decode_details,
     encode_details,
 )
+from dask_efficiency.accounts.metered import OTHER, Metered
 from tests.strategies import nanoseconds, window_details
 
 
@@ -64,6 +65,10 @@ def test_a_deep_stack_loses_its_outermost_calls():
         ({"gil_holds": [[-1, "inc", 0]], "stacks": [[]]}, "gil_holds"),
         ({"holders": None}, "holders"),
         ({"skew": None}, "skew"),
+        ({"metered": None}, "metered"),
+        ({"metered": [["execute", "", "inc", "io", 1]]}, "expected 6 values"),
+        ({"metered": [["execute", "", "inc", "io", "seconds", -1]]}, "metered"),
+        ({"metered": [["execute", "", "inc", "io", None, 1]]}, "metered"),
         ({"skew": [["inc", [1], [0], None, None]]}, "skew of 'inc'"),
     ],
     ids=repr,
@@ -83,6 +88,7 @@ def test_profiles_of_several_workers_add_up(every):
     assert len(merged.gil_holds) == min(MAX_HOLDS, sum(len(details.gil_holds) for details in every))
     tasks = sum(sizes.ns.count for details in every for sizes in details.skew.values())
     assert sum(sizes.ns.count for sizes in merged.skew.values()) == tasks
+    assert sum(merged.metered.values()) == sum(sum(details.metered.values()) for details in every)
 
 
 def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
@@ -91,6 +97,19 @@ def test_the_longest_holds_of_all_workers_are_kept_with_their_workers():
     merged.add("b", WindowDetails(gil_holds=(Hold(1_000, "sum", ()),)))
     assert merged.gil_holds[0] == ("b", Hold(1_000, "sum", ()))
     assert len(merged.gil_holds) == MAX_HOLDS
+
+
+def test_of_very_many_labels_workers_and_then_labels_are_no_longer_told_apart_and_sums_stay():
+    merged = MergedProfiles()
+    for worker in range(3):
+        metered = {Metered("execute", "", "inc", f"label {i}", "count"): 1 for i in range(MAX_ROWS)}
+        merged.add(f"w{worker}", WindowDetails(metered=metered))
+    assert len(merged.metered) == 2 * MAX_ROWS
+    assert merged.metered["w0", Metered("execute", "", "inc", "label 7", "count")] == 1
+    assert merged.metered["", Metered("execute", "", "inc", "label 7", "count")] == 2
+    merged.add("w3", WindowDetails(metered={Metered("execute", "", "inc", "one more", "count"): 1}))
+    assert merged.metered["", Metered("execute", "", "", OTHER, "count")] == 1
+    assert sum(merged.metered.values()) == 3 * MAX_ROWS + 1
 
 
 def test_a_profile_of_very_many_places_is_bounded_and_keeps_its_sum():

@@ -14,6 +14,9 @@ import distributed.worker
 import pytest
 import zict
 from distributed import Client, Scheduler
+from distributed.shuffle._buffer import ShardsBuffer
+from distributed.shuffle._comms import CommShardsBuffer
+from distributed.shuffle._worker_plugin import ShuffleWorkerPlugin
 from distributed.spill import SpillBuffer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +105,21 @@ def test_what_runs_tasks_and_methods_of_actors_in_threads(patch: Patch, names: t
     # It is looked up where it stands each time, with arguments by position.
     executing = inspect.getsource(distributed.Worker)
     assert f" {name},\n" in executing, patch.without
+
+
+def test_what_sends_and_takes_in_the_parts_of_a_shuffle() -> None:
+    ((kind, name),) = patches.SHUFFLE_MESSAGE.places(ShardsBuffer)
+    assert list(inspect.signature(vars(kind)[name]).parameters) == ["self", "id", "shards", "size"]
+    worker = SimpleNamespace(
+        handlers={}, stream_handlers={}, extensions={}, state=SimpleNamespace(nthreads=1), address="tcp://a"
+    )
+    ShuffleWorkerPlugin().setup(worker)
+    for patch in (patches.SHUFFLE_RECEIVE, patches.SHUFFLE_INPUTS_DONE):
+        ((handlers, op),) = patch.places(worker)
+        assert inspect.iscoroutinefunction(handlers[op]), patch.without
+    # It is by what its buffer sends that a worker is known.
+    assert vars(CommShardsBuffer).get("process") is None
+    assert "self.send = send" in inspect.getsource(CommShardsBuffer.__init__)
 
 
 def test_what_reads_a_result_back(spill_buffer: SpillBuffer) -> None:

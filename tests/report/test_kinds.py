@@ -29,6 +29,9 @@ PLAIN = Facts(
     one_thread_each=False,
     gpu_waiting=0.0,
     spilling=0.0,
+    times_read_back=math.nan,
+    spilled="1.0 GiB",
+    read_back="3.0 GiB",
     chain=math.nan,
     longest_task=math.nan,
     larger_input=math.nan,
@@ -46,6 +49,7 @@ PLAIN = Facts(
 
 #: By kind and the first words of its advice, what must be so for it to be given.
 CASES = {
+    ("spill", "Persist less, or use it up at once"): {"times_read_back": 3.0},
     ("thread-noncpu", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/lock", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/unknown", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},

@@ -20,7 +20,7 @@ from dask_efficiency.accounts.cluster.totals import Totals, WorkClock
 from dask_efficiency.accounts.gpu.sums import add_totals
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.processors import Processors, decode_processors
-from dask_efficiency.accounts.wire.heartbeats import Gain, Missed, Received, header, read
+from dask_efficiency.accounts.wire.heartbeats import BESIDE, Gain, Missed, Received, header, read
 from dask_efficiency.accounts.wire.wire import NotMeasured
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 
@@ -109,8 +109,7 @@ class ClusterLedger:
         self.idle = IdleWeights(at=at)
         self._left_at: dict[str, int] = {}
         self._prefixes = NamedSums(max_prefixes, len(TASK_BUCKETS))
-        self._outside = NamedSums(MAX_ACTIVITIES, 1)
-        self._details = NamedSums(MAX_ACTIVITIES, 1)
+        self._beside = {group: NamedSums(MAX_ACTIVITIES, 1) for group in BESIDE}
         #: GPU accounts of the ledgers that ended, by worker name.
         self._gpus: dict[str, GpuTotals] = {}
 
@@ -327,17 +326,25 @@ class ClusterLedger:
     @property
     def outside(self) -> dict[str, int]:
         """Nanoseconds of what workers did outside their slots, by name."""
-        return {name: ns for name, (ns,) in self._outside.by_name().items() if ns}
+        return self._sums_beside("outside")
 
     @property
     def details(self) -> dict[str, int]:
         """Nanoseconds of parts of buckets, by name."""
-        return {name: ns for name, (ns,) in self._details.by_name().items() if ns}
+        return self._sums_beside("details")
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """Bytes and counts of what went each of the ways, by ``way/unit``."""
+        return self._sums_beside("amounts")
+
+    def _sums_beside(self, group: str) -> dict[str, int]:
+        return {name: n for name, (n,) in self._beside[group].by_name().items() if n}
 
     @property
     def not_sampled(self) -> dict[str, str]:
         """Why nobody looks what the threads of a worker wait for, by its name."""
-        found = ((p.name, p.received.named[2]) for p in self._open() if p.received is not None)
+        found = ((p.name, p.received.named.not_sampled) for p in self._open() if p.received is not None)
         return {name: reason for name, reason in found if reason}
 
     def recent_names(self, *, at: int) -> set[str]:
@@ -492,13 +499,10 @@ class ClusterLedger:
             places = _places(presence, "prefixes", self._prefixes, now.prefixes.names)
             self._prefixes.add(places[gain.at], gain.prefixes, most=most)
         more = np.maximum(gain.beside, 0)[:, None]
-        outside, details, _ = now.named
-        for kind, sums, names, grown in (
-            ("outside", self._outside, outside, more[: len(outside)]),
-            ("details", self._details, details, more[len(outside) :]),
-        ):
+        for (group, sums), names in zip(self._beside.items(), now.named.beside, strict=True):
+            grown, more = more[: len(names)], more[len(names) :]
             if names:
-                sums.add(_places(presence, kind, sums, names), grown, most=sum(grown[:, 0].tolist()))
+                sums.add(_places(presence, group, sums, names), grown, most=sum(grown[:, 0].tolist()))
 
     def _close(self, presence: Presence) -> None:
         """Record what no snapshot covers of a worker that left."""

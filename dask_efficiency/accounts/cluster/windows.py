@@ -85,6 +85,7 @@ class WindowAccounts:
     tasks: dict[str, int] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
     details: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
     #: How many workers came and went.
     attendance: dict[str, int] = field(default_factory=dict)
     not_measured: dict[str, str] = field(default_factory=dict)
@@ -153,7 +154,7 @@ class ClusterWindow:
         self._without_workers = cluster.work.without_workers(at=at)
         self._then = {presence: self._now(presence) for presence in cluster.present.values()}
         self._gpu = cluster.gpu_by_worker()
-        self._outside, self._details = dict(cluster.outside), dict(cluster.details)
+        self._beside = _beside(cluster)
         self._final: dict[Presence, WindowBalance] = {}
 
     def opened_on(self, address: str) -> None:
@@ -162,7 +163,7 @@ class ClusterWindow:
         if presence is None or presence not in self._then:
             return
         self._then[presence] = self._now(presence)._replace(processors=presence.processors)
-        self._outside, self._details = dict(cluster.outside), dict(cluster.details)
+        self._beside = _beside(cluster)
         if presence.gpu is not None:
             self._gpu[presence.name] = cluster.gpu_of(presence)
 
@@ -246,8 +247,7 @@ class ClosingWindow:
                 self._count(presence, window._final.get(presence, reason))
         accounts.others_share = self._others_share(scheduler)
         accounts.attendance = cluster.attendance(start=window.opened, stop=self._at)
-        accounts.outside = _gained(cluster.outside, window._outside)
-        accounts.details = _gained(cluster.details, window._details)
+        accounts.outside, accounts.details, accounts.amounts = map(_gained, _beside(cluster), window._beside)
         for name, gpu in cluster.gpu_by_worker().items():
             if name in accounts.workers and name not in accounts.gpu:
                 self._add_gpu(name, gpu)
@@ -434,6 +434,10 @@ def _missing(presence: Presence, reason: str) -> str:
 
 def _named(bucket: Bucket, causes: Mapping[str, int]) -> dict[str, int]:
     return {name_of(bucket, cause): ns for cause, ns in causes.items()}
+
+
+def _beside(cluster: ClusterLedger) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    return cluster.outside, cluster.details, cluster.amounts
 
 
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:

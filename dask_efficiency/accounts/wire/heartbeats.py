@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,8 @@ REPEATS = 4
 #: One heartbeat of so many tells everything, should asking for it fail.
 EVERYTHING = 128
 
+_Number = TypeVar("_Number")
+
 _CAUSED = (Bucket.THREAD_NONCPU, Bucket.OVERHEAD)
 _CAUSES = tuple(name_of(bucket, cause) for bucket in _CAUSED for cause in CAUSES[bucket])
 
@@ -68,6 +70,9 @@ GROUPS = {
     "causes.settled": Group(_CAUSES, "ns", "settled time of each bucket that has causes, where any is known"),
     "causes.active": Group(_CAUSES, "ns", "active time of each"),
 }
+#: What stands beside the accounts under names of its own; fields of a snapshot.
+BESIDE = ("outside", "details", "amounts")
+
 #: Group and name of each number, and how error messages refer to them.
 FIELDS = tuple((group, name) for group, (names, *_) in GROUPS.items() for name in names)
 NUMBERS = tuple(f"{group}[{name!r}]" if group else name for group, name in FIELDS)
@@ -125,7 +130,7 @@ class HeartbeatWriter:
         self._sent = Sent()
         self._prefixes: TableWriter[str] = TableWriter(len(TASK_BUCKETS))
         self._gpu: GpuWriter | None = None
-        #: The names of what is outside the slots and of the details, and why nobody samples; and since which state.
+        #: The names of what stands beside the accounts, and why nobody samples; and since which state.
         self._named: list[Any] | None = None
         self._named_at = -1
 
@@ -159,12 +164,11 @@ class HeartbeatWriter:
             *map(balance.active.get, GROUPS["active"].fields, repeat(0)),
             *map(causes.finalized.get, _CAUSES, repeat(0)),
             *map(causes.active.get, _CAUSES, repeat(0)),
-            *snapshot.outside.values(),
-            *snapshot.details.values(),
+            *(number for group in BESIDE for number in getattr(snapshot, group).values()),
         ]
         self._prefixes.take(seq, balance.prefixes)
         payload["b"], payload["p"] = self._prefixes.write(since)
-        named = [list(snapshot.outside), list(snapshot.details), causes.not_sampled]
+        named = [*(list(getattr(snapshot, group)) for group in BESIDE), causes.not_sampled]
         if named != self._named:
             self._named, self._named_at = named, seq
         if self._named_at > since:
@@ -187,8 +191,11 @@ class Missed(NamedTuple):
     seq: int
 
 
-#: The names of what is outside the slots, and of the details, and why nobody samples.
-Texted = tuple[tuple[str, ...], tuple[str, ...], str]
+class Texted(NamedTuple):
+    """The names of :data:`BESIDE`, and why nobody samples."""
+
+    beside: tuple[tuple[str, ...], ...]
+    not_sampled: str
 
 
 class Gain(NamedTuple):
@@ -207,7 +214,7 @@ class Gain(NamedTuple):
 
     @property
     def beside(self) -> Ints:
-        """What is outside the slots, and then the details."""
+        """The numbers of :data:`BESIDE`, one group after the other."""
         return self.numbers[_BESIDE]
 
 
@@ -217,7 +224,7 @@ class Received(NamedTuple):
     incarnation: str
     seq: int
     final: bool
-    #: Its :data:`NUMBERS`, then those outside the slots and the details.
+    #: Its :data:`NUMBERS`, then those of :data:`BESIDE`.
     numbers: Ints
     named: Texted
     prefixes: Table[str]
@@ -230,9 +237,9 @@ class Received(NamedTuple):
     @property
     def snapshot(self) -> Snapshot:
         """The same under names, made when it is asked for."""
-        numbers, (outside, details, not_sampled) = self.numbers, self.named
+        numbers, not_sampled = self.numbers, self.named.not_sampled
         nthreads, elapsed, running = self.head
-        beside = numbers[_BESIDE].tolist()
+        beside = dict(zip(BESIDE, grouped(self.named, numbers[_BESIDE].tolist()), strict=True))
         causes = SnapshotCauses(_named("causes.settled", numbers), _named("causes.active", numbers), not_sampled)
         balance = Balance(
             nthreads=nthreads,
@@ -247,11 +254,10 @@ class Received(NamedTuple):
             incarnation=self.incarnation,
             seq=self.seq,
             balance=balance,
-            outside=dict(zip(outside, beside, strict=False)),
-            details=dict(zip(details, beside[len(outside) :], strict=True)),
             final=self.final,
             gpu=None if self.gpu is None else self.gpu.totals,
             causes=causes,
+            **beside,
         )
 
     @property
@@ -314,7 +320,7 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
             return Missed(incarnation, seq)
         base = known
     named = _texts(fields.get("t")) if "t" in fields or base is None else base.named
-    numbers = _numbers(fields.get("a"), len(named[0]), len(named[1]))
+    numbers = _numbers(fields.get("a"), [*map(len, named.beside)])
     grown = _grown(numbers, named, known) if known is not None else numbers
     change = read_table(
         "prefixes",
@@ -343,12 +349,13 @@ def read(payload: object, last: Received | None = None) -> Received | NotMeasure
     return Received(incarnation, seq, final, numbers, named, prefixes, sums, gpu, Gain(grown, at, gained))
 
 
-def _numbers(value: object, outside: int, details: int) -> Ints:
-    """All :data:`NUMBERS`, which add up, and so many more."""
-    if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + outside + details:
-        raise RefusedPayload(f"a is {short(value)}; expected {len(NUMBERS)} + {outside} + {details} numbers")
+def _numbers(value: object, beside: Sequence[int]) -> Ints:
+    """All :data:`NUMBERS`, which add up, and so many more of each group of :data:`BESIDE`."""
+    if not isinstance(value, (list, tuple)) or len(value) != len(NUMBERS) + sum(beside):
+        numbers = " + ".join(map(str, (len(NUMBERS), *beside)))
+        raise RefusedPayload(f"a is {short(value)}; expected {numbers} numbers")
     if {*map(type, value)} != {int} or min(value) < 0 or max(value) > MAX_NANOSECONDS:
-        names = (*NUMBERS, *["outside"] * outside, *["details"] * details)
+        names = (*NUMBERS, *(name for name, n in zip(BESIDE, beside, strict=True) for _ in range(n)))
         for name, number in zip(names, value, strict=True):
             whole(name, number)
         raise RefusedPayload(f"a is {short(value)}; expected whole numbers")
@@ -372,13 +379,10 @@ def _numbers(value: object, outside: int, details: int) -> Ints:
 def _grown(now: Ints, named: Texted, known: Received) -> Ints:
     """By how much each number grew; refuses accounts that shrank."""
     then = known.numbers
-    if named is not known.named and named[:2] != known.named[:2]:
+    if named is not known.named and named.beside != known.named.beside:
         beside: list[int] = []
-        numbers = then[_BESIDE].tolist()
-        for names, former in zip(named[:2], known.named[:2], strict=True):
-            before = dict(zip(former, numbers, strict=False))
+        for names, before in zip(named.beside, grouped(known.named, then[_BESIDE].tolist()), strict=True):
             beside += map(before.get, names, repeat(0))
-            numbers = numbers[len(former) :]
         then = np.concatenate([then[: len(FIELDS)], np.array(beside, np.int64)])
     grown = now - then
     if grown[1] < 0 or np.minimum.reduce(grown[_TOTALS]) < 0:
@@ -394,12 +398,19 @@ def _named(group: str, numbers: Ints) -> dict[str, int]:
     return {name: n for name, n in zip(GROUPS[group].fields, numbers[_OF[group]].tolist(), strict=True) if n}
 
 
+def grouped(named: Texted, numbers: Sequence[_Number]) -> list[dict[str, _Number]]:
+    """Numbers of :data:`BESIDE` that follow one another, by group and name."""
+    left = iter(numbers)
+    return [dict(zip(names, islice(left, len(names)), strict=True)) for names in named.beside]
+
+
 def _texts(value: object) -> Texted:
     entries = listed("t", value)
-    if len(entries) != 3:
-        raise RefusedPayload(f"t is {short(value)}; expected names, names and a text")
-    outside, details, not_sampled = entries
-    return _names("outside", outside), _names("details", details), text("causes.not_sampled", not_sampled)
+    if len(entries) != len(BESIDE) + 1:
+        raise RefusedPayload(f"t is {short(value)}; expected names of {len(BESIDE)} groups and a text")
+    *beside, not_sampled = entries
+    names = tuple(_names(group, names) for group, names in zip(BESIDE, beside, strict=True))
+    return Texted(names, text("causes.not_sampled", not_sampled))
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:

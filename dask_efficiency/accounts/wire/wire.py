@@ -74,6 +74,8 @@ class Snapshot:
     #: The GPU accounts; None where nothing has asked for a GPU yet.
     gpu: GpuTotals | None = None
     causes: SnapshotCauses = field(default_factory=SnapshotCauses)
+    #: Bytes and counts of what went each of the :data:`~dask_efficiency.accounts.metered.WAYS`, by ``way/unit``.
+    amounts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

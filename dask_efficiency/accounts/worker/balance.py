@@ -39,6 +39,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     RECOMPUTED = "recomputed"
+    #: By the protocol of a P2P shuffle, to run where its data is; where a user raises ``Reschedule``, it is cancelled.
+    RESCHEDULED = "rescheduled"
 
 
 class Availability(StrEnum):

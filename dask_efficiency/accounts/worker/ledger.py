@@ -29,10 +29,11 @@ _BUCKET_OF = {
     Outcome.FAILED: TASK_BUCKETS.index(Bucket.FAILED),
     Outcome.CANCELLED: TASK_BUCKETS.index(Bucket.CANCELLED),
     Outcome.RECOMPUTED: TASK_BUCKETS.index(Bucket.RECOMPUTED),
+    Outcome.RESCHEDULED: TASK_BUCKETS.index(Bucket.OVERHEAD),
 }
 #: What the accounts call what free slots' and tasks' time goes to.
 _UNHELD, _HELD = tuple(map(str, UNHELD_BUCKETS)), tuple(map(str, TASK_BUCKETS))
-_SUCCEEDED = Outcome.SUCCEEDED
+_SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
 _TAKES_TASKS = Availability.RUNNING
 _NOTHING = Used(0, 0)
 
@@ -311,7 +312,10 @@ class Ledger:
                 if windows is not None:
                     windows.finalize(reservation, outcome, [cpu, gpu, library, noncpu, spill, left])
                 continue
-            self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=False)
+            if outcome is _RESCHEDULED:  # of the view's own buckets it has one, as what succeeds
+                self._activity.finalize(reservation, (0, 0, 0, 0, 0, reservation.ns), succeeded=True)
+            else:
+                self._activity.finalize(reservation, (cpu, gpu, library, noncpu, spill, left), succeeded=False)
             if outcome is _SUCCEEDED:
                 outcome = Outcome.RECOMPUTED
             i = _BUCKET_OF[outcome]

@@ -16,6 +16,10 @@ from dask_efficiency.accounts.worker.balance import Availability
 #: Longer prefixes are cut to so many characters, wherever they are counted.
 MAX_PREFIX_LENGTH = 200
 
+#: In the place of the state in which a task ended that the protocol of a P2P shuffle stopped; upstream says
+#: ``rescheduled`` of these and of those whose user raised ``Reschedule``.
+BY_SHUFFLE = "rescheduled by a shuffle"
+
 #: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
 #: thread's ident (0 where it was no thread of ours), and its native id (-1 where nobody records).
 Run = tuple[int, int, int, int, int]

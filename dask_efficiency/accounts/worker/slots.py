@@ -40,11 +40,12 @@ a thread, slot left     long-running            nothing
 ======================  ======================  ======================================================================
 
 **What a held slot's time goes to** is known when its task has ended: all of it to ``failed``, ``cancelled`` or
-``recomputed``; or, for a task that succeeded for the first time, in this order, each at most what is left: CPU time of
-its thread, kernels of the GPU that it waited for, threads of libraries that computed for it, the rest of its time in
-the thread (``thread-noncpu``), time outside the thread in which the event loop was at the disk (``spill``), and what
-remains (``overhead``: it waits for its thread to begin, or for the event loop to hear that it is done). The parts add
-up to the time held because the last one is what the others leave. Until a task has ended its time is ``running``.
+``recomputed``, or to ``overhead`` where a P2P shuffle stopped it, to have it run where its data is; or, for a task that
+succeeded for the first time, in this order, each at most what is left: CPU time of its thread, kernels of the GPU that
+it waited for, threads of libraries that computed for it, the rest of its time in the thread (``thread-noncpu``), time
+outside the thread in which the event loop was at the disk (``spill``), and what remains (``overhead``: it waits for its
+thread to begin, or for the event loop to hear that it is done). The parts add up to the time held because the last one
+is what the others leave. Until a task has ended its time is ``running``.
 
 **What a free slot's time goes to** is known at once, for the reasons that are in force since the last entry:
 ``retiring`` where the worker closes; one slot for each task that is ready or that a resource holds back is ``paused``
@@ -73,7 +74,7 @@ from typing import Any, NamedTuple
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import Entry, Moved, Observed, Place, Spilled, Taken, Turned
+from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Entry, Moved, Observed, Place, Spilled, Taken, Turned
 
 #: States of a task whose thread is, or was, at work; a transfer that nobody wants any more is ``cancelled``, too.
 AT_WORK = frozenset({"executing", "cancelled", "resumed", "long-running"})
@@ -118,7 +119,7 @@ RULES: Mapping[tuple[Had, Place], SlotEvent] = {
 }
 
 #: What became of a task that was not cancelled, by the state in which it ended; of any other, it was cancelled.
-_OUTCOMES = {"memory": Outcome.SUCCEEDED, "error": Outcome.FAILED}
+_OUTCOMES = {"memory": Outcome.SUCCEEDED, "error": Outcome.FAILED, BY_SHUFFLE: Outcome.RESCHEDULED}
 
 
 class Ended(NamedTuple):

@@ -19,6 +19,7 @@ from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.metered import TRANSFERS
 from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, source
@@ -52,6 +53,7 @@ async def packed(reply: Reply) -> dict[str, Any]:
 def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
     """A window that was closed at an instant, with its spans by name and whose they are."""
     window, own = opened.window, opened.spans
+    names = {address: presence.name for address, presence in accounts.cluster.present.items()}
     found, missing = decorate(
         [
             *_of_any(accounts, window.opened, at),
@@ -91,6 +93,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "tasks": closed.tasks,
         "outside": closed.outside,
         "details": closed.details,
+        "amounts": closed.amounts,
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
         "waited_for": _gained(accounts.idle.parallelism, opened.waited_for),
@@ -106,6 +109,9 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         (
             Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
             Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
+            Decoration(
+                "metered", "table of what was metered", lambda: _metered(closed.profiles, _spans(accounts), names)
+            ),
             _gpus(closed.gpu),
         ),
     )
@@ -135,6 +141,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "tasks": dict(cluster.tasks),
         "outside": dict(cluster.outside),
         "details": dict(cluster.details),
+        "amounts": cluster.amounts,
         "not_measured": dict(cluster.reasons),
         "waited_for": dict(accounts.idle.parallelism),
         "worker_causes": cluster.causes_by_worker(),
@@ -318,6 +325,17 @@ def _profiles(merged: MergedProfiles) -> dict[str, list[Any]]:
 
 def _skew(merged: MergedProfiles, alone: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     return {prefix: asdict(one) for prefix, one in skew_by_prefix(merged.skew, alone).items()}
+
+
+def _metered(merged: MergedProfiles, spans: Mapping[str, Any], names: Mapping[str, str]) -> list[list[Any]]:
+    """Rows of worker, context, span's name, prefix or sender's name, label, unit and value."""
+    return [
+        [
+            *(worker, context, "/".join(spans[span].name) if span in spans else ""),
+            *(names.get(prefix, prefix) if context == TRANSFERS else prefix, label, unit, value),
+        ]
+        for (worker, (context, span, prefix, label, unit)), value in merged.metered.items()
+    ]
 
 
 def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dict[str, int]:

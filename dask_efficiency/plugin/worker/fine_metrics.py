@@ -1,4 +1,4 @@
-"""FineMetrics: what upstream's fine performance metrics say of spilling, details, and work outside the slots.
+"""FineMetrics: what upstream's fine performance metrics say of spilling, of labels, and of work outside the slots.
 
 Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks
 and ``(context, ..., label, unit)`` elsewhere. Labels are upstream's private matter: where they
@@ -9,26 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
+from dask_efficiency.accounts.metered import (
+    DASK_LABELS,
+    EXECUTE,
+    MAX_METERED,
+    OF_SHUFFLES,
+    P2P,
+    SECONDS,
+    SPILL_LABELS,
+    UNSPILL_LABELS,
+    Metered,
+)
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 
-#: Disk, and the (de)serialising and (de)compressing that goes with it.
-SPILL_LABELS = frozenset({"disk-read", "disk-write", "serialize", "deserialize", "compress", "decompress"})
-
-#: Of these, what reading inputs back takes before a task starts; the others write, after it stops.
-UNSPILL_LABELS = frozenset({"disk-read", "deserialize", "decompress"})
-
-#: Time that upstream itself names inside a task; every other label is the user's own.
-UPSTREAM_LABELS = SPILL_LABELS | {
-    "thread-cpu",
-    "thread-noncpu",
-    "executor",
-    "other",
-    "failed",
-    "cancelled",
-    "memory-read",
-}
+_Name = TypeVar("_Name", str, Metered)
 
 #: What the memory manager spilled without keeping any slot waiting.
 BY_MEMORY_MANAGER = "spill by the memory manager"
@@ -36,19 +32,19 @@ BY_MEMORY_MANAGER = "spill by the memory manager"
 #: Contexts of work that holds no slot, by the name under which it is shown.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
 
-#: User labels kept apart.
-MAX_LABELS = 100
+#: Labels are cut to this length.
+MAX_LABEL_LENGTH = 200
 
 
 class FineMetrics:
-    """Reads a worker's cumulative fine metrics as differences, in integer nanoseconds."""
+    """Reads a worker's cumulative fine metrics as differences, in integer nanoseconds, bytes and counts."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
         self._seen = 0
         self._spill = SpillMetrics(digests_total)
         self._outside: dict[str, list[Any]] = {}
-        self._details: dict[str, list[Any]] = {}
+        self._metered: dict[Metered, list[Any]] = {}
         self._before: dict[Any, float] = dict(digests_total)
         self._discover()
 
@@ -62,31 +58,48 @@ class FineMetrics:
 
     def details(self) -> dict[str, int]:
         """Nanoseconds by the user's own ``context_meter`` labels so far."""
-        return self._sums(self._details)
+        found: dict[str, int] = {}
+        for metered, ns in self.metered().items():
+            if metered.context == EXECUTE and metered.unit == SECONDS and not metered.label.startswith(OF_SHUFFLES):
+                name = f"in task: {metered.label}"
+                found[name] = found.get(name, 0) + ns
+        return found
 
-    def _sums(self, groups: dict[str, list[Any]]) -> dict[str, int]:
+    def metered(self) -> dict[Metered, int]:
+        """What ``context_meter`` counted so far beyond the seconds that are in the buckets."""
+        return self._sums(self._metered)
+
+    def _sums(self, groups: dict[_Name, list[Any]]) -> dict[_Name, int]:
         if len(self._total) != self._seen:
             self._discover()
         total, before = self._total, self._before
-        return {
-            name: max(0, round(1e9 * sum(total.get(key, 0.0) - before.get(key, 0.0) for key in keys)))
-            for name, keys in groups.items()
-        }
+        found = {}
+        for name, keys in groups.items():
+            gained = sum(total.get(key, 0.0) - before.get(key, 0.0) for key in keys)
+            found[name] = max(0, round(1e9 * gained if keys[0][-1] == SECONDS else gained))
+        return found
 
     def _discover(self) -> None:
         """Sort the keys that are new; a dictionary keeps them in the order of their coming."""
         for key in islice(list(self._total), self._seen, None):
-            if not (isinstance(key, tuple) and len(key) >= 3 and key[-1] == "seconds"):
+            if not (isinstance(key, tuple) and len(key) >= 3 and isinstance(key[-1], str)):
                 continue
-            context, label = key[0], key[-2]
-            if context == "execute" and len(key) == 5:
-                if label not in UPSTREAM_LABELS:
-                    name = f"in task: {label}"[:200]
-                    if name in self._details or len(self._details) < MAX_LABELS:
-                        self._details.setdefault(name, []).append(key)
-            elif context in OUTSIDE_CONTEXTS:
+            context, label, unit = key[0], key[-2], key[-1]
+            if len(key) == 5 and (
+                (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
+                or (context == P2P and key[2] != "foreground")  # that is in the tasks, too
+            ):
+                self._meter(key, Metered(context, key[1] or "", *(str(name)[:MAX_LABEL_LENGTH] for name in key[2:])))
+            elif context in OUTSIDE_CONTEXTS and unit == SECONDS:
                 self._outside.setdefault(OUTSIDE_CONTEXTS[context], []).append(key)
+            elif context in OUTSIDE_CONTEXTS:
+                self._meter(key, Metered(context, "", "", str(label)[:MAX_LABEL_LENGTH], unit[:MAX_LABEL_LENGTH]))
         self._seen = len(self._total)
+
+    def _meter(self, key: Any, metered: Metered) -> None:
+        if metered not in self._metered and len(self._metered) >= MAX_METERED:
+            metered = metered.rest
+        self._metered.setdefault(metered, []).append(key)
 
 
 class SpillMetrics:

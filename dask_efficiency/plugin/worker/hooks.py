@@ -14,6 +14,7 @@ from distributed.worker_state_machine import ComputeTaskEvent, PauseEvent, Unpau
 
 from dask_efficiency.accounts.worker.balance import Availability
 from dask_efficiency.accounts.worker.log import (
+    BY_SHUFFLE,
     MAX_PREFIX_LENGTH,
     Done,
     Entry,
@@ -281,6 +282,9 @@ class WorkerHooks:
                     nbytes = size_of(ts)
                 if ts.nbytes is not None:
                     made = ts.nbytes
+            elif finish == "rescheduled" and key in self._meter.stopped_by_shuffle:
+                self._meter.stopped_by_shuffle.remove(key)
+                finish = BY_SHUFFLE
         entry = at, key, start, finish, place, run, elsewhere, used, nbytes, made, watched, done
         self._log.append(_new(Moved, entry))
 

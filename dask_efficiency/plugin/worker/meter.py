@@ -42,10 +42,12 @@ from dask_efficiency.plugin.worker.causes import WorkerCauses
 from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
 from dask_efficiency.plugin.worker.hooks import WorkerHooks, spill_noter
+from dask_efficiency.plugin.worker.metered_windows import MeteredWindows
 from dask_efficiency.plugin.worker.pending import PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
 from dask_efficiency.plugin.worker.process_threads import ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
+from dask_efficiency.plugin.worker.shuffle_watch import ShuffleWatch
 from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
 
@@ -118,6 +120,12 @@ class WorkerMeter:
         #: What happened to its slots, and was not read yet.
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
+        self._shuffles = ShuffleWatch(worker)
+        counted = self._process_metrics
+        self._metered = MeteredWindows(
+            self._metrics.metered, self._shuffles.metered, counted.transfers, levels=counted.memory
+        )
+        self._labels = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
         self._kept_back = KeptBack()
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
@@ -160,6 +168,7 @@ class WorkerMeter:
         self.worker.handlers[OP] = self.handle
         self.threads.attach()
         self.spills.start()
+        self._shuffles.start()
         self._gpu.start(plugin.gpu)
         self._causes.start(enabled=plugin.waiting)
         self._sensors.start(enabled=plugin.sensors)
@@ -187,6 +196,7 @@ class WorkerMeter:
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
+        self._shuffles.stop()
         self.threads.restore()
 
     def _closes(self) -> bool:
@@ -225,6 +235,7 @@ class WorkerMeter:
         self._causes.stop()
         self._sensors.stop()
         self.spills.stop()
+        self._shuffles.stop()
         self.threads.restore()
 
     # -- answers -----------------------------------------------------------------------------
@@ -246,6 +257,8 @@ class WorkerMeter:
         ):
             return dict(self._last_heartbeat)
         self._gpu.check()
+        self._shuffles.start()
+        self._labels(self._metered.sample)
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
         pace = self._paced(self._pace)
@@ -329,14 +342,15 @@ class WorkerMeter:
         self._ledger.open_window(window, at=at)
         self._causes.open_window(window, self._pending.overhead)
         self._pending.sizes.open_window(window)
+        self._labels(self._metered.open_window, window)
 
     def _close_window(self, window: str, at: int) -> WindowBalance | None:
         balance = self._ledger.close_window(window, at=at)
-        skew = self._pending.sizes.close_window(window)
+        skew, metered = self._pending.sizes.close_window(window), self._labels(self._metered.close_window, window) or {}
         if balance is None:
             return None
         balance = self._causes.close_window(window, balance, self._pending.overhead)
-        return replace(balance, details=replace(balance.details, skew=skew))
+        return replace(balance, details=replace(balance.details, skew=skew, metered=metered))
 
     def _catch_up(self, at: int) -> None:
         """Bring the ledger up to now; called between stimuli, so that all fine metrics have arrived."""
@@ -380,4 +394,5 @@ class WorkerMeter:
         balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
-        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes)
+        amounts = self._labels(self._metered.amounts) or {}
+        return Snapshot(self.incarnation, self._seq, balance, outside, details, final, gpu, causes, amounts)

@@ -31,7 +31,7 @@ MIN_RATED_NS = round(MIN_WALL_SECONDS * 1e9)
 #: Tasks that waited for less are not asked what they waited for: there are many of them, and no sample meets them.
 MIN_WAITED_NS = 50_000
 
-_SUCCEEDED = Outcome.SUCCEEDED
+_SUCCEEDED, _RESCHEDULED = Outcome.SUCCEEDED, Outcome.RESCHEDULED
 
 _NO_USE = GpuUse()
 
@@ -94,11 +94,13 @@ class PendingTasks:
         #: Nanoseconds for which tasks held their slots before their threads began, and after they were done.
         self._before = 0
         self._after = 0
+        #: Nanoseconds for which tasks held slots that a P2P shuffle stopped, to have them run where their data is.
+        self._rescheduled = 0
 
     @property
     def overhead(self) -> dict[str, int]:
-        """Nanoseconds of the tasks that were finalized, by what they held their slots for outside their threads."""
-        return {"hand-over": self._before, "event-loop": self._after}
+        """Nanoseconds of the tasks that were finalized, by what they held their slots for without working."""
+        return {"hand-over": self._before, "event-loop": self._after, "rescheduled": self._rescheduled}
 
     def rest(self, *, at: int) -> None:
         """Finalize every task, whatever is known of its use of the GPU: no more will be."""
@@ -138,10 +140,12 @@ class PendingTasks:
             if succeeded and moved.nbytes >= 0 and wall >= MIN_RATED_NS:
                 rated.append((reservation.prefix, wall, cpu, moved.nbytes))
             within = began >= start and stopped <= stop
-            if within:
+            if outcome is _RESCHEDULED:
+                self._rescheduled += reservation.ns
+            elif within:
                 before += began - start
                 after += stop - stopped
-            else:  # it ran before these accounts began, or on after it left its slot: pro rata
+            if not within:  # it ran before these accounts began, or on after it left its slot: pro rata
                 inside = max(0, min(stopped, stop) - max(began, start))
                 cpu = cpu * inside // wall if wall else 0
                 wall = inside

@@ -6,8 +6,20 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from dask_efficiency.accounts.metered import (
+    BYTES,
+    COUNT,
+    MANAGED,
+    MAX_METERED,
+    MEMORY,
+    PROCESS,
+    RECEIVED,
+    SENT,
+    SPILL_LABELS,
+    TRANSFERS,
+    Metered,
+)
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.plugin.worker.fine_metrics import SPILL_LABELS
 from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
 from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter
 
@@ -32,6 +44,8 @@ class ProcessMetrics:
         self._last_transfer: Any = worker.transfer_incoming_log[-1] if worker.transfer_incoming_log else None
         self._disk: dict[str, list[Any]] = {"seconds": [], "bytes": []}
         self._seen = 0
+        #: By sender's address, bytes and messages so far; those of senders beyond some are together.
+        self._received: dict[str, list[int]] = {}
 
     def encode(self, used: dict[object, tuple[int, int]], *, cpu: int, core_wait: int | None = None) -> dict[str, Any]:
         """What travels with a heartbeat.
@@ -60,6 +74,25 @@ class ProcessMetrics:
         """The scheduler misses something: tell everything in the next heartbeats."""
         self._writer.begin_anew()
 
+    def transfers(self) -> dict[Metered, int]:
+        """Bytes and messages of results that came from each worker, and that others and clients fetched, so far."""
+        self._read_transfers()
+        worker, found = self._worker, {}
+        for sender, amount in self._received.items():
+            for unit, value in zip((BYTES, COUNT), amount, strict=True):
+                found[Metered(TRANSFERS, "", sender, RECEIVED, unit)] = value
+        found[Metered(TRANSFERS, "", "", SENT, BYTES)] = worker.transfer_outgoing_bytes_total
+        found[Metered(TRANSFERS, "", "", SENT, COUNT)] = worker.transfer_outgoing_count_total
+        return found
+
+    def memory(self) -> dict[Metered, int]:
+        """Bytes of the process at Dask's last look at it, and of results in it, as Dask estimates them."""
+        worker = self._worker
+        looks, spilled = worker.monitor.quantities["memory"], getattr(worker.data, "spilled_total", None)
+        found = {Metered(MEMORY, "", "", PROCESS, BYTES): int(looks[-1])} if looks else {}
+        managed = worker.state.nbytes - (0 if spilled is None else spilled.memory)
+        return found | {Metered(MEMORY, "", "", MANAGED, BYTES): max(0, int(managed))}
+
     def _read_transfers(self) -> None:
         """Count the transfers that were logged since the last time; the log is bounded and forgets the oldest."""
         new = []
@@ -68,7 +101,13 @@ class ProcessMetrics:
                 break
             new.append(entry)
         for entry in reversed(new):
-            self.counter.transfer(str(entry["who"]), seconds=float(entry["duration"]), nbytes=int(entry["total"]))
+            sender, nbytes = str(entry["who"]), int(entry["total"])
+            self.counter.transfer(sender, seconds=float(entry["duration"]), nbytes=nbytes)
+            if sender not in self._received and len(self._received) >= MAX_METERED // 4:
+                sender = ""
+            received = self._received.setdefault(sender, [0, 0])
+            received[0] += nbytes
+            received[1] += 1
         if new:
             self._last_transfer = new[0]
 

@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from functools import partial, wraps
@@ -13,6 +14,7 @@ from threading import get_ident, get_native_id
 from time import monotonic_ns, thread_time_ns
 from typing import Any
 
+from distributed import Reschedule
 from distributed import worker as upstream
 
 from dask_efficiency.accounts.worker.log import Run
@@ -43,6 +45,8 @@ class TaskMeter:
         self.live: dict[int, tuple[int, int, Any]] = {}
         #: The runs that are done and that the event loop has not heard of, by key.
         self.done: dict[Any, Run] = {}
+        #: Of these, the ones that a P2P shuffle stopped, to have them run where their data is.
+        self.stopped_by_shuffle: set[Any] = set()
         #: Whether each run also notes on which thread it ran.
         self.recording = False
         #: From when to when each thread worked for one task; None while nobody wants to know.
@@ -156,10 +160,16 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
         except Exception as error:
             meter.fail(error)
             return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+        message = None
         try:
-            return original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+            message = original(task, data, execution_state, key, active_threads, active_threads_lock, time_delay)
+            return message
         finally:
             try:
+                if message is not None and message.get("op") == "task-erred" and _stopped_by_shuffle(message):
+                    if len(meter.stopped_by_shuffle) >= MAX_UNCLAIMED:
+                        meter.stopped_by_shuffle.clear()
+                    meter.stopped_by_shuffle.add(key)
                 if after is not None:
                     after()
                 cpu = thread_time_ns() - cpu
@@ -174,6 +184,15 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
                 meter.fail(error)
 
     return run_task
+
+
+def _stopped_by_shuffle(message: Any) -> bool:
+    """Whether the protocol of a P2P shuffle, and not the user, raised Reschedule."""
+    error = message.get("actual_exception")
+    if not isinstance(error, Reschedule) or error.__traceback__ is None:
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith("distributed.shuffle.")
 
 
 def _timed(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,7 +37,15 @@ from dask_efficiency.show.document import (
     slices_of,
     with_content,
 )
-from dask_efficiency.show.figures import NAMES_IN_A_LINE, Scale, format_seconds, format_share, labelled, name_of
+from dask_efficiency.show.figures import (
+    NAMES_IN_A_LINE,
+    Scale,
+    format_bytes,
+    format_seconds,
+    format_share,
+    labelled,
+    name_of,
+)
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.parts import finalized_parts
 
@@ -225,6 +233,7 @@ def run(comparison: Comparison) -> Section:
         _number_row("workers", comparison.workers, str, "{:+d}".format),
         _number_row("threads", comparison.threads, str, "{:+d}".format),
         *(_number_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in _tasks(comparison)),
+        *(_number_row(f"data {way}", nbytes, format_bytes, _more_bytes) for way, nbytes in comparison.moved.items()),
     ]
     heads = ("", "before", "after", "change", "spread")
     width = len(heads) if has_spread(comparison) else len(heads) - 1
@@ -262,6 +271,10 @@ def _row(
         # a change that rounds to nothing is not shown as "+0.000"
         changed = f"{WITHIN if number.within_spread else ''}{changed}" if changed.strip("+-0. %points") else ""
     return name, before, after, changed, "" if number.spread is None else text(number.spread)
+
+
+def _more_bytes(change: float) -> str:
+    return f"{'-' if change < 0 else '+'}{format_bytes(abs(change))}"
 
 
 def _points(change: float) -> str:

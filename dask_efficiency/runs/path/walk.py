@@ -47,6 +47,8 @@ class _Walk:
         self._reports: list[int] | None = None
         #: By task: the transition by which it was queued; made when it is first needed.
         self._queued: Int64 | None = None
+        #: By barrier, the messages of its P2P shuffle in the order in which they arrived; made when first needed.
+        self._shuffled: dict[int, list[int]] | None = None
         self._rows: list[Row] = []
         self.at = scope.stop
 
@@ -165,6 +167,7 @@ class _Walk:
         if stop <= start:
             return None
         runs = self._trace.runs
+        self._messages(run, start)
         child = self._nested.last_result(run, self.at)
         if child in self._seen or runs.reported[child] <= start:
             child = MISSING
@@ -213,6 +216,19 @@ class _Walk:
             if queued != MISSING:
                 self._to(max(queued, received), Kind.TRANSFER_QUEUE, run, sender=sender, task=task)
         self._to(received, Kind.WORKER_LOOP, run)
+
+    def _messages(self, run: int, start: int) -> None:
+        """While a P2P shuffle's barrier runs, all wait for the messages that are on their way."""
+        if self._shuffled is None:
+            self._shuffled = {}
+            for row, barrier in enumerate(self._trace.shuffled.task.tolist()):
+                self._shuffled.setdefault(barrier, []).append(row)
+        messages = self._trace.shuffled
+        for i in reversed(self._shuffled.get(int(self._trace.runs.task[run]), ())):
+            stop = int(messages.stop[i])
+            if start < stop <= self.at:
+                self._to(stop, Kind.COMPUTE_NONCPU, run)
+                self._to(max(int(messages.start[i]), start), Kind.TRANSFER, run, sender=int(messages.sender[i]))
 
     # What caused a run to be assigned
 

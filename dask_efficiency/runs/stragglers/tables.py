@@ -188,20 +188,25 @@ def sizes_of_work(trace: RunTrace) -> Float64:
 
 def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
     """Seconds a byte: receivers are compared by the same sender, and senders by the same receiver."""
-    moved = trace.transfers
-    took = (moved.stop - moved.start) / 1e9
-    rows = moved.arrived & (moved.nbytes >= MIN_TRANSFER_BYTES) & (moved.start != MISSING) & (took > 0)
-    rows &= (moved.sender >= 0) & (moved.receiver >= 0) & (moved.sender < len(names)) & (moved.receiver < len(names))
-    cost = np.log(took[rows] / moved.nbytes[rows])
-    sender, receiver, at = (
-        moved.sender[rows].astype(np.int64),
-        moved.receiver[rows].astype(np.int64),
-        moved.start[rows] / 1e9,
-    )
-    return [
-        compare_by("receive", receiver, [f"from {names[worker]}" for worker in sender.tolist()], cost, at),
-        compare_by("send", sender, [f"to {names[worker]}" for worker in receiver.tolist()], cost, at),
-    ]
+    found = []
+    results, messages = trace.transfers, trace.shuffled
+    # A receiver of a shuffle's message may write it to disk before it answers: they are compared among themselves.
+    for moved, known, what in (
+        (results, results.arrived, ""),
+        (messages, messages.sender != messages.receiver, "shuffled "),
+    ):
+        took = (moved.stop - moved.start) / 1e9
+        rows = known & (moved.nbytes >= MIN_TRANSFER_BYTES) & (moved.start != MISSING) & (took > 0)
+        low, high = (either(moved.sender, moved.receiver) for either in (np.minimum, np.maximum))
+        rows &= (low >= 0) & (high < len(names))
+        cost, at = np.log(took[rows] / moved.nbytes[rows]), moved.start[rows] / 1e9
+        sender, receiver = moved.sender[rows].astype(np.int64), moved.receiver[rows].astype(np.int64)
+        senders, receivers = ([names[worker] for worker in column.tolist()] for column in (sender, receiver))
+        found += [
+            compare_by("receive", receiver, [f"{what}from {name}" for name in senders], cost, at),
+            compare_by("send", sender, [f"{what}to {name}" for name in receivers], cost, at),
+        ]
+    return found
 
 
 def _of_series(trace: RunTrace) -> list[Observations]:

@@ -20,6 +20,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import (
     PHASES,
     RUN_INSTANTS,
+    SHUFFLED,
     STATES,
     Blocked,
     Graphs,
@@ -28,6 +29,7 @@ from dask_efficiency.runs.trace.schema import (
     Releases,
     Runs,
     Series,
+    Shuffled,
     Stimuli,
     Tasks,
     Transfers,
@@ -115,6 +117,7 @@ def build(
         transitions=transitions,
         stimuli=Stimuli(**_table(columns, "stimuli", Stimuli, clock, columns["stimuli.worker"])),
         transfers=_transfers(columns, clock),
+        shuffled=_shuffled(columns, clock),
         worker_events=WorkerEvents(**_table(columns, "worker_events", WorkerEvents, clock)),
         blocked=_blocked(columns, clock),
         phases=_phases(phases or {}, client, clients, clock),
@@ -234,10 +237,18 @@ def _transitions(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transiti
 
 def _transfers(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transfers:
     receiver = columns["transfers.worker"]
-    known = columns["transfers.task"] != MISSING
+    known = (columns["transfers.task"] != MISSING) & (columns["transfers.arrived"] != SHUFFLED)
     table = _table(columns, "transfers", Transfers, clock, receiver)
     transfers = Transfers(**table | {"receiver": receiver, "arrived": table["arrived"] != 0})
     return transfers.take(np.flatnonzero(known)[np.argsort(transfers.stop[known], kind="stable")])
+
+
+def _shuffled(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Shuffled:
+    sender, receiver = columns["transfers.worker"], columns["transfers.sender"]
+    known = (columns["transfers.task"] != MISSING) & (columns["transfers.arrived"] == SHUFFLED)
+    table = _table(columns, "transfers", Shuffled, clock, sender)
+    shuffled = Shuffled(**table | {"sender": sender, "receiver": receiver})
+    return shuffled.take(np.flatnonzero(known)[np.argsort(shuffled.stop[known], kind="stable")])
 
 
 def _blocked(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Blocked:

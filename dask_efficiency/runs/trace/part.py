@@ -21,10 +21,11 @@ def since_start(trace: RunTrace) -> RunTrace:
     runs, run = trace.runs.take(there), np.cumsum(there) - 1
     transitions = trace.transitions.take(trace.transitions.at >= start)
     transfers = trace.transfers.take(trace.transfers.stop >= start)
+    shuffled = trace.shuffled.take(trace.shuffled.stop >= start)
     releases = trace.releases.take(trace.releases.at >= start)
     graphs = np.flatnonzero(trace.graphs.taken_in >= start)
     used = np.zeros(len(trace.tasks) + 1, np.bool_)
-    for column in (runs.task, runs.after, transitions.task, transfers.task, releases.task):
+    for column in (runs.task, runs.after, transitions.task, transfers.task, shuffled.task, releases.task):
         used[column] = True
     used[:-1] |= np.isin(trace.tasks.graph, graphs)
     used[MISSING] = False
@@ -53,6 +54,7 @@ def since_start(trace: RunTrace) -> RunTrace:
         ),
         stimuli=replace(stimuli, graph=_less(stimuli.graph, first_graph)),
         transfers=replace(transfers, task=number[transfers.task]),
+        shuffled=replace(shuffled, task=number[shuffled.task]),
         blocked=trace.blocked.take(trace.blocked.stop >= start),
         series=trace.series.take(trace.series.at >= start),
         constraints={int(number[task]): value for task, value in trace.constraints.items() if used[task]},

@@ -17,6 +17,7 @@ from dask_efficiency.runs.trace.schema import (
     Releases,
     Runs,
     Series,
+    Shuffled,
     Stimuli,
     Tasks,
     Transfers,
@@ -96,6 +97,7 @@ class RunTrace:
     transitions: Transitions = field(default_factory=Transitions.empty)
     stimuli: Stimuli = field(default_factory=Stimuli.empty)
     transfers: Transfers = field(default_factory=Transfers.empty)
+    shuffled: Shuffled = field(default_factory=Shuffled.empty)
     worker_events: WorkerEvents = field(default_factory=WorkerEvents.empty)
     blocked: Blocked = field(default_factory=Blocked.empty)
     phases: Phases = field(default_factory=Phases.empty)

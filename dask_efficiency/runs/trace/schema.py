@@ -57,6 +57,8 @@ def _position(target: str | tuple[str, ...] | type[Enum], *, from_worker: bool =
     return Column(points_into=target, from_worker=from_worker)
 
 
+#: Read from its clock by the worker that sends; it travels in a row of :class:`Transfers`.
+_OF_SENDER = Column(unit="ns", clock=Clock.WORKER)
 _SIZE = Column(unit="bytes")
 _RATE = Column(unit="bytes/s")
 _THREAD_SECONDS = Column(unit="s")
@@ -195,8 +197,27 @@ class Transfers(Table):
     queued: Annotated[Int64, _instant(Clock.WORKER)]
     start: Annotated[Int64, _instant(Clock.WORKER)]
     stop: Annotated[Int64, _instant(Clock.WORKER)]
-    #: Whether it arrived.
+    #: Whether it arrived. In a batch, :data:`SHUFFLED` where this is a message of a P2P shuffle, that its worker sent.
     arrived: Annotated[Bool, Column(from_worker=True)]
+
+
+#: In a worker's row of :class:`Transfers`: it is one of :class:`Shuffled`, and what stands for its sender received it.
+SHUFFLED = 2
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Shuffled(Table):
+    """A row for each message of a P2P shuffle from a worker to another, or to itself, in the order of ``stop``."""
+
+    #: The shuffle's barrier.
+    task: Annotated[Int32, _position("tasks")]
+    sender: Annotated[Int32, _position("workers")]
+    receiver: Annotated[Int32, _position("workers")]
+    #: Of the parts in memory.
+    nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
+    #: Until the receiver had room for it, or it failed.
+    start: Annotated[Int64, _OF_SENDER]
+    stop: Annotated[Int64, _OF_SENDER]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -53,6 +53,15 @@ class Shuffles(SchedulerPlugin):
             if shuffle.barrier not in self._shares:
                 self._bind(shuffle)
 
+    def remove_worker(self, scheduler: Any, worker: str, **_kwargs: Any) -> None:
+        """Outputs that were bound to a worker that went are bound to one that is there, as the shuffle begins anew."""
+        there = [address for address in self._workers if address != worker and address in scheduler.workers]
+        for shuffle in self._of_barrier.values():
+            for place, task in enumerate(shuffle.outputs if there else ()):
+                output = scheduler.tasks.get(self._workload.keys[task])
+                if output is not None and output.worker_restrictions == {worker}:
+                    self._scheduler.set_restrictions({output.key: {there[place % len(there)]}})
+
     def _bind(self, shuffle: Shuffle) -> None:
         tasks, keys = self._scheduler.tasks, self._workload.keys
         barrier = tasks.get(keys[shuffle.barrier])

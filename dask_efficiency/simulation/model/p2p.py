@@ -8,13 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dask_efficiency.accounts.metered import BARRIERS
 from dask_efficiency.runs.trace.run_trace import RunTrace
-
-#: How the keys of barriers begin: of shuffles of tables, and of arrays that are chunked anew.
-BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
-
-#: Beginnings of the prefixes of tasks that hand their inputs to a shuffle.
-TRANSFERS = ("shuffle-transfer", "rechunk-transfer", "p2p-transfer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +25,25 @@ class Shuffle:
 
 def shuffles(trace: RunTrace) -> tuple[Shuffle, ...]:
     """The P2P shuffles of a run."""
-    prefixes = trace.prefixes
-    barriers = [i for i, name in enumerate(prefixes) if name.startswith(BARRIERS)]
-    transfers = {i for i, name in enumerate(prefixes) if name.startswith(TRANSFERS)}
+    barriers = [i for i, name in enumerate(trace.prefixes) if name.startswith(BARRIERS)]
     found = []
     for barrier in np.flatnonzero(np.isin(trace.tasks.prefix, barriers)).tolist():
-        needed = [task for task in _needs(trace, barrier) if int(trace.tasks.prefix[task]) in transfers]
         owners = np.searchsorted(trace.dependency_starts, np.flatnonzero(trace.dependencies == barrier), "right") - 1
         outputs = sorted(map(int, owners), key=lambda task: (_numbers(trace.keys[task]), task))
-        inputs = {task: sum(max(int(trace.tasks.nbytes[other]), 0) for other in _needs(trace, task)) for task in needed}
-        found.append(Shuffle(barrier, inputs, tuple(outputs)))
+        inputs = {
+            task: sum(max(int(trace.tasks.nbytes[other]), 0) for other in _needs(trace, task))
+            for task in _needs(trace, barrier)
+        }
+        found.append(Shuffle(barrier, _as_sent(trace, barrier, inputs), tuple(outputs)))
     return tuple(found)
+
+
+def _as_sent(trace: RunTrace, barrier: int, inputs: dict[int, int]) -> dict[int, int]:
+    """Bytes by task as the shuffle's messages had them, where they were recorded: not all of an input may be sent."""
+    sent, whole = int(trace.shuffled.nbytes[trace.shuffled.task == barrier].sum()), sum(inputs.values())
+    if not sent or not whole:
+        return inputs
+    return {task: nbytes * sent // whole for task, nbytes in inputs.items()}
 
 
 def _needs(trace: RunTrace, task: int) -> list[int]:

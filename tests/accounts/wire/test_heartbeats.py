@@ -42,7 +42,7 @@ pytestmark = pytest.mark.timeout(400)
 
 def snapshot(**changes: Any) -> Snapshot:
     """Of a worker of four threads that did something of everything; of changes, some are of its balance."""
-    balance = ledger_with_everything().balance(at=500)
+    balance = ledger_with_everything().balance(at=600)
     of_balance = {name: changes.pop(name) for name in list(changes) if hasattr(balance, name)}
     made = Snapshot("a", 1, replace(balance, **of_balance), {"get-data": 3}, {"io": 4})
     return replace(made, **changes)
@@ -438,12 +438,12 @@ def test_a_last_word_that_is_neither_true_nor_false_is_refused(value):
 
 @pytest.mark.parametrize("value", [1, b"a", "a" * (MAX_NAME_LENGTH + 1)], ids=lambda v: repr(v)[:20])
 def test_a_name_out_of_order_is_refused_by_its_field(value):
-    outside, details, _ = payload()["t"]
+    outside, details, amounts, _ = payload()["t"]
     for field, broken in (
         ("i", {"i": value}),
-        ("outside", {"t": [[value], details, ""]}),
-        ("details", {"t": [outside, [value], ""]}),
-        ("causes.not_sampled", {"t": [outside, details, value]}),
+        ("outside", {"t": [[value], details, amounts, ""]}),
+        ("details", {"t": [outside, [value], amounts, ""]}),
+        ("causes.not_sampled", {"t": [outside, details, amounts, value]}),
         ("names of prefixes", {"p": [0, value, 1, "b", 2, "c"]}),
     ):
         with pytest.raises(RefusedPayload, match=f"^{field} is "):
@@ -460,8 +460,8 @@ def test_names_in_two_places_or_at_none_are_refused():
         ({"p": [0, "a", 1, "b", 2]}, "expected places and names in turn"),
         ({"p": [0, "a", -1, "b"]}, "expected a whole number"),
         ({"p": [0, "a", MAX_ROWS, "b"]}, f"prefixes has {MAX_ROWS + 1} entries; expected at most {MAX_ROWS}"),
-        ({"t": [["x", "x"], [], ""]}, "outside has a name twice"),
-        ({"t": [["x"], ["y", "z"], ""]}, r"^a is .*; expected \d+ \+ 1 \+ 2 numbers"),
+        ({"t": [["x", "x"], [], [], ""]}, "outside has a name twice"),
+        ({"t": [["x"], ["y", "z"], [], ""]}, r"^a is .*; expected \d+ \+ 1 \+ 2 \+ 0 numbers"),
     ):
         with pytest.raises(RefusedPayload, match=message):
             decode(payload(**broken))
@@ -549,7 +549,7 @@ def test_a_name_may_be_as_long_as_the_limit():
 def test_a_refusal_stays_short_whatever_it_refuses():
     longest = ["x" * 900 + str(i) for i in range(MAX_NAMES)]
     for broken in (
-        payload(t=[longest, [], ""]),
+        payload(t=[longest, [], [], ""]),
         payload(p=longest),
         with_number("running", "y" * 10**6),
         with_number("running", [0] * 10**6),

@@ -14,7 +14,7 @@ from tests.strategies import plain_data, window_balances
 
 
 def window_payload(**changes: Any) -> dict[str, Any]:
-    window = ledger_with_everything().close_window("w", at=500)
+    window = ledger_with_everything().close_window("w", at=600)
     assert window is not None
     return {**encode_window(window), **changes}
 
@@ -30,7 +30,7 @@ def test_a_window_survives_the_wire(window):
 
 def test_a_window_of_a_real_ledger_survives_the_wire():
     ledger = ledger_with_everything()
-    window = ledger.close_window("w", at=500)
+    window = ledger.close_window("w", at=600)
     assert window is not None
     assert decode_window(through_msgpack(encode_window(window))) == window
 

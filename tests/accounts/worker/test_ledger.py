@@ -151,7 +151,7 @@ class ModelWorker:
                 left -= booked[bucket]
             booked["overhead"] = left
         else:
-            booked[str(outcome)] = left
+            booked["overhead" if outcome is Outcome.RESCHEDULED else str(outcome)] = left
         self.finalized += booked
         name = task.prefix if task.prefix in self.prefixes or len(self.prefixes) < MAX_PREFIXES else OTHER
         self.prefixes.setdefault(name, Counter()).update(booked)
@@ -566,6 +566,8 @@ def test_measurements_are_clamped_to_the_time_held_in_order(cpu, wall, spill, ex
         (True, Outcome.SUCCEEDED, "recomputed"),
         (True, Outcome.FAILED, "failed"),
         (True, Outcome.CANCELLED, "cancelled"),
+        (False, Outcome.RESCHEDULED, "overhead"),
+        (True, Outcome.RESCHEDULED, "overhead"),
     ],
 )
 def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome, bucket):
@@ -575,7 +577,7 @@ def test_what_was_wasted_is_one_bucket_whatever_was_measured(recomputed, outcome
     assert hold is not None
     ledger.finalize(hold, outcome, cpu=50, wall=60, spill=10)
     assert settled_of(ledger, 100) == {bucket: 100}
-    assert ledger.balance(at=100).tasks == {bucket: 1}
+    assert ledger.balance(at=100).tasks == {bucket if bucket != "overhead" else "rescheduled": 1}
 
 
 def test_a_task_that_seceded_is_frozen_and_its_slot_serves_another():

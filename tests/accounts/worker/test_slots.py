@@ -9,7 +9,7 @@ from distributed.worker_state_machine import WorkerState
 
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.accounts.worker.log import Moved, Observed, Place, Spilled, Taken, Turned, in_order
+from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Moved, Observed, Place, Spilled, Taken, Turned, in_order
 from dask_efficiency.accounts.worker.slots import AT_WORK, RULES, Had, Slots
 
 NTHREADS = 2
@@ -71,6 +71,7 @@ def test_the_states_of_the_rules_are_upstream_s():
         ("executing", "memory", Outcome.SUCCEEDED),
         ("executing", "error", Outcome.FAILED),
         ("executing", "rescheduled", Outcome.CANCELLED),
+        ("executing", BY_SHUFFLE, Outcome.RESCHEDULED),
         ("cancelled", "released", Outcome.CANCELLED),
         ("cancelled", "memory", Outcome.CANCELLED),
         ("cancelled", "error", Outcome.CANCELLED),

@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.plugin.worker.fine_metrics import (
-    MAX_LABELS,
-    MAX_PREFIX_LENGTH,
-    SPILL_LABELS,
-    FineMetrics,
-    SpillMetrics,
-)
+from dask_efficiency.accounts.metered import MAX_METERED, OTHER, SPILL_LABELS, Metered
+from dask_efficiency.plugin.worker.fine_metrics import MAX_PREFIX_LENGTH, FineMetrics, SpillMetrics
 
 
 def totals(**by_label: float) -> defaultdict:
@@ -125,13 +120,35 @@ def test_the_labels_of_upstream_are_no_details(label):
 def test_the_user_s_labels_are_bounded_in_number_and_length():
     digests_total = totals()
     digests = FineMetrics(digests_total)
-    for i in range(MAX_LABELS + 5):
+    for i in range(MAX_METERED + 5):
         digests_total["execute", "span", "inc", f"label {i}", "seconds"] = 1.0
-    assert len(digests.details()) == MAX_LABELS
-    digests_total["execute", "span", "sum", "label 0", "seconds"] = 1.0
-    assert digests.details()["in task: label 0"] == 2 * 10**9
+    assert len(digests.details()) == MAX_METERED + 1
+    assert digests.details()[f"in task: {OTHER}"] == 5 * 10**9
     digests = FineMetrics(totals(**{"x" * 500: 0.0}))
-    assert [len(name) for name in digests.details()] == [200]
+    assert [len(metered.label) for metered in digests.metered()] == [200]
+
+
+def test_what_is_metered_is_bytes_and_counts_of_all_labels_seconds_of_users_and_the_background_of_shuffles():
+    digests_total = totals(io=0.4, disk_read=7.0)
+    digests = FineMetrics(digests_total)
+    digests_total["execute", "span", "inc", "io", "seconds"] += 0.2
+    digests_total["execute", "span", "inc", "disk-read", "seconds"] += 1.0  # is in a bucket
+    digests_total["execute", "span", "inc", "disk-read", "bytes"] += 1e6
+    digests_total["execute", None, "inc", "rows", "count"] += 3.0
+    digests_total["execute", "span", "unpack", "p2p-get-output-cpu", "seconds"] += 0.5
+    digests_total["p2p", "span", "foreground", "get-output-cpu", "seconds"] += 0.5  # the same once more
+    digests_total["p2p", "span", "background-comms", "send", "seconds"] += 2.0
+    digests_total["memory-monitor", "disk-write", "bytes"] += 5e6
+    digests_total["latency", "seconds"] += 1.0
+    assert {metered: value for metered, value in digests.metered().items() if value} == {
+        Metered("execute", "span", "inc", "io", "seconds"): 200_000_000,
+        Metered("execute", "span", "inc", "disk-read", "bytes"): 1_000_000,
+        Metered("execute", "", "inc", "rows", "count"): 3,
+        Metered("execute", "span", "unpack", "p2p-get-output-cpu", "seconds"): 500_000_000,
+        Metered("p2p", "span", "background-comms", "send", "seconds"): 2_000_000_000,
+        Metered("memory-monitor", "", "", "disk-write", "bytes"): 5_000_000,
+    }
+    assert digests.details() == {"in task: io": 200_000_000}
 
 
 keys = st.tuples(

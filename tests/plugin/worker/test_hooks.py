@@ -60,7 +60,7 @@ class Threads:
 
     def __init__(self) -> None:
         self.done: dict[Any, Run] = {}
-        self.meter = SimpleNamespace(done=self.done, windows=None)
+        self.meter = SimpleNamespace(done=self.done, windows=None, stopped_by_shuffle=set())
         self.claimed = 0
 
     def told_elsewhere(self, key: Any) -> int:

@@ -129,7 +129,14 @@ def test_what_the_gpu_did_for_a_task_is_not_the_libraries(worker):
 def test_the_time_before_and_after_a_thread_s_work_is_told_apart(worker):
     worker.end("x", start=0, stop=100, run=(30, 80, 50, 1, -1))
     worker.all(at=100)
-    assert worker.pending.overhead == {"hand-over": 30, "event-loop": 20}
+    assert worker.pending.overhead == {"hand-over": 30, "event-loop": 20, "rescheduled": 0}
+
+
+def test_what_a_shuffle_stopped_is_overhead_of_its_own(worker):
+    worker.end("x", outcome=Outcome.RESCHEDULED, start=0, stop=100, run=(30, 80, 50, 1, -1))
+    worker.all(at=100)
+    assert worker.pending.overhead == {"hand-over": 0, "event-loop": 0, "rescheduled": 100}
+    assert worker.finalized(100) == {"overhead": 100, "running": 0}
 
 
 def test_waiting_that_burns_cpu_is_no_cpu_time(worker):

@@ -15,7 +15,11 @@ SECOND = 1_000_000_000
 
 def worker() -> Any:
     return SimpleNamespace(
-        transfer_incoming_log=deque(maxlen=4), digests_total={}, state=SimpleNamespace(executing=set())
+        transfer_incoming_log=deque(maxlen=4),
+        digests_total={},
+        state=SimpleNamespace(executing=set()),
+        transfer_outgoing_bytes_total=0,
+        transfer_outgoing_count_total=0,
     )
 
 
@@ -49,6 +53,35 @@ def test_each_transfer_is_counted_once_and_those_from_before_are_not():
     assert dict(zip(pace.senders, pace.transfers[:, 0].tolist(), strict=True)) == {"a": 2, "b": 1}
     own.transfer_incoming_log.extend([transfer("c")] * 9)  # more than the log holds
     assert decode(vitals.encode({}, cpu=0)).senders == ("a", "b", "c")
+
+
+def test_what_came_from_each_worker_and_what_was_fetched_is_counted_in_bytes_and_messages():
+    own = worker()
+    vitals = ProcessMetrics(own)
+    own.transfer_incoming_log.extend([transfer("a"), transfer("b"), transfer("a")])
+    own.transfer_outgoing_bytes_total, own.transfer_outgoing_count_total = 70, 7
+    vitals.encode({}, cpu=0)
+    own.transfer_incoming_log.append(transfer("a"))
+    found = {(sender, label, unit): value for (_, _, sender, label, unit), value in vitals.transfers().items()}
+    assert found == {
+        ("a", "received", "bytes"): 3_000_000,
+        ("a", "received", "count"): 3,
+        ("b", "received", "bytes"): 1_000_000,
+        ("b", "received", "count"): 1,
+        ("", "sent", "bytes"): 70,
+        ("", "sent", "count"): 7,
+    }
+
+
+def test_memory_is_that_of_the_process_and_of_results_that_are_not_on_disk():
+    own = worker()
+    own.monitor = SimpleNamespace(quantities={"memory": deque([5, 7])})
+    own.state.nbytes, own.data = 100, SimpleNamespace(spilled_total=SimpleNamespace(memory=40, disk=10))
+    found = {label: value for (_, _, _, label, _), value in ProcessMetrics(own).memory().items()}
+    assert found == {"process": 7, "managed": 60}
+    own.monitor.quantities["memory"].clear()
+    own.data = {}
+    assert [metered.label for metered in ProcessMetrics(own).memory()] == ["managed"]
 
 
 def test_the_disk_s_own_time_and_bytes_are_added_up_whatever_the_context():

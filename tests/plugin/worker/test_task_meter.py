@@ -17,7 +17,7 @@ from typing import Any
 import dask
 import pytest
 from dask._task_spec import Task
-from distributed import Client, Scheduler
+from distributed import Client, Reschedule, Scheduler
 from distributed import Worker as RealWorker
 from distributed import worker as upstream
 from distributed.utils import _offload_executor, offload
@@ -117,6 +117,22 @@ def test_a_failure_of_a_task_or_of_upstream_s_passes_through_and_leaves_nothing_
         worker.run(fail, "y")
     assert worker.meter.live == {}
     assert worker.meter.done.keys() == {"x", "y"}
+
+
+def test_a_task_that_a_shuffle_stopped_is_known_from_one_whose_user_raised_reschedule(worker):
+    def of_the_user() -> None:
+        raise Reschedule
+
+    protocol = {"Reschedule": Reschedule, "__name__": "distributed.shuffle._core"}
+    exec("def unpack():\n    raise Reschedule", protocol)
+
+    def of_a_shuffle() -> None:
+        protocol["unpack"]()
+
+    worker.run(of_the_user, "user")
+    worker.run(of_a_shuffle, "shuffle")
+    worker.run(lambda: 1 / 0, "failed")
+    assert worker.meter.stopped_by_shuffle == {"shuffle"}
 
 
 def test_a_live_task_is_in_the_books_until_it_ends(worker):

@@ -5,6 +5,7 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.gpu.totals import DeviceTotals
+from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,
@@ -59,6 +60,14 @@ def test_a_change_within_the_spread_is_marked_and_the_mark_explained() -> None:
     assert not any("~" in text for text in causes(compare(spilling(4), spilling(5))).lines)
     beyond = causes(compare([spilling(2), spilling(4), spilling(6)], spilling(9)))
     assert figures(beyond)["spill"][2] == "+5.0"
+
+
+def test_the_run_has_the_data_that_moved() -> None:
+    before = by_hand(moved={"spilled": Amount(3 * 2**20, 3)})
+    after = by_hand(moved={"spilled": Amount(2**20, 1), "sent": Amount(5, 1)})
+    rows = figures(run(compare(before, after)))
+    assert rows["data spilled"] == ("3.0 MiB", "1.0 MiB", "-2.0 MiB")
+    assert rows["data sent"] == ("0 B", "5 B", "+5 B")
 
 
 def test_the_run_has_runtime_efficiency_size_and_tasks() -> None:

@@ -11,7 +11,7 @@ from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.runs.trace.schema import Outcome, Transfers, Transitions, WorkerChange
+from dask_efficiency.runs.trace.schema import Outcome, Shuffled, Transfers, Transitions, WorkerChange
 from tests.runs.trace.samples import damaged_traces, traces
 
 
@@ -63,6 +63,31 @@ def kinds(path: CriticalPath) -> list[str]:
     """The kinds in time order, one that follows on itself once."""
     names = [str(KINDS[i]) for i in path.segments.kind.tolist()]
     return [name for i, name in enumerate(names) if not i or names[i - 1] != name]
+
+
+def test_while_a_shuffle_s_barrier_runs_the_path_waits_for_its_messages() -> None:
+    plain = chain()
+    start, stop = (int(column[1]) for column in (plain.runs.start, plain.runs.stop))
+    shuffled = Shuffled(
+        task=np.array([1, 1, 0], np.int32),
+        sender=np.array([0, 0, 0], np.int32),
+        receiver=np.array([0, 0, 0], np.int32),
+        nbytes=np.array([5, 5, 5], np.int64),
+        # One from before it to 4 ms after its start, one from 9 ms to 5 ms before its end; and another shuffle's.
+        start=np.array([start - 7 * MS, stop - 9 * MS, start], np.int64),
+        stop=np.array([start + 4 * MS, stop - 5 * MS, stop], np.int64),
+    )
+    segments = critical_path(replace(plain, shuffled=shuffled)).segments
+    own = segments.run == 1
+    took = (segments.stop - segments.start)[own].tolist()
+    named = [(str(KINDS[kind]), ns) for kind, ns in zip(segments.kind[own].tolist(), took, strict=True)]
+    assert [pair for pair in named if pair[0] in ("transfer", "compute-cpu", "compute-noncpu")] == [
+        ("transfer", 4 * MS),
+        ("compute-noncpu", 7 * MS),
+        ("transfer", 4 * MS),
+        ("compute-noncpu", 5 * MS),
+    ]
+    assert tiles(critical_path(replace(plain, shuffled=shuffled)))
 
 
 def test_a_chain_goes_through_every_step_of_every_task_in_order() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.schema import Outcome, WorkerChange
+from dask_efficiency.runs.trace.schema import SHUFFLED, Outcome, WorkerChange
 from tests.runs.trace.scenes import EPOCH, Scene, runs_of
 
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
@@ -198,6 +198,20 @@ def test_clocks_that_disagree_by_milliseconds_are_noted():
     run_id = scene.process("a", 0, scene.submit({"a": ()}))
     scene.send(0, scene.on_worker(0, run_id, received=scene.now - 3_000_000))
     assert "clocks disagree: 1 instants were moved, by 3 ms at most" in scene.trace().notes[0]
+
+
+def test_messages_of_a_shuffle_are_no_transfers_and_go_from_the_worker_that_reports_them():
+    scene = Scene(offsets=(0, 5_000))
+    scene.run("a", 0, scene.submit({"a": (), "barrier": ()}))
+    sent = {"sender": 0, "nbytes": 7, "start": 3, "arrived": SHUFFLED}
+    scene.send(1, transfers={"barrier": {**sent, "stop": 9}, "a": {**sent, "stop": 8, "arrived": 1}})
+    trace = scene.trace()
+    assert trace.transfers.stop.tolist() == [EPOCH + 5_008]
+    assert trace.shuffled.stop.tolist() == [EPOCH + 5_009]
+    assert trace.shuffled.start.tolist() == [EPOCH + 5_003]
+    assert (trace.shuffled.sender.tolist(), trace.shuffled.receiver.tolist()) == ([1], [0])
+    assert trace.shuffled.nbytes.tolist() == [7]
+    assert [trace.keys[task] for task in trace.shuffled.task.tolist()] == ["barrier"]
 
 
 def test_transfers_are_in_the_order_of_their_arrival_with_their_ends():

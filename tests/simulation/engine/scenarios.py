@@ -175,13 +175,14 @@ def data() -> dict[str, Any]:
     return run(replace(trace, tasks=Tasks.from_columns(tasks), runs=trace.runs.take(trace.runs.task != 0)))
 
 
-def p2p(**job: Any) -> dict[str, Any]:
-    """A shuffle of 40 MB from one worker to four, at 10 MB/s."""
+def p2p(*, killed: bool = False, **job: Any) -> dict[str, Any]:
+    """A shuffle of 40 MB from one worker to four, at 10 MB/s; and where one that has some of its outputs is killed."""
     prefixes = ["load", "shuffle-transfer", "shuffle-barrier", *["shuffle-p2p"] * 8]
     inputs = [[], [0], [1], *[[2]] * 8]
     graph = Graph(prefixes, inputs, [10 * MS] * 11, [40 * MB, 1, 1, *[5 * MB] * 8], {*range(3, 11)})
     trace = simulate(graph, workers=4, nthreads=1)
-    return run(replace(trace, keys=Texts.of(f"('{prefix}', {i})" for i, prefix in enumerate(prefixes))), **job)
+    trace = replace(trace, keys=Texts.of(f"('{prefix}', {i})" for i, prefix in enumerate(prefixes)))
+    return run(with_events(trace, (25, 3, WorkerChange.LEFT)) if killed else trace, **job)
 
 
 def failing() -> dict[str, Any]:
@@ -209,6 +210,7 @@ SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
     "resources": resources,
     "data": data,
     "p2p": p2p,
+    "p2p, killed": lambda: p2p(killed=True),
     "p2p, no transfers": lambda: p2p(without=frozenset({"transfer"})),
     "failing": failing,
     "seceding": seceding,

@@ -14,9 +14,10 @@ from dask_efficiency.plugin.names import BATCHES
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
+from dask_efficiency.runs.recording.worker import shuffle_messages
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
 from dask_efficiency.runs.trace.profiles import Profile
-from dask_efficiency.runs.trace.schema import BLOCKED_BY
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, SHUFFLED
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -134,12 +135,14 @@ class WorkerRecorder:
         for ts in worker.state.executing:
             of = ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
             self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None, *of)
+        shuffle_messages.record(worker.address, self._sent_in_shuffle)
         blocked = self._blocked
         self._watch = LoopWatch(worker, lambda *row: blocked.append(row))
 
     def stop(self) -> None:
         """Record no more."""
         self._watch.stop()
+        shuffle_messages.forget(self._worker.address)
         if self.profiles is not None:
             self.profiles.close()
 
@@ -294,6 +297,14 @@ class WorkerRecorder:
             self._moved_keys.append(entry.key)
         if entry.state == "fetch":
             self._moves[entry.key] = [MISSING, 0, entry.at, MISSING, MISSING, 0]
+
+    def _sent_in_shuffle(self, barrier: str, receiver: str, nbytes: int, start: int, stop: int) -> None:
+        """A message of a P2P shuffle was sent; where it failed, its worker is gone or the shuffle begins anew."""
+        move = [MISSING] * len(TRANSFER)
+        move[_SENDER] = self._senders.setdefault(receiver, len(self._senders))
+        move[_NBYTES], move[_ASKED], move[_STOPPED], move[_ARRIVED] = nbytes, start, stop, SHUFFLED
+        self._moved.append(move)
+        self._moved_keys.append(barrier)
 
     # -- batches -----------------------------------------------------------------------------
 

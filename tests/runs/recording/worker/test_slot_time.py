@@ -51,7 +51,7 @@ class Threads:
     """Nothing is measured in them."""
 
     def __init__(self) -> None:
-        self.meter = SimpleNamespace(done={}, windows=None)
+        self.meter = SimpleNamespace(done={}, windows=None, stopped_by_shuffle=set())
         self.claimed = 0
 
     def live(self) -> dict[Any, tuple[int, int]]:

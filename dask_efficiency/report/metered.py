@@ -1,0 +1,143 @@
+"""What Dask's ``context_meter`` counted in a window: by label, of P2P shuffles by phase, and bytes that moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dask_efficiency.accounts.buckets import HELD, scale_down
+from dask_efficiency.accounts.metered import (
+    BARRIERS,
+    BYTES,
+    COUNT,
+    DASK_LABELS,
+    EXECUTE,
+    FLUSH,
+    OF_SHUFFLES,
+    P2P,
+    RECEIVE,
+    SECONDS,
+)
+
+if TYPE_CHECKING:
+    from dask_efficiency.report.model import EfficiencyReport
+
+#: Phases of a P2P shuffle in tasks, by how the labels of each begin; what is in none of them is the rest.
+_IN_TASKS = {
+    "shard": "p2p-shard-partition",
+    "wait for room to send": "p2p-comms-limiter",
+    "unpack": "p2p-get-output",
+}
+BARRIER, REST = "barrier", "rest"
+
+#: What begins tasks of a shuffle, and where there is any of it the whole prefix is of shuffles.
+_MARKS = ("p2p-shard", "p2p-get-output", "p2p-disk-read")
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredRow:
+    """What was counted on one worker, in one context, for tasks of one span and prefix, under one label."""
+
+    #: Empty where there were too many rows to tell workers apart.
+    worker: str
+    #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results that went from worker to
+    #: worker; ``memory``: the most of it at a time; or where else a worker spilled: ``gather-dep``, ``get-data``,
+    #: ``memory-monitor``.
+    context: str
+    span: str
+    #: Of the tasks; of results that were received, the worker that sent them.
+    prefix: str
+    #: The user's own, or Dask's.
+    label: str
+    #: ``seconds``, ``bytes``, ``count`` or the user's own.
+    unit: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Bytes that went one way, in so many results or messages."""
+
+    nbytes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleTimes:
+    """What the P2P shuffles of a window took."""
+
+    #: Nanoseconds for which tasks of shuffles held threads, by phase: ``shard``, ``wait for room to send``,
+    #: ``barrier``, ``unpack`` and ``rest``; they add up to those tasks' part of the accounts.
+    held_ns: Mapping[str, int]
+    #: Seconds in the background, beside the threads: ``send``, ``receive`` and ``disk``; several may go on at once.
+    background: Mapping[str, float]
+    #: Messages between workers, and of workers to themselves, by the size of the parts in memory.
+    sent: Amount
+    written: Amount
+    read: Amount
+    #: Worker to the seconds for which it still sent while all waited for it at barriers.
+    at_barriers: Mapping[str, float]
+
+
+def shuffle_times(report: EfficiencyReport) -> ShuffleTimes | None:
+    """What the window's P2P shuffles took, by phase; None where there was none."""
+    in_tasks = [row for row in report.metered if row.context == EXECUTE and row.label.startswith(OF_SHUFFLES)]
+    beside = [row for row in report.metered if row.context == P2P]
+    if not in_tasks and not beside:
+        return None
+    prefixes = {row.prefix for row in in_tasks if row.label.startswith(_MARKS)}
+    barriers = {prefix for prefix in report.by_prefix if prefix.startswith(BARRIERS)}
+    held: dict[str, int] = {}
+    for prefix in (prefixes | barriers) & report.by_prefix.keys():
+        ns = report.by_prefix[prefix].ns(*HELD)
+        known = {BARRIER: ns} if prefix in barriers else _known(in_tasks, prefix)
+        parts = scale_down([*known.values()], min(ns, sum(known.values())))
+        for phase, part in zip((*known, REST), (*parts, ns - sum(parts)), strict=True):
+            held[phase] = held.get(phase, 0) + part
+    order = (*list(_IN_TASKS)[:2], BARRIER, "unpack", REST)
+    background: dict[str, float] = {}
+    at_barriers: dict[str, float] = {}
+    for row in beside:
+        if row.unit == SECONDS and row.label == FLUSH:
+            at_barriers[row.worker] = at_barriers.get(row.worker, 0.0) + row.value
+        elif row.unit == SECONDS and row.label != "idle":
+            phase = RECEIVE if row.label == RECEIVE else "disk" if row.prefix == "background-disk" else "send"
+            background[phase] = background.get(phase, 0.0) + row.value
+    return ShuffleTimes(
+        held_ns={phase: held[phase] for phase in order if held.get(phase)},
+        background=background,
+        sent=_amount(row for row in beside if (row.prefix, row.label) == ("background-comms", "process")),
+        written=_amount(row for row in beside if row.label == "disk-write"),
+        read=_amount(row for row in in_tasks if row.label == "p2p-disk-read"),
+        at_barriers=at_barriers,
+    )
+
+
+def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:
+    """Nanoseconds of a prefix's tasks by phase, as upstream says."""
+    found = dict.fromkeys(_IN_TASKS, 0)
+    for row in in_tasks:
+        if row.prefix == prefix and row.unit == SECONDS:
+            for phase, begins in _IN_TASKS.items():
+                if row.label.startswith(begins):
+                    found[phase] += round(row.value * 1e9)
+    return found
+
+
+def _amount(rows: Iterable[MeteredRow]) -> Amount:
+    found = {BYTES: 0.0, COUNT: 0.0}
+    for row in rows:
+        if row.unit in found:
+            found[row.unit] += row.value
+    return Amount(round(found[BYTES]), round(found[COUNT]))
+
+
+def own_labels(report: EfficiencyReport) -> dict[tuple[str, str, str], float]:
+    """What users' own labels counted in their tasks, by label, unit and prefix; the largest of each unit first."""
+    found: dict[tuple[str, str, str], float] = {}
+    for row in report.metered:
+        if row.context == EXECUTE and not row.label.startswith(OF_SHUFFLES) and row.label not in DASK_LABELS:
+            of = row.label, row.unit, row.prefix
+            found[of] = found.get(of, 0.0) + row.value
+    return dict(sorted(found.items(), key=lambda item: (item[0][1] != SECONDS, item[0][1], -item[1])))

@@ -1,0 +1,77 @@
+"""What P2P shuffles took by phase, how many bytes moved, and what users' own labels counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
+from dask_efficiency.report.metered import Amount, own_labels, shuffle_times
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.show.document import Section, Table, section
+from dask_efficiency.show.extent import SCREEN, Extent
+from dask_efficiency.show.figures import format_bytes, format_seconds, name_of
+
+#: Seconds for which all waited for the worker that sent last: less is not told.
+MIN_WAITED_SECONDS = 0.01
+
+
+def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """P2P shuffles by phase, their bytes, and the worker that sent last."""
+    times = shuffle_times(report)
+    if times is None:
+        return Section("P2P shuffles")
+    rows = [(phase, "in tasks", format_seconds(ns / 1e9)) for phase, ns in times.held_ns.items()]
+    rows += [(phase, "in the background", format_seconds(seconds)) for phase, seconds in times.background.items()]
+    wrote = f"wrote {_said(times.written, 'pieces')} to disk and read {format_bytes(times.read.nbytes)}"
+    lines = [f"sent {_said(times.sent, 'messages')}, {wrote}"]
+    last = max(times.at_barriers, key=lambda worker: times.at_barriers[worker], default="")
+    if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
+        sent = format_seconds(times.at_barriers[last])
+        lines.append(f"at barriers all waited for {name_of(last)}, which still sent for {sent}")
+    return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(1,)))
+
+
+def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Bytes of results that went to disk, came back, or went from worker to worker."""
+    rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
+    return section("Data moved", _peak(report), Table(("way", "bytes", "count"), rows))
+
+
+def _peak(report: EfficiencyReport) -> str:
+    """The worker whose process had most memory at a time, and how much of it were results."""
+    peaks: dict[str, dict[str, float]] = {}
+    for row in report.metered:
+        if row.context == MEMORY and row.worker:
+            peaks.setdefault(row.worker, {})[row.label] = row.value
+    if not peaks:
+        return ""
+    most = max(peaks, key=lambda worker: peaks[worker].get(PROCESS, 0.0))
+    process, managed = (format_bytes(peaks[most].get(label, 0.0)) for label in (PROCESS, MANAGED))
+    return f"most memory at a time: {process} of {name_of(most)}'s process, {managed} of results (by heartbeat)"
+
+
+def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """What users' own labels counted in their tasks."""
+    found = list(own_labels(report).items())
+    rows = tuple(
+        (name_of(label), name_of(prefix) or "(no prefix)", _figure(value, unit))
+        for (label, unit, prefix), value in found[: extent.prefixes]
+    )
+    return section(
+        "Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(1,)), narrow=True
+    )
+
+
+def _more(found: Iterable[object], rows: tuple[object, ...]) -> str:
+    number = len(list(found))
+    return f"the {len(rows)} largest of {number}" if number > len(rows) else ""
+
+
+def _figure(value: float, unit: str) -> str:
+    if unit == SECONDS:
+        return format_seconds(value)
+    return format_bytes(value) if unit == BYTES else f"{value:,.6g} {name_of(unit)}"
+
+
+def _said(amount: Amount, what: str) -> str:
+    return f"{format_bytes(amount.nbytes)} in {amount.count:,} {what}"

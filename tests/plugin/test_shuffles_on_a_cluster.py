@@ -1,0 +1,142 @@
+"""P2P shuffles in the accounts: bytes are upstream's, phases add up, and the protocol cancels nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, wait
+from distributed.shuffle._disk import DiskShardsBuffer
+
+from dask_efficiency import EfficiencyReport, RunTrace, efficiency_report
+from dask_efficiency.accounts.buckets import HELD
+from dask_efficiency.report.metered import ShuffleTimes, shuffle_times
+from tests.plugin.watch import eventually
+
+pytestmark = pytest.mark.cluster
+da = pytest.importorskip("dask.array")
+pytest.importorskip("dask.dataframe")
+
+
+def upstream(client: Client, where: str, label: str, unit: str) -> float:
+    """What Dask itself has counted on all workers so far, in the background or foreground of shuffles."""
+
+    def count(dask_worker: Any) -> float:
+        total = dask_worker.digests_total
+        return sum(value for key, value in total.items() if key[0] == "p2p" and key[2:] == (where, label, unit))
+
+    return sum(client.run(count).values())
+
+
+def check(report: EfficiencyReport, client: Client, before: dict[str, float]) -> ShuffleTimes:
+    """What holds of any report with shuffles that went well."""
+    times = shuffle_times(report)
+    assert times is not None
+    prefixes = {row.prefix for row in report.metered if row.label.startswith(("p2p-shard-partition", "p2p-get-output"))}
+    prefixes |= {prefix for prefix in report.by_prefix if prefix.startswith("shuffle-barrier")}
+    assert sum(times.held_ns.values()) == sum(report.by_prefix[prefix].ns(*HELD) for prefix in prefixes)
+    for row in report.by_worker.values():
+        assert row.total == pytest.approx(2 * report.window_seconds, rel=0.2)
+    sent = upstream(client, "background-comms", "process", "bytes") - before["sent"]
+    written = upstream(client, "background-disk", "disk-write", "bytes") - before["written"]
+    assert times.sent.nbytes == pytest.approx(sent, abs=len(report.by_worker))
+    assert times.written.nbytes == pytest.approx(written, abs=len(report.by_worker))
+    assert "cancelled" not in report.tasks
+    assert report.breakdown["cancelled"] == 0
+    assert set(times.background) >= {"send", "receive"}
+    trace = report.trace
+    assert isinstance(trace, RunTrace)
+    assert int(trace.shuffled.nbytes.sum()) == pytest.approx(sent, abs=len(trace.shuffled))
+    assert len(trace.shuffled) == times.sent.count
+    barriers = {trace.keys[task] for task in set(trace.shuffled.task.tolist())}
+    assert all(key.startswith("shuffle-barrier") for key in barriers)
+    assert (trace.shuffled.start <= trace.shuffled.stop).all()
+    assert set(trace.shuffled.sender.tolist()) | set(trace.shuffled.receiver.tolist()) <= set(range(len(trace.workers)))
+    return times
+
+
+def totals(client: Client) -> dict[str, float]:
+    return {
+        "sent": upstream(client, "background-comms", "process", "bytes"),
+        "written": upstream(client, "background-disk", "disk-write", "bytes"),
+    }
+
+
+def test_a_shuffled_table_and_a_rechunked_array_are_told_by_phase_in_bytes_and_in_messages(client):
+    before = totals(client)
+    with efficiency_report(client, trace=True) as of_table:
+        frame = dask.datasets.timeseries(end="2000-01-09", freq="60s", partition_freq="1d")
+        rows = int(frame.shuffle("name", npartitions=6).map_partitions(len).sum().compute())
+    assert rows == 8 * 24 * 60
+    times = check(of_table.report, client, before)
+    assert {"shard", "barrier", "unpack"} <= times.held_ns.keys()
+    rescheduled = of_table.report.tasks.get("rescheduled", 0)
+    assert (of_table.report.causes.get("overhead/rescheduled", 0.0) > 0) == (rescheduled > 0)
+
+    before = totals(client)
+    with efficiency_report(client, trace=True) as of_array, dask.config.set({"array.rechunk.method": "p2p"}):
+        array = da.ones((400, 400), chunks=(400, 40)).rechunk((40, 400))
+        assert float(array.sum().compute()) == 160_000.0
+    times = check(of_array.report, client, before)
+    assert {"shard", "unpack"} <= times.held_ns.keys()
+
+
+def wait_until_shuffling(client: Client) -> None:
+    """Until some inputs have been handed over and the barrier has not been reached."""
+
+    def handed_over(dask_scheduler: Any) -> int:
+        tasks = [ts for ts in dask_scheduler.tasks.values() if "shuffle-transfer" in str(ts.key)]
+        return sum(ts.state == "memory" for ts in tasks)
+
+    eventually(lambda: client.run_on_scheduler(handed_over) >= 2)
+
+
+def held_back(part: Any, gate: str) -> Any:
+    """A partition that waits for a file, if it is a later one."""
+    import time
+    from pathlib import Path
+
+    while len(part) and part.index[0].day > 3 and not Path(gate).exists():
+        time.sleep(0.01)
+    return part
+
+
+def test_a_shuffle_that_begins_anew_as_a_worker_died_is_recomputed_and_sums_hold(mortal_client, tmp_path):
+    gate = tmp_path / "gate"
+    frame = dask.datasets.timeseries(end="2000-01-07", freq="600s", partition_freq="1d")
+    held = frame.map_partitions(held_back, str(gate), meta=frame._meta)
+    with efficiency_report(mortal_client) as report:
+        future = mortal_client.compute(held.shuffle("name", npartitions=4).map_partitions(len).sum())
+        wait_until_shuffling(mortal_client)
+        pid = next(iter(mortal_client.run(os.getpid).values()))
+        os.kill(pid, signal.SIGKILL)
+        gate.touch()
+        assert future.result() == 6 * 24 * 6
+    transfers = report.by_prefix["shuffle-transfer"]
+    assert transfers["recomputed"] > 0
+    assert report.breakdown["lost-worker"] > 0
+    assert report.tasks["recomputed"] >= 2
+
+
+def test_a_shuffle_without_room_on_disk_fails_and_sums_hold(mortal_client):
+    def fill() -> None:
+        def write(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        DiskShardsBuffer._write_frames = write  # type: ignore[method-assign]  # the workers are the test's own
+
+    mortal_client.run(fill)
+    frame = dask.datasets.timeseries(end="2000-01-05", freq="600s", partition_freq="1d")
+    with efficiency_report(mortal_client) as report:
+        future = mortal_client.compute(frame.shuffle("name", npartitions=4).map_partitions(len).sum())
+        wait(future)
+        assert future.status == "error"
+    assert report.tasks["failed"] >= 1
+    assert report.breakdown["failed"] > 0
+    whole = sum(report.nthreads[name] for name in report.by_worker) * report.window_seconds
+    assert np.isclose(report.breakdown.total, whole, rtol=0.2)

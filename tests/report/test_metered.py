@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.report.findings import find
+from dask_efficiency.report.metered import Amount, MeteredRow, own_labels, shuffle_times
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sections.metered import labels, moved, shuffles
+from tests.report.samples import report_of, seconds
+
+SECOND = 1_000_000_000
+
+
+def counted(*rows: tuple[str, str, str, str, float], worker: str = "a") -> tuple[MeteredRow, ...]:
+    """Rows of context, prefix, label, unit and value."""
+    return tuple(
+        MeteredRow(worker, context, "", prefix, label, unit, value) for context, prefix, label, unit, value in rows
+    )
+
+
+def with_rows(*rows: MeteredRow, **prefixes: dict[str, int]) -> EfficiencyReport:
+    by_prefix = {prefix.replace("_", "-"): Breakdown(row) for prefix, row in prefixes.items()}
+    return report_of(seconds(thread_cpu=10), metered=rows, by_prefix=by_prefix)
+
+
+SHUFFLE = counted(
+    ("execute", "shuffle-transfer", "p2p-shard-partition-cpu", "seconds", 1.0),
+    ("execute", "shuffle-transfer", "p2p-shard-partition-noncpu", "seconds", 0.5),
+    ("execute", "shuffle-transfer", "p2p-comms-limiter", "seconds", 0.25),
+    ("execute", "shuffle-transfer", "p2p-comms-limiter", "count", 9),
+    ("execute", "unpack", "p2p-get-output-noncpu", "seconds", 2.0),
+    ("execute", "unpack", "p2p-disk-read", "bytes", 30e6),
+    ("execute", "unpack", "p2p-disk-read", "count", 4),
+    ("p2p", "background-comms", "send", "seconds", 3.0),
+    ("p2p", "background-comms", "idle", "seconds", 99.0),
+    ("p2p", "background-comms", "process", "seconds", 0.1),
+    ("p2p", "background-comms", "process", "bytes", 33e6),
+    ("p2p", "background-comms", "process", "count", 12),
+    ("p2p", "background-comms", "receive", "seconds", 0.5),
+    ("p2p", "background-disk", "disk-write", "seconds", 0.4),
+    ("p2p", "background-disk", "disk-write", "bytes", 31e6),
+    ("p2p", "background-disk", "disk-write", "count", 7),
+    ("p2p", "background-comms", "flush", "seconds", 0.2),
+) + counted(("p2p", "background-comms", "flush", "seconds", 0.7), worker="b")
+
+
+def shuffled() -> EfficiencyReport:
+    return with_rows(
+        *SHUFFLE,
+        shuffle_transfer={"thread-cpu": SECOND, "thread-noncpu": SECOND},
+        shuffle_barrier={"thread-noncpu": SECOND // 2},
+        unpack={"thread-noncpu": 2 * SECOND, "overhead": SECOND},
+        inc={"thread-cpu": 9 * SECOND},
+    )
+
+
+def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() -> None:
+    times = shuffle_times(shuffled())
+    assert times is not None
+    assert times.held_ns == {
+        "shard": 1_500_000_000,
+        "wait for room to send": 250_000_000,
+        "barrier": 500_000_000,
+        "unpack": 2_000_000_000,
+        "rest": 1_250_000_000,
+    }
+    assert times.background == {"send": 3.1, "receive": 0.5, "disk": 0.4}
+    assert (times.sent, times.written, times.read) == (Amount(33e6, 12), Amount(31e6, 7), Amount(30e6, 4))
+    assert times.at_barriers == {"a": 0.2, "b": 0.7}
+    said = shuffles(shuffled())
+    assert said.lines == (
+        "sent 31.5 MiB in 12 messages, wrote 29.6 MiB in 7 pieces to disk and read 28.6 MiB",
+        "at barriers all waited for b, which still sent for 700 ms",
+    )
+    assert said.rows[0] == ("shard", "in tasks", "1.5 s")
+    assert said.rows[-1] == ("disk", "in the background", "400 ms")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["thread-cpu", "thread-noncpu", "overhead", "failed", "cancelled"]), st.integers(0, 10 * SECOND)
+    )
+)
+def test_phases_add_up_to_what_tasks_of_shuffles_held_whatever_is_said_of_them(held: dict[str, int]) -> None:
+    times = shuffle_times(with_rows(*SHUFFLE, shuffle_transfer=held, shuffle_barrier=held, unpack=held))
+    assert times is not None
+    assert sum(times.held_ns.values()) == 3 * sum(held.values())
+
+
+def test_without_a_shuffle_nothing_is_told_of_any() -> None:
+    report = with_rows(*counted(("execute", "inc", "io", "seconds", 1.0)))
+    assert shuffle_times(report) is None
+    assert not shuffles(report).blocks
+
+
+def test_data_that_moved_is_told_by_the_way_it_went() -> None:
+    report = report_of(seconds(thread_cpu=10), moved={"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)})
+    assert moved(report).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
+
+
+def test_spilling_is_told_with_what_was_read_back_and_how_often() -> None:
+    spilling = report_of(
+        seconds(thread_cpu=10, spill=30),
+        cluster_seconds=10.0,
+        moved={"spilled": Amount(2**30, 4), "read-back": Amount(3 * 2**30, 12)},
+    )
+    (found,) = (one for one in find(spilling) if one.kind == "spill")
+    assert found.where == "1.0 GiB spilled, 3.0 GiB read back"
+    assert found.advice == "Persist less, or use it up at once: 1.0 GiB were spilled, 3.0 GiB read back, 3 times."
+
+
+def test_users_own_labels_are_told_by_prefix_seconds_first_and_none_of_dasks() -> None:
+    report = with_rows(
+        *SHUFFLE,
+        *counted(
+            ("execute", "sum", "rows", "count", 5.0),
+            ("execute", "inc", "io", "seconds", 1.0),
+            ("execute", "sum", "io", "seconds", 2.0),
+            ("execute", "sum", "disk-read", "bytes", 2.0),
+        ),
+        *counted(("execute", "inc", "io", "seconds", 3.0), worker="b"),
+    )
+    assert list(own_labels(report).items()) == [
+        (("io", "seconds", "inc"), 4.0),
+        (("io", "seconds", "sum"), 2.0),
+        (("rows", "count", "sum"), 5.0),
+    ]
+    assert labels(report).rows == (("io", "inc", "4.0 s"), ("io", "sum", "2.0 s"), ("rows", "sum", "5 count"))
+
+
+def test_what_was_metered_is_a_table() -> None:
+    frame = shuffled().to_frame("metered")
+    assert list(frame.columns) == ["worker", "context", "span", "prefix", "label", "unit", "value"]
+    assert frame.groupby(["worker", "label"]).value.sum()["b", "flush"] == 0.7

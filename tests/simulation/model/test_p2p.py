@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.simulated_traces import MS, Graph, simulate
+from dask_efficiency import RunTrace
+from dask_efficiency.runs.trace.schema import Shuffled
+from dask_efficiency.simulation.model.p2p import shuffles
+
+
+def shuffle() -> RunTrace:
+    """Two inputs of 30 and 10 bytes, handed over under prefixes of two kinds, and three outputs."""
+    prefixes = ["load", "load", "shuffle-transfer", "rechunk-merge", "shuffle-barrier", "out", "out", "out"]
+    inputs = [[], [], [0], [1], [2, 3], [4], [4], [4]]
+    graph = Graph(prefixes, inputs, [10 * MS] * 8, [30, 10, 1, 1, 1, 5, 5, 5], {5, 6, 7})
+    return simulate(graph, workers=2, nthreads=1)
+
+
+def test_whatever_a_barrier_needs_hands_its_inputs_over() -> None:
+    (found,) = shuffles(shuffle())
+    assert (found.barrier, found.inputs, found.outputs) == (4, {2: 30, 3: 10}, (5, 6, 7))
+
+
+def test_where_messages_were_recorded_inputs_are_as_large_as_these() -> None:
+    def column(*values: int) -> np.ndarray:
+        return np.array(values)
+
+    messages = Shuffled(
+        task=column(4, 4, 2).astype(np.int32),
+        sender=column(0, 1, 0).astype(np.int32),
+        receiver=column(1, 1, 0).astype(np.int32),
+        nbytes=column(12, 8, 99),
+        start=column(1, 2, 3),
+        stop=column(2, 3, 4),
+    )
+    (found,) = shuffles(replace(shuffle(), shuffled=messages))
+    assert found.inputs == {2: 15, 3: 5}
