@@ -32,6 +32,7 @@ from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.live import prometheus
 from dask_efficiency.live.bokeh.pages import PAGES, Page
 from dask_efficiency.live.bokeh.tab import KEEP_MS, UPDATE_MS, Tab
+from dask_efficiency.plugin.options import OPTIONS, resolve
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import RECENT_MOMENTS, Moment
 from dask_efficiency.plugin.scheduler.meter import POLL_MS
@@ -85,6 +86,7 @@ class FakeMeter:
         self.since = 0.0
         self.at = 0
         self.cost_seconds = 0.0
+        self.options = resolve({})
         self.read_interval_seconds = 0.5
         self.findings: tuple[SlowWorker, ...] = ()
         self._workers = [FakeWorker(i, nthreads, at=0) for i in range(workers)]
@@ -164,7 +166,7 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
     scheduler = SimpleNamespace(workers={})
     live = SimpleNamespace(cluster=meter.cluster, scheduler=scheduler, session="bench", read_interval_seconds=0.5)
     collector = prometheus.ClusterCollector()
-    collector._sources.append(meter)  # in no registry
+    collector._exports.append(prometheus.Export(meter))  # in no registry
     figures: dict[str, list[float]] = {"our collect()": [], "upstream's writing of it": [], "an answer to top": []}
     for _ in meter.run(20 + count):
         began = time.thread_time_ns()
@@ -202,7 +204,7 @@ def main() -> None:
             say("an update that draws", drawn, "ms")
             say("all of it, by stretches of 12 s; claim: <= 2", seconds, "ms/s")
         print(f"  {'keeping what was done, viewers or none':<46} {kept * 1e3 / KEEP_MS:7.3f} ms/s")
-    for workers in sorted({*args.workers, prometheus.MAX_WORKERS}):
+    for workers in sorted({*args.workers, OPTIONS["max_exported_workers"].default}):
         print(f"A scrape of /metrics, {workers} workers x 4 threads; claim: our part <= 20 ms")
         for name, values in scrapes(workers, 4, args.seconds).items():
             say(name, values, "ms")

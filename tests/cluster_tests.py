@@ -46,7 +46,6 @@ PROVES = {
         "test_unregistering_while_tasks_run_leaves_nothing_and_breaks_nothing": "nothing stays behind",
         "test_a_registration_amid_running_tasks_adopts_them": "a cluster that is already at work",
         "test_a_report_registers_the_plugin_under_a_lease_says_so_once_and_takes_it_away": "efficiency_report alone",
-        "test_concurrent_reports_of_two_clients_tell_their_work_apart": "several users of a cluster",
         "test_an_exception_in_the_block_passes_through_and_the_report_is_made": "a block that fails",
     },
     "plugin/test_safety_on_a_cluster.py": {
@@ -60,6 +59,9 @@ PROVES = {
     "plugin/test_idle_causes_on_a_cluster.py": {
         "test_a_chain_lacks_parallelism_and_its_prefix_is_named": "causes of idle slots: the graph's",
         "test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler": "and the scheduler's",
+    },
+    "plugin/test_spans_on_a_cluster.py": {
+        "test_two_clients_share_the_free_threads_while_both_have_work[True]": "several users of a cluster",
     },
     "plugin/test_spilling_on_a_cluster.py": {
         "test_slots_whose_tasks_are_done_while_the_loop_spills_are_spill": "an event loop that spills",

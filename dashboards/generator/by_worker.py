@@ -30,7 +30,7 @@ TO_ONE_WORKER = (
 #: Bars in a panel that has one for each worker.
 MAX_BARS = 10
 
-NO_WORKERS = "no workers, or so many that their metrics are off"
+NO_WORKERS = "no workers"
 
 
 def least_efficient(identity: int, of: Subject, *, height: int) -> Any:

@@ -190,7 +190,8 @@ def efficiency_and_workers() -> list[Any]:
 
 
 def tasks() -> list[Any]:
-    """What became of tasks, and the time that went into those that did not succeed."""
+    """What became of tasks, the time that went into those that did not succeed, and whose tasks took most."""
+    by_prefix = gain(select("dask_efficiency_prefix_thread_seconds_total"))
     return [
         stack(
             About(
@@ -199,7 +200,7 @@ def tasks() -> list[Any]:
                 "Tasks that ended, a second. *recomputed* succeeded, but its result had been there before and was "
                 "lost.",
                 "short",
-                width=12,
+                width=8,
                 height=8,
             ),
             Query(total(rate(select("dask_efficiency_tasks_total")), by="outcome"), "{{outcome}}"),
@@ -212,7 +213,7 @@ def tasks() -> list[Any]:
                 "Threads, on average, whose work came to nothing: tasks that failed, were cancelled, or computed again "
                 "what was lost. Booked when the task ends, so that a long task shows as a peak.",
                 "short",
-                width=12,
+                width=8,
                 height=8,
             ),
             Query(
@@ -220,6 +221,19 @@ def tasks() -> list[Any]:
                 "{{bucket}}",
             ),
             colours={str(bucket): COLOURS[bucket] for bucket in IN_VAIN},
+        ),
+        bars(
+            About(
+                32,
+                f"The {MAX_BARS} task prefixes that take most",
+                "Thread time of the tasks that ended in the time shown, whatever became of them, by prefix of their "
+                "keys. *(other)*: the prefixes that are not exported one by one.",
+                "s",
+                width=8,
+                height=8,
+                no_value="no task ended",
+            ),
+            Query(f"topk({MAX_BARS}, {total(by_prefix, by='prefix')} > 0)", "{{prefix}}"),
         ),
     ]
 
@@ -245,11 +259,12 @@ def spill_and_pause() -> list[Any]:
             About(
                 41,
                 f"The {MAX_BARS} workers that lose most to memory",
-                "Thread time that spill and pause took, over the time shown. Click a bar for the worker.",
+                "Thread time that spill and pause took, over the time shown, of the workers that are exported one by "
+                "one. Click a bar for the worker.",
                 "s",
                 width=12,
                 height=8,
-                no_value="no spill and no pause, or worker metrics are off",
+                no_value="no spill and no pause",
             ),
             Query(
                 f"topk({MAX_BARS}, {threads(ALL_WORKERS, gain, memory, by=WORKER)} > 0)",
@@ -331,13 +346,14 @@ def the_plugin_itself() -> list[Any]:
                 "Not measured",
                 "*workers unmeasured*: workers that are there and not measured, as the package is missing, of another "
                 "version, or failed. *schedulers off*: the plugin failed on the scheduler and switched itself off. "
-                "*worker metrics off*: schedulers with too many workers to export them one by one.",
+                "*worker metrics limited*: schedulers with too many workers to export all one by one; then only those "
+                "that make most and least of their threads are.",
                 "short",
                 width=8,
                 height=7,
             ),
             Query(total(select("dask_efficiency_unmeasured_workers")), "workers unmeasured"),
             Query(total(select("dask_efficiency_meter_off")), "schedulers off"),
-            Query(total(select("dask_efficiency_worker_metrics_off")), "worker metrics off"),
+            Query(total(select("dask_efficiency_worker_metrics_limited")), "worker metrics limited"),
         ),
     ]

@@ -81,14 +81,14 @@ def strip() -> list[Any]:
         numbers(
             About(
                 5,
-                "Worker metrics off",
-                "Schedulers with so many workers that they are not exported one by one. Then this dashboard says "
-                "nothing about their workers; the overview has their totals.",
+                "Worker metrics limited",
+                "Schedulers with so many workers that not all are exported one by one. Of these this dashboard has "
+                "those that make most and least of their threads: the middle is missing. The overview has the totals.",
                 "short",
                 width=6,
                 height=4,
             ),
-            Query(total(select("dask_efficiency_worker_metrics_off")), "off"),
+            Query(total(select("dask_efficiency_worker_metrics_limited")), "limited"),
             steps=((None, GOOD_COLOUR), (1, FAIR_COLOUR)),
         ),
     ]
@@ -146,7 +146,7 @@ def tasks() -> list[Any]:
                 "s",
                 width=12,
                 height=8,
-                no_value="nothing in vain, or worker metrics are off",
+                no_value="nothing in vain",
             ),
             Query(f"topk({MAX_BARS}, {in_vain(CHOSEN_WORKERS, gain, by=WORKER)} > 0)", "{{worker}}"),
             colour=COLOURS[Bucket.FAILED],

@@ -50,12 +50,16 @@ class Exports(SchedulerPart):
 
     def _start_prometheus(self) -> None:
         try:
-            from dask_efficiency.live.exposition import MetricsHandler
+            from dask_efficiency.live.exposition import text, with_ours
             from dask_efficiency.live.prometheus import COLLECTOR
         except ImportError as error:
             logger.info("dask_efficiency exports no Prometheus metrics: %s", error)
             return
-        self._replacements.put(METRICS, self._scheduler.http_application, lambda _: MetricsHandler)
+        self._replacements.put(
+            METRICS,
+            self._scheduler.http_application,
+            lambda handler: with_ours(handler, lambda: COLLECTOR.written(text), COLLECTOR.left_out),
+        )
         COLLECTOR.add(self._accounts)
         self._prometheus = True
 

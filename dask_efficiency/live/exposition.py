@@ -1,15 +1,17 @@
-"""Exposition: metrics in Prometheus' text format, several times as fast as prometheus_client writes them."""
+"""Exposition: metrics in Prometheus' text format, several times as fast as prometheus_client writes them.
+
+There are no exemplars: only the OpenMetrics format has them, and Dask answers every scrape in the text format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from typing import Any
 
-from distributed.http.scheduler.prometheus.core import PrometheusHandler
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
-
-from dask_efficiency.live.prometheus import COLLECTOR
 
 #: Sets of labels whose text is remembered: those of a hundred workers.
 MAX_LABELS = 8_192
@@ -45,18 +47,34 @@ def _escaped(value: str) -> str:
     return value
 
 
-class MetricsHandler(PrometheusHandler):
-    """Dask's ``/metrics``, whose answer has our part at its end."""
+def with_ours(
+    handler: type[Any],
+    ours: Callable[[], bytes | None],
+    left_out: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> type[Any]:
+    """Dask's handler of ``/metrics``, whose answer has our part at its end.
 
-    def get(self) -> None:
-        """Answer a scrape; if our part cannot be written here, as prometheus_client writes it."""
-        own = COLLECTOR.written(text)
-        if own is None:
-            self._get()
-            return
-        with COLLECTOR.left_out():
-            self._get()
-        self.write(own)
+    Parameters
+    ----------
+    handler
+        Dask's.
+    ours
+        Writes our part, or says that it cannot; must not raise.
+    left_out
+        Keeps what our part has out of Dask's.
+    """
 
-    def _get(self) -> None:
-        super().get()  # type: ignore[no-untyped-call]  # upstream's has no annotations
+    class MetricsHandler(handler):  # type: ignore[misc]  # upstream's has no types
+        """Dask's, with our part."""
+
+        def get(self) -> None:
+            """Answer a scrape; if our part cannot be written here, as Dask does without it."""
+            own = ours()
+            if own is None:
+                super().get()
+                return
+            with left_out():
+                super().get()
+            self.write(own)
+
+    return MetricsHandler

@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.samples import Sample
 
 from dask_efficiency.accounts.buckets import FINALIZED, Bucket
 from dask_efficiency.accounts.causes import CAUSES, of_bucket
@@ -21,20 +21,18 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.accounts.gpu.totals import GpuTotals
+from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.wire import OWN_WORK
-from dask_efficiency.accounts.worker.balance import Outcome
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
 from dask_efficiency.live.bins import ThreadTotals
+from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
+from dask_efficiency.live.families import PREFIX, counter, gauge, seconds
 from dask_efficiency.live.last_findings import last_findings
+from dask_efficiency.plugin.options import Options
 from dask_efficiency.show.figures import harmless, shorten
 
 logger = logging.getLogger("dask_efficiency")
-
-PREFIX = "dask_efficiency"
-
-#: Workers exported one by one; above it, only the cluster's totals are. Each has 42 series:
-#: ``benchmarks/scale.py`` and ``benchmarks/live.py`` print what this many cost.
-MAX_WORKERS = 100
 
 #: GPUs exported one by one; above it, only how well they are known is. Each has 28 series.
 MAX_GPUS = 256
@@ -45,7 +43,7 @@ MAX_STRAGGLERS = 20
 #: A worker's name is cut to this length.
 MAX_LABEL_LENGTH = 200
 
-_BUCKETS = tuple(map(str, FINALIZED))
+_BUCKETS, _TASK_BUCKETS = tuple(map(str, FINALIZED)), tuple(map(str, TASK_BUCKETS))
 
 
 class Source(Protocol):
@@ -54,6 +52,10 @@ class Source(Protocol):
     cluster: ClusterLedger
     #: CPU seconds that the plugin itself used on the scheduler.
     cost_seconds: float
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
 
     @property
     def read_interval_seconds(self) -> float:
@@ -78,6 +80,29 @@ class Source(Protocol):
         """Nanoseconds by the accounts' clock."""
 
 
+@dataclass(slots=True, eq=False)
+class Export:
+    """A source, and which of its workers and prefixes have series of their own."""
+
+    source: Source
+    workers: ExportedWorkers = field(default_factory=ExportedWorkers)
+    prefixes: ExportedPrefixes = field(default_factory=ExportedPrefixes)
+    #: An exporter of the user's own may ask in another thread.
+    _choosing: threading.Lock = field(default_factory=threading.Lock)
+
+    def worker_names(self) -> set[str]:
+        """Names of the workers that are exported one by one now."""
+        source = self.source
+        with self._choosing:
+            return self.workers.names(source.cluster, at=source.now(), at_most=source.options.max_exported_workers)
+
+    def prefix_rows(self) -> dict[str, dict[str, int]]:
+        """Settled nanoseconds by prefix and bucket, of those that are exported one by one now and of all others."""
+        with self._choosing:
+            rows = self.prefixes.rows(self.source.cluster, at_most=self.source.options.max_exported_prefixes)
+        return {name: dict(zip(_TASK_BUCKETS, row, strict=True)) for name, row in rows.items()}
+
+
 class ClusterCollector:
     """Exports the accounts of the scheduler of this process.
 
@@ -94,7 +119,7 @@ class ClusterCollector:
     """
 
     def __init__(self) -> None:
-        self._sources: list[Source] = []
+        self._exports: list[Export] = []
         self._failures = 0
         #: The thread in which nothing is collected now: another one's exporter must not miss anything.
         self._left_out: int | None = None
@@ -105,29 +130,33 @@ class ClusterCollector:
 
     def add(self, source: Source) -> None:
         """Export this one from now on."""
-        if not self._sources:
+        if not self._exports:
             prometheus_client.REGISTRY.register(self)
-        self._sources.append(source)
+        self._exports.append(Export(source))
 
     def remove(self, source: Source) -> None:
         """Export it no more; no-op where it is not exported."""
-        if source in self._sources:
-            self._sources.remove(source)
-            if not self._sources:
+        found = next((export for export in self._exports if export.source is source), None)
+        if found is not None:
+            self._exports.remove(found)
+            if not self._exports:
                 with suppress(KeyError):  # somebody emptied the registry
                     prometheus_client.REGISTRY.unregister(self)
 
     def collect(self) -> Iterable[Metric]:
         """The metrics now; what can be made of them, if something fails."""
-        if not self._sources or self._left_out == threading.get_ident():
+        if not self._exports or self._left_out == threading.get_ident():
             return []
-        source = self._sources[-1]
+        export = self._exports[-1]
+        source = export.source
         metrics: list[Metric] = []
         self._try(source.refresh)
         began = time.thread_time()
         for group in _GROUPS:
-            self._try(partial(_extend, metrics, group, source))
-        metrics.append(_counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
+            self._try(partial(_extend, metrics, partial(group, source)))
+        for chosen in _CHOSEN:
+            self._try(partial(_extend, metrics, partial(chosen, export)))
+        metrics.append(counter("export_failures", "Failures to bring up to date or make metrics", self._failures))
         source.cost_seconds += time.thread_time() - began
         return metrics
 
@@ -137,8 +166,8 @@ class ClusterCollector:
         metrics = self.collect()
         began = time.thread_time()
         self._try(lambda: written.append(write(metrics)))
-        if self._sources:
-            self._sources[-1].cost_seconds += time.thread_time() - began
+        if self._exports:
+            self._exports[-1].source.cost_seconds += time.thread_time() - began
         return written[0] if written else None
 
     @contextmanager
@@ -165,29 +194,27 @@ COLLECTOR = ClusterCollector()
 
 def _threads(source: Source) -> Iterator[Metric]:
     cluster = source.cluster
-    yield _seconds(
+    yield seconds(
         "thread_activity_seconds",
         "Thread time by what each thread slot was doing, running tasks included; the rates add up to nthreads",
         "activity",
         ACTIVITIES,
         {"": cluster.activity()},
     )
-    yield _seconds(
+    yield seconds(
         "thread_seconds",
         "Settled thread time by bucket, booked when a task ends",
         "bucket",
         _BUCKETS,
         {"": cluster.finalized()},
     )
-    yield _gauge(
-        "running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9
-    )
-    yield _counter(
+    yield gauge("running_thread_seconds", "Thread time held so far by tasks that have not ended", cluster.running / 1e9)
+    yield counter(
         "no_workers_seconds",
         "Wall time in which work was outstanding and there was no worker",
         cluster.work.without_workers(at=source.now()) / 1e9,
     )
-    yield _gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
+    yield gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
 
 
 #: Metric and what it is, by the bucket whose causes it has.
@@ -204,7 +231,7 @@ _CAUSES = {
 def _causes(source: Source) -> Iterator[Metric]:
     row = source.cluster.cause_activity()
     for bucket, (name, meaning) in _CAUSES.items():
-        yield _seconds(name, meaning, "cause", CAUSES[bucket], {"": of_bucket(row, bucket)})
+        yield seconds(name, meaning, "cause", CAUSES[bucket], {"": of_bucket(row, bucket)})
 
 
 def _tasks(source: Source) -> Iterator[Metric]:
@@ -212,6 +239,18 @@ def _tasks(source: Source) -> Iterator[Metric]:
     for outcome in map(str, Outcome):
         tasks.add_metric([outcome], source.cluster.tasks.get(outcome, 0))
     yield tasks
+
+
+def _data(source: Source) -> Iterator[Metric]:
+    amounts = source.cluster.amounts
+    for name, unit, meaning in (
+        ("data_bytes", BYTES, "Bytes of results and of messages of P2P shuffles, by the way they went"),
+        ("data_items", COUNT, "How many results and messages of P2P shuffles they were, by the way they went"),
+    ):
+        family = CounterMetricFamily(f"{PREFIX}_{name}", meaning, labels=["way"])
+        for way in WAYS:
+            family.add_metric([way], amounts.get(f"{way}/{unit}", 0))
+        yield family
 
 
 def _stragglers(source: Source) -> Iterator[Metric]:
@@ -255,17 +294,17 @@ def _findings(source: Source) -> Iterator[Metric]:
 
 def _plugin(source: Source) -> Iterator[Metric]:
     cluster = source.cluster
-    yield _counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
-    yield _counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
+    yield counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
+    yield counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
     unmeasured = sum(presence.off for presence in cluster.present.values())
-    yield _gauge("unmeasured_workers", "Workers that are there and not measured", unmeasured)
+    yield gauge("unmeasured_workers", "Workers that are there and not measured", unmeasured)
     unsampled = "Workers that are there and measured, and of which nobody looks what their threads wait for"
-    yield _gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
-    yield _gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
+    yield gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
+    yield gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
     interval = (
         "Time between two heartbeats of a worker that are read: it is longer where reading all takes too much CPU"
     )
-    yield _gauge("heartbeat_read_interval_seconds", interval, source.read_interval_seconds)
+    yield gauge("heartbeat_read_interval_seconds", interval, source.read_interval_seconds)
     cost = CounterMetricFamily(
         f"{PREFIX}_plugin_cpu_seconds",
         "CPU time of the plugin itself: polls and scrapes on the scheduler, hooks (sampled) and heartbeats on workers",
@@ -276,73 +315,87 @@ def _plugin(source: Source) -> Iterator[Metric]:
     yield cost
 
 
-def _workers(source: Source) -> Iterator[Metric]:
-    cluster = source.cluster
-    crowded = len(cluster.present) > MAX_WORKERS
-    names = set() if crowded else cluster.recent_names(at=source.now())
-    crowded = crowded or len(names) > MAX_WORKERS
-    yield _gauge(
-        "worker_metrics_off",
-        f"1 if there are too many workers (more than {MAX_WORKERS}) to export them one by one",
-        crowded,
+def _prefixes(export: Export) -> Iterator[Metric]:
+    rows = export.prefix_rows()
+    yield seconds(
+        "prefix_thread_seconds",
+        "Settled thread time by bucket and prefix of the tasks; over all prefixes it adds up to thread_seconds",
+        "bucket",
+        _TASK_BUCKETS,
+        _by_label(rows, set(rows)),
+        of="prefix",
     )
-    if crowded:
-        return
-    yield _seconds(
+
+
+def _workers(export: Export) -> Iterator[Metric]:
+    cluster = export.source.cluster
+    names = export.worker_names()
+    yield gauge(
+        "worker_metrics_limited",
+        "1 if there are too many workers to export all one by one: "
+        "then only those that make most and least of their threads are",
+        export.workers.limited,
+    )
+    yield seconds(
         "worker_thread_activity_seconds",
         "Thread time of a worker by what each slot was doing; a worker's rates add up to its nthreads",
         "activity",
         ACTIVITIES,
-        _by_label(cluster.activity_by_worker(), names),
+        _by_label(cluster.activity_by_worker(names), names),
+        of="worker",
     )
-    yield _seconds(
+    yield seconds(
         "worker_thread_seconds",
         "Settled thread time of a worker by bucket",
         "bucket",
         _BUCKETS,
-        _by_label(cluster.finalized_by_worker(), names),
+        _by_label(cluster.finalized_by_worker(names), names),
+        of="worker",
     )
-    causes = _by_label(cluster.cause_activity_by_worker(), names)
+    causes = _by_label(cluster.cause_activity_by_worker(names), names)
     waiting = Bucket.THREAD_NONCPU
-    yield _seconds(
+    yield seconds(
         f"worker_{_CAUSES[waiting][0]}",
         "Thread time of a worker's tasks off the CPU by what its threads waited for",
         "cause",
         CAUSES[waiting],
         {label: of_bucket(row, waiting) for label, row in causes.items()},
+        of="worker",
     )
-    here = {presence.name: {"running": 0, "nthreads": 0} for presence in cluster.present.values()}
+    here: dict[str, dict[str, int]] = {}
     for presence in cluster.present.values():  # names 1 and "1" are the same one here
-        here[presence.name]["running"] += presence.running
-        here[presence.name]["nthreads"] += presence.nthreads
+        if presence.name in names:
+            row = here.setdefault(presence.name, {"running": 0, "nthreads": 0})
+            row["running"] += presence.running
+            row["nthreads"] += presence.nthreads
     running = GaugeMetricFamily(
         f"{PREFIX}_worker_running_thread_seconds",
         "Thread time held so far by tasks of a worker that have not ended",
         labels=["worker"],
     )
     threads = GaugeMetricFamily(f"{PREFIX}_worker_nthreads", "Threads of a worker", labels=["worker"])
-    for label, row in _by_label(here, set(here)).items():
-        running.add_metric([label], row["running"] / 1e9)
-        threads.add_metric([label], row["nthreads"])
+    for label, sums in _by_label(here, names).items():
+        running.add_metric([label], sums["running"] / 1e9)
+        threads.add_metric([label], sums["nthreads"])
     yield running
     yield threads
 
 
-def _gpus(source: Source) -> Iterator[Metric]:
+def _gpus(export: Export) -> Iterator[Metric]:
     """Nothing where nobody has asked for a GPU."""
-    cluster = source.cluster
+    cluster = export.source.cluster
     workers = cluster.gpu_by_worker()
     if not workers:
         return
     yield from _gpu_coverage(workers.values())
     here = [gpu for p in cluster.present.values() if (gpu := p.gpu) is not None]
     unmeasured = sum(totals.meter == "none" for totals in here)
-    yield _gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
+    yield gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
     devices: dict[str, dict[str, int]] = {}
     for totals in workers.values():
         _add_devices(devices, totals)
     crowded = len(devices) > MAX_GPUS
-    yield _gauge(
+    yield gauge(
         "gpu_metrics_off", f"1 if there are too many GPUs (more than {MAX_GPUS}) to export them one by one", crowded
     )
     if crowded:
@@ -350,23 +403,22 @@ def _gpus(source: Source) -> Iterator[Metric]:
     rows = [([uuid], row) for uuid, row in _by_label(devices, set(devices)).items()]
     yield _gpu_seconds("gpu_seconds", "Time of a GPU by what it was doing, as the workers saw it", ["uuid"], rows)
     yield from _gpus_here(here, cluster.gpu_workers())
-    names = cluster.recent_names(at=source.now()) if len(cluster.present) <= MAX_WORKERS else set()
-    if 0 < len(names) <= MAX_WORKERS:
-        yield _gpu_seconds(
-            "worker_gpu_seconds",
-            "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",
-            ["worker", "uuid"],
-            _gpus_by_worker({name: totals for name, totals in workers.items() if name in names}),
-        )
+    names = export.worker_names()
+    yield _gpu_seconds(
+        "worker_gpu_seconds",
+        "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",
+        ["worker", "uuid"],
+        _gpus_by_worker({name: totals for name, totals in workers.items() if name in names}),
+    )
 
 
 def _gpu_coverage(workers: Collection[GpuTotals]) -> Iterator[Metric]:
     kernels = sum(totals.kernel_ns for totals in workers)
     if kernels:
         attributed = sum(totals.attributed_ns for totals in workers)
-        yield _gauge("gpu_coverage_ratio", "Share of all kernel time so far that is some task's", attributed / kernels)
+        yield gauge("gpu_coverage_ratio", "Share of all kernel time so far that is some task's", attributed / kernels)
     dropped = sum(totals.dropped for totals in workers)
-    yield _counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
+    yield counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
 
 
 def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterator[Metric]:
@@ -419,16 +471,18 @@ _GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
     _threads,
     _causes,
     _tasks,
+    _data,
     _stragglers,
     _findings,
     _plugin,
-    _workers,
-    _gpus,
 )
 
+#: Those of which some have series of their own and others not.
+_CHOSEN: tuple[Callable[[Export], Iterable[Metric]], ...] = (_prefixes, _workers, _gpus)
 
-def _extend(metrics: list[Metric], group: Callable[[Source], Iterable[Metric]], source: Source) -> None:
-    metrics.extend(list(group(source)))
+
+def _extend(metrics: list[Metric], group: Callable[[], Iterable[Metric]]) -> None:
+    metrics.extend(list(group()))
 
 
 def _label(name: str) -> str:
@@ -446,26 +500,3 @@ def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[st
             row = {key: row.get(key, 0) + other.get(key, 0) for key in row.keys() | other.keys()}
         labelled[label] = row
     return labelled
-
-
-def _seconds(
-    name: str, help_text: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]]
-) -> CounterMetricFamily:
-    """Nanoseconds by worker (``""`` for the whole cluster) and key, as seconds; every key from 0 on."""
-    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text)
-    total = f"{PREFIX}_{name}_total"
-    # Not by add_metric, which takes twice as long: these are nearly all the samples that there are.
-    family.samples = [
-        Sample(total, {"worker": worker, label: key} if worker else {label: key}, row.get(key, 0) / 1e9)
-        for worker, row in rows.items()
-        for key in keys
-    ]
-    return family
-
-
-def _counter(name: str, help_text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(f"{PREFIX}_{name}", help_text, value=value)
-
-
-def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{PREFIX}_{name}", help_text, value=float(value))

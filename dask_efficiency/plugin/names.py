@@ -20,9 +20,11 @@ RECOMPUTED = "dask-efficiency-recomputed"
 #: Key of the host's sensors in what the metric says.
 SENSORS = "sensors"
 
-#: Stand in the rows of a reply for all workers together; and behind the name of a span that is another client's.
+#: Stand in the rows of a reply for all workers together; for the span that has those of other clients, and of work
+#: from before the window; and for the time that no span has.
 ALL_WORKERS = "(all workers)"
-OTHER_WORK = " (other work)"
+OTHER_WORK = "(other work)"
+NO_SPAN = "(no span)"
 
 #: Op of the handlers by which the scheduler answers clients, and workers answer the scheduler.
 OP = METRIC

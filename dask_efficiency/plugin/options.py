@@ -141,6 +141,17 @@ OPTIONS: dict[str, Option] = {
         "Whether each worker reads the sensors of its host (cores, memory, disks, network, RDMA), once a second "
         "at most, and with at most 0.1 % of a core; on Linux only.",
     ),
+    "max_exported_workers": Option(
+        100,
+        _count,
+        "Workers that Prometheus is told of one by one. Of more, only the ten that make most of their threads and the "
+        "ten that make least of them.",
+    ),
+    "max_exported_prefixes": Option(
+        50,
+        _count,
+        "Task prefixes that Prometheus is told of one by one: those that took most thread time; the others are one.",
+    ),
     "preflight": Option(
         False,
         _flag,
@@ -172,6 +183,8 @@ class Options:
     outliers: bool
     worker_series: float
     sensors: bool
+    max_exported_workers: int
+    max_exported_prefixes: int
     preflight: bool
     profile: dict[str, int]
 

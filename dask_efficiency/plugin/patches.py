@@ -216,10 +216,11 @@ CLIENT_CLASS = Patch(
 )
 
 METRICS = Patch(
-    what="the handler of /metrics among the routes of Scheduler.http_application",
-    why="prometheus_client takes 4 us to write a line, and there are some 5000 with a hundred workers",
-    without="a scrape takes longer",
-    until="the meter on the scheduler goes",
+    what="the handler of /metrics among the routes of Server.http_application",
+    why="prometheus_client takes 4 us to write a line, and there are some 5000 with a hundred workers; and its "
+    "registry is the process's, not a worker's",
+    without="a scrape takes longer, and workers' own metrics have none of ours",
+    until="the meter on the server goes",
     checked=f"{_DISTRIBUTED}, {_TORNADO}, prometheus_client 0.26.0",
     places=lambda application: [
         (route, "target")

@@ -21,6 +21,7 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "scheduler/save-to": "dask_efficiency.report.save_to:SaveTo",
         # Parts of a worker's meter.
         "worker/recorder": "dask_efficiency.runs.recording.worker.part:Recorder",
+        "worker/exports": "dask_efficiency.live.worker_exports:WorkerExports",
         "worker/preflight": "dask_efficiency.preflights.worker.preflight:WorkerPreflight",
         # Profiles of a worker's tasks, in a recording.
         "profiles/torch": "dask_efficiency.torch_traces.worker_profiles:TaskProfiles",

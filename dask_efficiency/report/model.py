@@ -158,7 +158,12 @@ class EfficiencyReport(Printed):
     by_prefix
         Task prefix to the time that its tasks held threads.
     by_span
-        The same by span ("outer/inner"); the names of another client's end in :data:`OTHER_WORK`.
+        All time of the window by span. A span ("outer") has what the spans in it ("outer/inner") have, too, so those
+        without a slash add up to ``by_worker``, bucket by bucket. Spans of other clients, and of work from before the
+        window, are in "(other work)". The time of free slots is shared, at any instant, equally by the spans at the top
+        that have work outstanding then; and what one of them has, by those in it that have, its own tasks counting as
+        one more. "(no span)" has what is nobody's: ``no-work``, ``lost-worker``, ``unmeasured``, and what tasks did of
+        which only heartbeats told. Empty in retrospect: heartbeats do not say which spans tasks were of.
     phases
         Seconds of the window in each of :data:`PHASES`, without overlap.
     tasks
@@ -223,7 +228,7 @@ class EfficiencyReport(Printed):
     causes_by_worker, causes_by_prefix, causes_by_span
         Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, named as by
         :func:`~dask_efficiency.accounts.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
-        ``by_span``. By prefix and span, those of ``thread-noncpu`` only.
+        ``by_span``. By prefix those of ``thread-noncpu`` only, by span those of ``idle``, too.
     profile
         The lines on which tasks computed and waited, sampled.
     gil_holders
@@ -544,7 +549,8 @@ class EfficiencyReport(Printed):
         Parameters
         ----------
         by
-            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``.
+            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``. Spans have the time of the
+            spans in them, too: those without a slash add up.
             ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
             ``"cause"``: columns ``bucket``, ``cause`` (empty where a bucket has none), ``thread_seconds``, ``share``
             and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line

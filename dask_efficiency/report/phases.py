@@ -6,6 +6,7 @@ import linecache
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from types import FrameType
@@ -22,6 +23,9 @@ from dask_efficiency.report.model import PHASES
 
 #: Lines of one graph that are kept, and characters of each.
 MAX_LINES, MAX_SOURCE = 10, 200
+
+#: Lines whose graphs have a span of their own.
+MAX_SPANS = 100
 
 #: At an instant in which several phases go on, the first of these counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
@@ -161,8 +165,13 @@ class ClientObserver:
             phases.sent(graph, line, source)
         annotations = {}
         if "span" not in dask.get_annotations():  # the user's own spans stay as they were named
-            names = tuple(phases.name for phases in self._reports)
-            annotations["span"] = {"name": names, "ids": tuple(phases.span for phases in self._reports)}
+            names = [phases.name for phases in self._reports]
+            ids = [phases.span for phases in self._reports]
+            span = self._reports[-1].span_of(line)
+            if span:  # one compute() beside another
+                names.append(line)
+                ids.append(span)
+            annotations["span"] = {"name": tuple(names), "ids": tuple(ids)}
         try:
             with dask.annotate(**annotations):
                 return original(*args, **kwargs)
@@ -201,6 +210,8 @@ class ClientPhases:
         #: By graph's name, the lines of the user's that sent it, as people say them, and their source; both are empty
         #: where no line is known.
         self.lines: dict[str, dict[str, str]] = {}
+        #: Ids of the spans of what was sent from each line.
+        self._spans: dict[str, str] = {}
         self._asked_at: int | None = None
 
     def asked(self) -> None:
@@ -213,6 +224,12 @@ class ClientPhases:
             lines = self.lines.setdefault(graph, {})
             if len(lines) < MAX_LINES:
                 lines[line] = source
+
+    def span_of(self, line: str) -> str:
+        """Id of the span of what a line sends; empty where no line is known, and beyond :data:`MAX_SPANS`."""
+        if line and line not in self._spans and len(self._spans) < MAX_SPANS:
+            self._spans[line] = str(uuid.uuid4())
+        return self._spans.get(line, "")
 
     def sending(self, at: int) -> None:
         """The graph is ready and goes out."""

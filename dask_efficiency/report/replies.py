@@ -105,7 +105,7 @@ def report_of(
         by_span=_breakdowns(spans),
         causes_by_worker=causes_by_worker,
         causes_by_prefix=_causes(payload.get("prefix_causes", {}), prefixes, in_tasks),
-        causes_by_span=_causes(payload.get("span_causes", {}), spans, in_tasks),
+        causes_by_span=_causes(payload.get("span_causes", {}), spans, known & {Bucket.THREAD_NONCPU, Bucket.IDLE}),
         waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
         not_sampled=dict(payload.get("not_sampled", {})),
         phases=dict(phases or {}),

@@ -23,7 +23,7 @@ from dashboards.generator.panels import OTHER
 from dashboards.prove import BUILT_IN, panels, questions
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.gpu.readings import READINGS
-from dask_efficiency.live.prometheus import ClusterCollector
+from dask_efficiency.live.prometheus import ClusterCollector, Export
 from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
 from tests.live.prometheus_process import needs_promtool
 from tests.live.test_prometheus import SECOND, Source, straggler, watched
@@ -160,7 +160,7 @@ def test_every_query_keeps_to_what_is_chosen(board):
             chosen = {label: value for label, operator, value in MATCHER.findall(matchers) if operator == "=~"}
             assert chosen.items() >= {"cluster": "$cluster", "job": "$job", "instance": "$instance"}.items(), expr
             if metric.startswith("dask_efficiency_worker_") and "worker" in variables(board):
-                assert metric == "dask_efficiency_worker_metrics_off" or chosen["worker"] == "$worker", expr
+                assert metric == "dask_efficiency_worker_metrics_limited" or chosen["worker"] == "$worker", expr
 
 
 def test_every_variable_that_is_used_is_defined(board):
@@ -182,7 +182,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     source.poll()
     source.findings = (straggler("w"),)
     collector = ClusterCollector()
-    collector._sources.append(source)
+    collector._exports.append(Export(source))
     found: dict[str, dict[str, set[str]]] = {}
     for family in collector.collect():
         for sample in family.samples:

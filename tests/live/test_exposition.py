@@ -57,7 +57,7 @@ def test_a_scrape_has_each_metric_once_with_ours_and_without(monkeypatch: pytest
             assert {name for name, *_ in read(before)} <= set(names)
             # If it fails, upstream writes them. The failures are counted by process, and other tests expect none.
             monkeypatch.setattr(COLLECTOR, "_failures", 0)
-            monkeypatch.setattr(exposition, "text", lambda _: 1 / 0)
+            monkeypatch.setattr(exposition, "_line", lambda _: 1 / 0)
             assert [name for name, *_ in read(await scraped(scheduler)) if "failures" in name] == [
                 "dask_efficiency_export_failures"
             ]
@@ -67,7 +67,7 @@ def test_a_scrape_has_each_metric_once_with_ours_and_without(monkeypatch: pytest
             assert b"dask_efficiency" not in await scraped(scheduler)
 
     asyncio.run(check())
-    assert not COLLECTOR._sources
+    assert not COLLECTOR._exports
 
 
 def test_an_exporter_of_another_thread_misses_nothing_meanwhile() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import prometheus_client
@@ -13,13 +15,15 @@ from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import RECENT_NS, ClusterLedger
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.metered import WAYS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import encode
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, SnapshotCauses
-from dask_efficiency.accounts.worker.balance import Outcome, Used
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.live import prometheus
-from dask_efficiency.live.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, MAX_WORKERS, ClusterCollector
+from dask_efficiency.live.prometheus import MAX_LABEL_LENGTH, MAX_STRAGGLERS, ClusterCollector
+from dask_efficiency.plugin.options import resolve
 from dask_efficiency.plugin.scheduler.accounts import Moment
 from tests.live.prometheus_process import lint, needs_promtool
 
@@ -55,6 +59,7 @@ class Source:
     def __init__(self) -> None:
         self.cluster = ClusterLedger(at=0)
         self.off: str | None = None
+        self.options = resolve({})
         self.cost_seconds = 0.0
         self.read_interval_seconds = 0.5
         self.findings: tuple[SlowWorker, ...] = ()
@@ -92,6 +97,7 @@ class Source:
         gpu: GpuTotals | None = None,
         incarnation: str | None = None,
         causes: SnapshotCauses | None = None,
+        amounts: dict[str, int] | None = None,
     ) -> None:
         """A snapshot of a worker that was idle but for one task, which succeeded or runs."""
         ledger = Ledger(2, at=0)
@@ -103,7 +109,8 @@ class Source:
         balance = ledger.balance(at=elapsed, used={"key": Used(elapsed, elapsed)})
         outside = {OWN_WORK: SECOND // 4}
         self.at = elapsed
-        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu, causes=causes or SnapshotCauses())
+        causes = causes or SnapshotCauses()
+        snapshot = Snapshot(incarnation or name, seq, balance, outside, gpu=gpu, causes=causes, amounts=amounts or {})
         self.cluster.receive(f"tcp://{name}", encode(snapshot), at=elapsed)
 
 
@@ -147,7 +154,7 @@ def test_every_bucket_and_outcome_is_there_from_zero_on(collector, registry):
     assert samples(registry, "dask_efficiency_tasks_total") == {(str(o),): 0.0 for o in Outcome}
     for name, bucket in CAUSE_METRICS.items():
         assert samples(registry, name) == {(cause,): 0.0 for cause in CAUSES[bucket]}
-    for name in ("running_thread_seconds", "nthreads", "meter_off", "worker_metrics_off"):
+    for name in ("running_thread_seconds", "nthreads", "meter_off", "worker_metrics_limited"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
     for name in ("unmeasured_workers", "unsampled_workers"):
         assert samples(registry, f"dask_efficiency_{name}") == {(): 0.0}
@@ -173,6 +180,17 @@ def test_causes_are_exported_in_seconds_and_never_fall_when_their_worker_dies(co
     by_worker = samples(registry, "dask_efficiency_worker_thread_waiting_seconds_total")
     assert (by_worker["gil", "a"], by_worker["gil", "b"]) == (1, 0)
     assert samples(registry, "dask_efficiency_unsampled_workers") == {(): 1.0}
+
+
+def test_data_is_counted_by_the_way_it_went_and_never_falls_when_its_worker_dies(collector, registry, source):
+    source.join("a", "b")
+    source.report("a", 1, elapsed=SECOND, amounts={"spilled/bytes": 700, "spilled/count": 3})
+    source.report("b", 1, elapsed=SECOND, amounts={"spilled/bytes": 30, "sent/bytes": 5})
+    source.cluster.worker_left("tcp://a", at=SECOND)
+    source.cluster.close_departed(at=9 * SECOND)
+    nbytes = samples(registry, "dask_efficiency_data_bytes_total")
+    assert nbytes == {**{(way,): 0.0 for way in WAYS}, ("spilled",): 730.0, ("sent",): 5.0}
+    assert samples(registry, "dask_efficiency_data_items_total")["spilled",] == 3
 
 
 def test_what_was_booked_is_exported_in_seconds(collector, registry, source):
@@ -367,14 +385,65 @@ def test_two_workers_of_one_name_are_one_series(collector, registry, source):
     assert text(registry).count('dask_efficiency_worker_nthreads{worker="1"}') == 1
 
 
-def test_above_the_cap_only_the_cluster_is_exported_and_a_metric_says_so(collector, registry, source):
-    source.join(*(f"worker-{i}" for i in range(MAX_WORKERS)))
-    assert samples(registry, "dask_efficiency_worker_metrics_off") == {(): 0.0}
-    assert len(samples(registry, "dask_efficiency_worker_nthreads")) == MAX_WORKERS
+def test_above_the_limit_only_some_workers_are_exported_and_a_metric_says_so(collector, registry, source):
+    source.options = replace(source.options, max_exported_workers=30)
+    source.cluster.work.set(True, at=0)
+    source.join(*(f"{i:02}" for i in range(30)))
+    for i in range(30):
+        source.report(f"{i:02}", 1, elapsed=40 * SECOND, cpu=i * SECOND)
+    assert samples(registry, "dask_efficiency_worker_metrics_limited") == {(): 0.0}
+    assert len(samples(registry, "dask_efficiency_worker_nthreads")) == 30
     source.join("one more")
-    assert samples(registry, "dask_efficiency_worker_metrics_off") == {(): 1.0}
-    assert "worker=" not in text(registry)
-    assert samples(registry, "dask_efficiency_nthreads") == {(): 2.0 * (MAX_WORKERS + 1)}
+    assert samples(registry, "dask_efficiency_worker_metrics_limited") == {(): 1.0}
+    expected = {f"{i:02}" for i in [*range(10), *range(20, 30)]}
+    for metric in ("nthreads", "running_thread_seconds"):
+        assert {name for (name,) in samples(registry, f"dask_efficiency_worker_{metric}")} == expected
+    for metric in ("thread_activity_seconds", "thread_seconds", "thread_waiting_seconds"):
+        assert {name for _, name in samples(registry, f"dask_efficiency_worker_{metric}_total")} == expected
+    assert samples(registry, "dask_efficiency_nthreads") == {(): 2.0 * 31}
+
+
+def test_a_worker_that_is_exported_again_has_its_true_counter(collector, registry, source):
+    source.options = replace(source.options, max_exported_workers=2)
+    source.cluster.work.set(True, at=0)
+    source.join("a", "b", "c")
+    booked = dict.fromkeys("abc", 0)
+    exported = []
+    for minute in range(1, 31):
+        most = "b" if 10 < minute <= 20 else "a"
+        for name in "abc":
+            booked[name] += 50 if name == most else 1 if name == "c" else 25
+            source.report(name, minute, elapsed=minute * 60 * SECOND, cpu=booked[name] * SECOND)
+        cpu = {
+            name: seconds
+            for (bucket, name), seconds in samples(registry, "dask_efficiency_worker_thread_seconds_total").items()
+            if bucket == "thread-cpu"
+        }
+        assert cpu == {name: booked[name] for name in cpu}
+        exported.append("".join(sorted(cpu)))
+    assert [names for names, _ in groupby(exported)] == ["ac", "bc", "ac"]
+
+
+def test_prefixes_add_up_to_the_totals_bucket_by_bucket(collector, registry, source):
+    source.options = replace(source.options, max_exported_prefixes=2)
+    source.join("a", "b", "c")
+    for i, name in enumerate("abc", start=1):
+        source.report(name, 1, elapsed=9 * SECOND, cpu=i * SECOND, waited=SECOND, prefix=f"prefix-{name}")
+    by_prefix = samples(registry, "dask_efficiency_prefix_thread_seconds_total")
+    assert {prefix for _, prefix in by_prefix} == {"prefix-b", "prefix-c", "(other)"}
+    assert by_prefix["thread-cpu", "prefix-c"] == 3
+    totals = samples(registry, "dask_efficiency_thread_seconds_total")
+    for bucket in map(str, TASK_BUCKETS):
+        assert sum(n for (of, _), n in by_prefix.items() if of == bucket) == totals[bucket,]
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, SURROGATE, "x" * 1000])
+def test_a_prefix_is_a_harmless_label(collector, registry, source, name):
+    source.join("w")
+    source.report("w", 1, elapsed=4 * SECOND, cpu=SECOND, prefix=name)
+    by_prefix = samples(registry, "dask_efficiency_prefix_thread_seconds_total")
+    assert sum(by_prefix.values()) == 1
+    assert all(prefix.isprintable() and len(prefix) <= MAX_LABEL_LENGTH for _, prefix in by_prefix)
 
 
 def test_a_departed_workers_series_stay_a_minute_and_go(collector, registry, source):
@@ -408,7 +477,7 @@ def test_reading_changes_no_figure(collector, registry, source):
     assert first == second
 
 
-@pytest.mark.parametrize("part", ["activity", "finalized", "finalized_by_worker", "recent_names"])
+@pytest.mark.parametrize("part", ["activity", "finalized_by_prefix", "finalized_by_worker", "recent_names"])
 def test_a_group_that_fails_is_left_out_counted_and_logged_once(collector, registry, source, monkeypatch, caplog, part):
     source.join("a")
 
@@ -421,7 +490,7 @@ def test_a_group_that_fails_is_left_out_counted_and_logged_once(collector, regis
             assert samples(registry, "dask_efficiency_export_failures_total") == {(): float(scrape)}
     assert len(caplog.records) == 1
     assert samples(registry, "dask_efficiency_snapshots_refused_total") == {(): 0.0}
-    assert bool(samples(registry, "dask_efficiency_nthreads")) is (part in ("finalized_by_worker", "recent_names"))
+    assert bool(samples(registry, "dask_efficiency_nthreads")) is (part != "activity")
 
 
 def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source, monkeypatch):
@@ -433,7 +502,7 @@ def test_a_failure_to_refresh_exports_what_was_known(collector, registry, source
 
 def test_accounts_that_are_broken_altogether_break_no_scrape(collector, registry, source):
     source.cluster = None  # type: ignore[assignment]
-    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 6.0}
+    assert samples(registry, "dask_efficiency_export_failures_total") == {(): 8.0}
 
 
 def test_a_meter_that_switched_itself_off_says_so(collector, registry, source):

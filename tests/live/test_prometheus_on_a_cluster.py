@@ -38,6 +38,7 @@ WORKERS = "worker_thread_activity_seconds_total"
 COUNTERS = (
     "thread_activity_seconds_total",
     "thread_seconds_total",
+    "prefix_thread_seconds_total",
     "tasks_total",
     "snapshots_refused_total",
     "snapshots_stale_total",
@@ -225,6 +226,34 @@ def test_a_worker_that_left_is_exported_for_a_while(client, cluster, url):
     text = scrape(url)
     assert text.count("dask_efficiency_worker_nthreads{") == 2
     assert text.count('dask_efficiency_worker_thread_seconds_total{bucket="idle"') >= 3
+
+
+def test_what_a_worker_says_of_itself_is_what_the_scheduler_says_of_it(client, url):
+    """Under other names, so that no sum over both counts a thread-second twice."""
+    ports = client.run(lambda dask_worker: (str(dask_worker.name), dask_worker.http_server.port))
+    wait([client.submit(half_and_half, 0.4, pure=False, workers=[address]) for address in ports])
+
+    def by_itself(port: int) -> dict[tuple[Any, ...], float]:
+        text = scrape(f"http://127.0.0.1:{port}/metrics")
+        assert "dask_worker_threads" in text
+        mine = counters(text)
+        assert all(name.startswith("dask_efficiency_local_") for name, *_ in mine)
+        return mine
+
+    def same() -> bool:
+        told = counters(scrape(url))
+        return all(
+            by_itself(port).get(("dask_efficiency_local_thread_seconds_total", ("bucket", bucket)))
+            == told["dask_efficiency_worker_thread_seconds_total", ("bucket", bucket), ("worker", name)]
+            > 0.1
+            for name, port in ports.values()
+            for bucket in ("thread-cpu", "thread-noncpu")
+        )
+
+    eventually(same)
+    assert "dask_efficiency_local_" not in scrape(url)
+    unregister(client)
+    assert not any(ours(scrape(f"http://127.0.0.1:{port}/metrics")).strip() for _, port in ports.values())
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.accounts.buckets import HELD, combine
 from dask_efficiency.report.questions import ask_history
 from tests.plugin.tasks import nap
 from tests.plugin.watch import Attendance, addresses, eventually, kill
@@ -46,8 +47,10 @@ def test_every_task_of_an_adaptive_run_counts_once(cluster: LocalCluster, client
     report = found.report
     assert report.tasks == {"succeeded": 40}, report.notes
     assert report.breakdown["lost-worker"] == 0
-    held = sum(row.total_ns for row in report.by_prefix.values())
-    assert sum(row.total_ns for row in report.by_span.values()) == held
+    at_the_top = combine(row for path, row in report.by_span.items() if "/" not in path)
+    assert at_the_top == report.breakdown
+    held = sum(row.ns(*HELD) for row in report.by_prefix.values())
+    assert report.by_span[report.name].ns(*HELD) == held
     # The sum of all is that of the threads, over the lives of their workers.
     assert set(report.by_worker) == {attendance.names[address] for address in attendance.joined}
     for name, row in report.by_worker.items():

@@ -22,7 +22,7 @@ from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.plugin.decorations import MAX_NOTE, Decoration, decorate
-from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.plugin.scheduler import replies, spans
 from dask_efficiency.report import efficiency_report as client_half
 from dask_efficiency.report import replies as reports
 from dask_efficiency.report.phases import ClientObserver
@@ -299,7 +299,7 @@ BROKEN = [
     (ast, "parse", "source listing"),
     (replies.environment, "of_cluster", "environment"),
     (client_half.environment, "of_client", "list of the client's settings"),
-    (replies, "_by_name", "list of spans"),
+    (spans, "rolled_up", "list of spans"),
     (replies, "skew_by_prefix", "comparison of tasks"),
     (TimelineRecorder, "add", "timeline"),
     (TimelineRecorder, "timeline", "timeline"),

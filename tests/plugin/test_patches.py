@@ -13,7 +13,7 @@ from typing import Any
 import distributed.worker
 import pytest
 import zict
-from distributed import Client, Scheduler
+from distributed import Client, Scheduler, Worker
 from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._comms import CommShardsBuffer
 from distributed.shuffle._worker_plugin import ShuffleWorkerPlugin
@@ -152,16 +152,16 @@ def test_what_a_client_does_with_a_graph() -> None:
 
 def test_the_answer_to_a_scrape() -> None:
     async def routes() -> list[Any]:
-        real = await Scheduler(port=0, host="127.0.0.1", dashboard=False)
-        try:
-            return list(patches.METRICS.places(real.http_application))
-        finally:
-            await real.close()
+        async with (
+            Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler,
+            Worker(scheduler.address, dashboard=False, dashboard_address=":0") as worker,
+        ):
+            return [list(patches.METRICS.places(server.http_application)) for server in (scheduler, worker)]
 
-    ((route, name),) = asyncio.run(routes())
-    handler = getattr(route, name)
-    assert callable(handler.get), patches.METRICS.without
-    assert route.matcher.regex.match("/metrics")
+    for ((route, name),) in asyncio.run(routes()):
+        handler = getattr(route, name)
+        assert callable(handler.get), patches.METRICS.without
+        assert route.matcher.regex.match("/metrics")
 
 
 PATCHES = [value for value in vars(patches).values() if isinstance(value, Patch)]

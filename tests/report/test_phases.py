@@ -203,7 +203,33 @@ def test_what_is_sent_carries_the_span_of_the_report():
     client.compute("graph")
     observer.remove(report)
     client.compute("graph")
-    assert client.sent == [{"span": {"name": ("report",), "ids": ("span of report",)}}, {}]
+    sent, after = client.sent
+    assert sent["span"]["name"][0] == "report"
+    assert sent["span"]["ids"][0] == "span of report"
+    assert after == {}
+
+
+def test_what_each_line_sends_has_a_span_of_its_own_in_the_reports(monkeypatch):
+    lines = iter(["etl.py:1", "etl.py:2", "etl.py:1", ""])
+    monkeypatch.setattr(phases, "users_line", lambda frame: (next(lines), "source"))
+    monkeypatch.setattr(phases, "MAX_SPANS", 2)
+    client = FakeClient()
+    observed(client)
+    for graph in "abcd":
+        client.compute(graph)
+        if graph == "c":
+            monkeypatch.setattr(phases, "users_line", lambda frame: ("", ""))
+    sent = [annotations["span"] for annotations in client.sent]
+    assert [span["name"] for span in sent] == [
+        ("report", "etl.py:1"),
+        ("report", "etl.py:2"),
+        ("report", "etl.py:1"),
+        ("report",),
+    ]
+    assert sent[0] == sent[2]
+    assert len({span["ids"][-1] for span in sent}) == 3
+    report = ClientPhases("report", "id")
+    assert [bool(report.span_of(line)) for line in ("a:1", "b:1", "c:1", "a:1", "")] == [True, True, False, True, False]
 
 
 def test_the_user_s_own_span_stays():
@@ -245,7 +271,9 @@ def test_two_reports_at_once_see_the_same_graph_under_both_names():
     observed(client, "outer")
     observed(client, "inner")
     client.compute("graph")
-    assert client.sent == [{"span": {"name": ("outer", "inner"), "ids": ("span of outer", "span of inner")}}]
+    ((sent,),) = (annotations.values() for annotations in client.sent)
+    assert sent["name"][:2] == ("outer", "inner")
+    assert sent["ids"][:2] == ("span of outer", "span of inner")
 
 
 def test_an_observed_client_is_still_what_it_was_to_everyone_else():

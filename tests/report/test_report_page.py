@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.buckets import Breakdown, combine
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
 from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import MAX_CODE, page
@@ -51,7 +51,7 @@ def large(workers: int, prefixes: int, bins: int = MAX_BINS) -> EfficiencyReport
     return report_of(
         by_worker={f"tcp://10.20.{i // 256}.{i % 256}:{40_000 + i}": row(held + free) for i in range(workers)},
         by_prefix={f"_process-some-partition-of-a-frame-{i}": row(held) for i in range(prefixes)},
-        by_span={f"pipeline/step-{i}": row(held) for i in range(8)},
+        by_span={"pipeline": combine((steps := {f"pipeline/step-{i}": row(held) for i in range(8)}).values()), **steps},
         nthreads={f"tcp://10.20.{i // 256}.{i % 256}:{40_000 + i}": 8 for i in range(workers)},
         phases={"optimize": 0.1, "upload": 0.2, "schedule": 0.3, "run": 4.0, "gather": 0.1},
         tasks={"succeeded": 10**6, "failed": 12},

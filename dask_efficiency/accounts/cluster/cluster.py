@@ -286,9 +286,9 @@ class ClusterLedger:
         """Settled nanoseconds by bucket."""
         return self._of_all("recorded")
 
-    def finalized_by_worker(self) -> dict[str, dict[str, int]]:
-        """The same by worker name; a bucket without time may be missing."""
-        return self._by_worker("recorded")
+    def finalized_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """The same by worker name, of all that ever were or of these; a bucket without time may be missing."""
+        return self._by_worker("recorded", names)
 
     def by_worker(self) -> dict[str, Breakdown]:
         """All time since the accounts began, ``running`` included, by worker name."""
@@ -314,9 +314,9 @@ class ClusterLedger:
         """Known causes of :meth:`activity`, in nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`."""
         return self._of_all("cause_activity")
 
-    def cause_activity_by_worker(self) -> dict[str, dict[str, int]]:
-        """The same by worker name; a cause without time may be missing."""
-        return self._by_worker("cause_activity")
+    def cause_activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
+        """The same by worker name, of all that ever were or of these; a cause without time may be missing."""
+        return self._by_worker("cause_activity", names)
 
     @property
     def tasks(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.buckets import Bucket, scale_down
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
+from dask_efficiency.accounts.cluster.span_shares import Path, SpanShares
 
 #: What a free slot can be free for, in the order of precedence; ``unknown`` is where nobody looked.
 SEEN = tuple(cause for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
@@ -84,6 +85,8 @@ class ClusterState:
     running: Mapping[str, int] = field(default_factory=dict)
     #: (key, prefix) of the one task that runs, if it is one.
     only: tuple[Hashable, str] | None = None
+    #: The spans that have work outstanding, where anybody asks.
+    spans: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,8 @@ class IdleWeights:
         self.parallelism: dict[str, int] = {}
         #: By key, the tasks that ran alone.
         self.alone: dict[Hashable, Alone] = {}
+        #: By the id of a window, whose the time of free slots is in it.
+        self.shares: dict[str, SpanShares] = {}
         #: What was known after each of the last calls.
         self._history = deque([_Instant(at, _NOTHING)], maxlen=MAX_INSTANTS)
         self._accounts: dict[Hashable, _Account] = {}
@@ -346,7 +351,10 @@ class IdleWeights:
             self._state, self._causes = state, slots_by_cause(state)
             self._causes_of_paused = paused_slots_by_cause(state)
         causes = self._causes
-        lacking = causes[_PARALLELISM] + self._causes_of_paused[_PARALLELISM]
+        of_all = tuple(map(add, causes, self._causes_of_paused))
+        for shares in self.shares.values():
+            shares.accrue(state.spans, of_all, elapsed, graphs=state.graphs)
+        lacking = of_all[_PARALLELISM]
         if lacking:
             running = state.running or {NOTHING_RAN: 1}
             parts = scale_down([tasks * lacking * elapsed for tasks in running.values()], lacking * elapsed)

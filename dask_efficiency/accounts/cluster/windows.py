@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of
 from dask_efficiency.accounts.cluster.account import WHERE, named, place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.span_shares import SpanShares
 from dask_efficiency.accounts.cluster.totals import Totals, WorkClock, between
 from dask_efficiency.accounts.details import MergedProfiles
 from dask_efficiency.accounts.gpu.totals import GpuTotals
@@ -65,6 +66,20 @@ class Intervals:
         return [*self._closed, (self._since, at)] if self._since is not None else list(self._closed)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnPart:
+    """A part of a window's time, and of its causes: nanoseconds by worker and by prefix."""
+
+    workers: dict[str, dict[str, int]] = field(default_factory=dict)
+    prefixes: dict[str, dict[str, int]] = field(default_factory=dict)
+    worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def copy(self) -> OwnPart:
+        """The same, to be added to."""
+        return OwnPart(*({name: dict(row) for name, row in getattr(self, f.name).items()} for f in fields(self)))
+
+
 @dataclass(slots=True)
 class WindowAccounts:
     """A closed window: what went where, in nanoseconds.
@@ -97,6 +112,10 @@ class WindowAccounts:
     worker_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
     span_causes: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: The part of the workers' time that ``spans`` have.
+    in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: The part that own tasks held, of a window that keeps it.
+    own: OwnPart | None = None
     #: For which share of their time the workers' processors computed for other processes; None where nobody can tell.
     others_share: float | None = None
     #: The profiles of the workers that answered.
@@ -134,6 +153,8 @@ class ClusterWindow:
         Whether a graph is being taken in, and whether a task is processing, at that instant.
     scheduler
         The scheduler's own processors at that instant.
+    is_own
+        Whether a span is of those whose part of each worker's time is kept; None keeps none.
     """
 
     def __init__(
@@ -144,8 +165,12 @@ class ClusterWindow:
         graphs: bool = False,
         running: bool = False,
         scheduler: Processors | None = None,
+        is_own: Callable[[str], bool] | None = None,
     ) -> None:
         self.opened = at
+        #: By which its free time is divided among spans.
+        self.shares = SpanShares() if is_own is None else SpanShares(is_own)
+        self._is_own = is_own
         self.scheduler = scheduler
         self.graphs = Intervals(at=at, active=graphs)
         self.running = Intervals(at=at, active=running)
@@ -205,6 +230,8 @@ class ClosingWindow:
             outstanding=max(0, at - window.opened - (self._without_work - window._without_work)),
             no_workers=max(0, cluster.work.without_workers(at=at) - window._without_workers),
         )
+        if window._is_own is not None:
+            accounts.own = OwnPart()
         self._present = [presence for presence in window._then if presence.joined < at]
         #: Those that have not answered and were there at the end, by address; and why some do not count by an answer.
         self._awaited: dict[str, Presence] = {}
@@ -293,7 +320,7 @@ class ClosingWindow:
                 self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
             grown = presence.account[_PAUSED] - then.account[_PAUSED]
             buckets = _from_answer(answer, idle, paused=int(grown))
-            self._add_rows(answer, _fill(buckets, answer.details.beside))
+            self._add_rows(presence.name, answer, _fill(buckets, answer.details.beside))
             accounts.profiles.add(presence.name, answer.details)
         else:
             former = Totals(window.opened, named(then.account[WHERE["recorded"]], "recorded"), then.running)
@@ -322,20 +349,34 @@ class ClosingWindow:
         then = self._window._gpu.get(name)
         self._accounts.gpu[name] = now if then is None else now.since(then)
 
-    def _add_rows(self, answer: WindowBalance, beside: Mapping[tuple[str, str], int]) -> None:
+    def _add_rows(self, worker: str, answer: WindowBalance, beside: Mapping[tuple[str, str], int]) -> None:
         accounts = self._accounts
         for (span, prefix), ns in beside.items():
-            _add(accounts.prefixes.setdefault(prefix, {}), {str(Bucket.LIBRARY_THREADS): ns})
-            _add(accounts.spans.setdefault(span, {}), {str(Bucket.LIBRARY_THREADS): ns})
+            self._add_row(worker, span, prefix, {str(Bucket.LIBRARY_THREADS): ns})
         for (span, prefix), row in answer.rows.items():
-            buckets = {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns}
-            _add(accounts.prefixes.setdefault(prefix, {}), buckets)
-            _add(accounts.spans.setdefault(span, {}), buckets)
+            self._add_row(worker, span, prefix, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
         for (span, prefix), causes in answer.details.causes.items():
             by_name = _named(Bucket.THREAD_NONCPU, causes)
             _add(accounts.prefix_causes.setdefault(prefix, {}), by_name)
             _add(accounts.span_causes.setdefault(span, {}), by_name)
+            own = self._own(span)
+            if own is not None:
+                _add(own.worker_causes.setdefault(worker, {}), by_name)
+                _add(own.prefix_causes.setdefault(prefix, {}), by_name)
         _add(accounts.tasks, answer.tasks)
+
+    def _add_row(self, worker: str, span: str, prefix: str, buckets: Mapping[str, int]) -> None:
+        accounts, own = self._accounts, self._own(span)
+        _add(accounts.prefixes.setdefault(prefix, {}), buckets)
+        _add(accounts.spans.setdefault(span, {}), buckets)
+        _add(accounts.in_spans.setdefault(worker, {}), buckets)
+        if own is not None:
+            _add(own.workers.setdefault(worker, {}), buckets)
+            _add(own.prefixes.setdefault(prefix, {}), buckets)
+
+    def _own(self, span: str) -> OwnPart | None:
+        is_own = self._window._is_own
+        return self._accounts.own if is_own is not None and is_own(span) else None
 
     def _add_reported(self, presence: Presence, then: Received | None, buckets: Mapping[str, int]) -> None:
         """Add the tasks that heartbeats reported, for a worker without an answer; their spans are not known."""

@@ -87,11 +87,17 @@ class OpenWindow:
     client: str
     #: Ids of the spans of this client's work.
     spans: set[str]
+    #: Ids of those that others sent tasks to first.
+    foreign: set[str]
+    #: Whether only this client's work is wanted.
+    only: bool
     #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
     waited_for: Mapping[str, int]
     alone: Mapping[Hashable, Alone]
     #: What was computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
+    #: Ids of spans, of either, that the other sent tasks to as well.
+    shared: set[str] = field(default_factory=set)
     #: The graphs of this client.
     sent: SentGraphs = field(default_factory=SentGraphs)
 
@@ -341,6 +347,8 @@ class ClusterAccounts:
             prefixes = self.cluster.finalized_by_prefix()
             self._prefixes_due = at + PREFIXES_NS
         activity, causes = self.cluster.activity(), self.cluster.cause_activity()
+        for window in self.windows.values():
+            window.shares.report(activity, causes)
         self.recent.append(Moment(at, activity, self.cluster.nthreads, causes, prefixes))
 
     def follow(self) -> None:

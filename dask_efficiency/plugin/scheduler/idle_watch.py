@@ -16,6 +16,7 @@ from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.idle import Alone, ClusterState, IdleWeights, Slots
+from dask_efficiency.accounts.cluster.span_shares import Path
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
 
@@ -90,6 +91,8 @@ class IdleWatch:
         self._working = self._graphs = False
         #: The state since the last look; None while there is no work, or what began was not looked at yet.
         self._held: ClusterState | None = None
+        #: Spans of the graphs that were taken in last.
+        self._newest: tuple[Path, ...] = ()
         #: The last state that was seen while no graph was taken in.
         self._last: ClusterState | None = None
         self._soon = False
@@ -165,6 +168,7 @@ class IdleWatch:
         # What began since the last look was as it is now, from the moment at which all was sent that could be.
         held = self._held or seen
         self.weights.accrue(held, at=at, at_rest=self._at_rest(held, at))
+        self._graph_is_of_spans()
         if seen.queued and not held.queued:
             self._busy = _busy_ns()
         self._held = seen
@@ -185,8 +189,11 @@ class IdleWatch:
         self.catch_up(at=at)
         if self._working and self._held is None and self._last is not None:
             # It is over and was not looked at: it is taken for what was seen before.
-            self.weights.accrue(replace(self._last, graphs=self._graphs, only=None), at=at)
+            # While a graph was taken in, nobody knew of which spans; and what there was afterwards is the graph's.
+            spans = () if self._graphs else self._newest
+            self.weights.accrue(replace(self._last, graphs=self._graphs, only=None, spans=spans), at=at)
         self.weights.accrue(None, at=at)
+        self._graph_is_of_spans()
         if graphs and working and self._held is not None:
             self._held = replace(self._held, graphs=True)  # that is all that has changed
         else:
@@ -197,6 +204,14 @@ class IdleWatch:
                 self._expect(at)
                 self._poller.start()
             self._look_soon(at)
+
+    def _graph_is_of_spans(self) -> None:
+        """Graphs that were taken in until now are known to be of some spans."""
+        newest = self._work.spans.take_newest() if self.weights.shares else ()
+        if newest:
+            self._newest = newest
+            for shares in self.weights.shares.values():
+                shares.taken_in(newest)
 
     def _look_soon(self, at: int) -> None:
         """Look as soon as the present stimulus is over, if that is not too much."""
@@ -234,7 +249,7 @@ class IdleWatch:
         scheduler, present, known = self._scheduler, self._cluster.present, self._slots
         running = Status.running
         workers: dict[Hashable, Slots] = {}
-        free, busy, full, paused = [], [], [], []
+        free, busy, full, paused, away = [], [], [], [], []
         slots = beyond = active = kept_free = 0
         for address, ws in scheduler.workers.items():
             presence = present.get(address)
@@ -244,6 +259,7 @@ class IdleWatch:
             taken = len(ws.processing)
             if ws.long_running:
                 taken -= len(ws.long_running)
+                away.append(ws.long_running)
             left = nthreads - taken
             if taken:
                 active += taken
@@ -266,9 +282,10 @@ class IdleWatch:
             if nthreads not in known:
                 known[nthreads] = [Slots(n, nthreads) for n in range(nthreads + 1)]
             workers[presence] = known[nthreads][left]
+        spans = self._work.spans.outstanding(away) if self.weights.shares else ()
         queued, restricted = len(scheduler.queued), len(scheduler.unrunnable)
         if not slots and not kept_free:
-            return ClusterState(workers, 0, queued, graphs=self._work.graphs)
+            return ClusterState(workers, 0, queued, graphs=self._work.graphs, spans=spans)
         held_up = self._held_up(paused) if paused and restricted else 0
         kept_away = self._kept_away(full, free, beyond) if beyond and slots + kept_free > queued else 0
         waiting, restricted = beyond - kept_away, restricted + kept_away
@@ -279,8 +296,9 @@ class IdleWatch:
         if active == 1:
             ts = next(_tasks_with_slots(busy[0]))
             only = ts.key, ts.prefix.name[:MAX_PREFIX_LENGTH]
+        graphs = self._work.graphs
         return ClusterState(
-            workers, slots, queued, waiting, restricted, kept_free, held_up, self._work.graphs, waited_for, only
+            workers, slots, queued, waiting, restricted, kept_free, held_up, graphs, waited_for, only, spans
         )
 
     def _some(self, workers: Sequence[_T]) -> Sequence[_T]:

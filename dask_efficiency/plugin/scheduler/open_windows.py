@@ -7,7 +7,8 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
@@ -17,14 +18,21 @@ from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
+from dask_efficiency.plugin.scheduler.spans import is_own
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.lines import WAITING, line_of
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
 
 #: A window waits this long for the final snapshot of a worker that just left, then counts its time as lost.
 FINAL_SNAPSHOT_NS = 250_000_000
 
 #: For so long a straggler looks where its tasks wait, when somebody asks.
 LOOKING_SECONDS = 1.0
+
+#: How the ids of clients begin that are made in tasks, which send their graphs for whoever sent these.
+IN_TASKS = "Client-worker-"
 
 #: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
 MAX_WINDOWS = 64
@@ -66,20 +74,33 @@ class OpenWindows:
         while len(self._open) >= MAX_WINDOWS:
             self.forget(next(iter(self._open)))
         at, work = time.monotonic_ns(), accounts.work
+        accounts.idle.catch_up(at=at)
+        if not work.spans.followed:
+            work.spans.follow(accounts.scheduler.task_groups.values())
+        only, spans = bool(wanted.get("only")), {span}
         window = ClusterWindow(
-            accounts.cluster, at=at, graphs=work.graphs, running=work.running, scheduler=own_processors()
+            accounts.cluster,
+            at=at,
+            graphs=work.graphs,
+            running=work.running,
+            scheduler=own_processors(),
+            is_own=partial(is_own, accounts.scheduler, spans) if only else None,
         )
         opened = OpenWindow(
             window,
             accounts.timelines.begin(at=at),
             client,
-            {span},
+            spans,
+            {path[-1] for path in work.spans.outstanding()} - _spans_wanted_by(accounts.scheduler, client),
+            only,
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
         )
         self._open[window_id] = opened
         work.repeats[window_id] = opened.repeats
         accounts.windows[window_id] = window
+        accounts.cluster.idle.shares[window_id] = window.shares
+        accounts.idle.sample(at=at)  # now also for spans
 
         def take(address: str, reply: Any, at: int) -> None:
             accounts.take_answer(address, reply, at)
@@ -93,6 +114,7 @@ class OpenWindows:
             raise
         # What the workers do from now on is not spread over the time before.
         accounts.follow()
+        window.shares.report(accounts.cluster.activity(), accounts.cluster.cause_activity())
 
     async def close(self, window_id: str) -> dict[str, Any]:
         """What happened in a window, as its client is sent it.
@@ -108,6 +130,8 @@ class OpenWindows:
         accounts, cluster = self._accounts, self._accounts.cluster
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
+        accounts.idle.catch_up(at=at)
+        cluster.idle.shares.pop(window_id, None)
         closing = opened.window.stop(at=at)
 
         def take(address: str, reply: Any, at: int) -> None:
@@ -153,6 +177,9 @@ class OpenWindows:
             self._accounts.timelines.end(opened.timeline)
         self._accounts.windows.pop(window_id, None)
         self._accounts.work.repeats.pop(window_id, None)
+        self._accounts.cluster.idle.shares.pop(window_id, None)
+        if not self._open:
+            self._accounts.work.spans.stop()
         self._parts.each("window_forgotten", window_id)
         if not self._workers.removed:
             self._workers.update()
@@ -164,12 +191,24 @@ class OpenWindows:
 
     def graph_taken_in(self, client: str, keys: Iterable[Any], wanted: Any) -> None:
         """Note which spans are a client's, and what its graph is made of, for the windows that it has open."""
-        mine = [opened for opened in self._open.values() if opened.client == client]
-        if not mine:
+        if not self._open:
             return
         tasks = self._accounts.scheduler.tasks
         groups = {tasks[key].group for key in keys if key in tasks}
+        self._accounts.work.spans.taken_in(groups)
+        spans = {group.span_id for group in groups if group.span_id}
         prefixes = {group.prefix.name for group in groups if group.prefix is not None}
-        for opened in mine:
-            opened.spans.update(group.span_id for group in groups if group.span_id)
-            opened.sent.add(wanted, prefixes)
+        for opened in self._open.values():
+            if opened.client == client:
+                opened.shared |= spans & opened.foreign
+                opened.spans |= spans - opened.foreign
+                opened.sent.add(wanted, prefixes)
+            elif not client.startswith(IN_TASKS):
+                opened.shared |= spans & opened.spans
+                opened.foreign |= spans - opened.spans
+
+
+def _spans_wanted_by(scheduler: Scheduler, client: str) -> set[str]:
+    """Ids of the spans of what a client wants."""
+    state = scheduler.clients.get(client)
+    return set() if state is None else {ts.group.span_id for ts in state.wants_what if ts.group.span_id}

@@ -11,6 +11,7 @@ from dask.utils import key_split
 
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
+from dask_efficiency.plugin.scheduler.outstanding_spans import OutstandingSpans
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class WorkTracker:
         self._working = self._running = False
         #: Whether nothing follows from giving a task to a worker: others run, and no worker waits for its first.
         self.steady = False
+        #: Which spans have work outstanding, while windows are open.
+        self.spans = OutstandingSpans(scheduler)
         #: Called when work or the taking in of a graph has begun or ended.
         self.turned: Callable[[], object] = lambda: None
         self.reset()
@@ -104,6 +107,7 @@ class WorkTracker:
         self._cut_short.clear()
         self.watched.clear()
         self._unassigned = None
+        self.spans.forget()
         self._look()
 
     def worker_joined(self, presence: Presence) -> None:
@@ -219,6 +223,7 @@ class WorkTracker:
         """A task that has no result is not to be run, or begins again at once."""
         if start == "erred":  # it is only for a client's retry that one leaves this state and runs
             self._asked = stimulus_id
+            self._begins_again(ts)
             self._cut_short.discard(ts.key)
         elif ts.nbytes >= 0 and (ts.waiters or ts.who_wants):
             self._cut_short.add(ts.key)
@@ -227,6 +232,7 @@ class WorkTracker:
     def _waits_again(self, ts: TaskState, stimulus_id: str) -> None:
         """A task that had been in memory is to be run once more: note why."""
         self.catch_up()
+        self._begins_again(ts)
         if ts.key in self._cut_short:
             self._cut_short.discard(ts.key)
             return
@@ -240,6 +246,10 @@ class WorkTracker:
             self.watched.add(ts.key)
         # Not changed in place: other tasks may share it.
         ts.annotations = annotations or None
+
+    def _begins_again(self, ts: TaskState) -> None:
+        if self.spans.followed:
+            self.spans.add((ts.group,))
 
     def _computed_again(self, key: Any, number: int) -> None:
         """A result that had been in memory is there again."""

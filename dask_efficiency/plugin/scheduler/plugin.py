@@ -65,6 +65,10 @@ class EfficiencyPlugin(SchedulerPlugin):
         :func:`~dask_efficiency.fleet.worker_series`.
     sensors
         Whether each worker reads the sensors of its host: cores, memory, disks, network, RDMA.
+    max_exported_workers, max_exported_prefixes
+        Workers, and task prefixes, that Prometheus is told of one by one, at least 1. Of more workers, only the ten
+        that make most of their threads and the ten that make least of them; of more prefixes, those that took most
+        thread time.
     preflight
         Whether each worker that joins is measured alone for two to three seconds, in a process of its own, and compared
         with those that joined before: one that is slow is logged, and told as an event of the topic
@@ -100,6 +104,8 @@ class EfficiencyPlugin(SchedulerPlugin):
         outliers: bool | None = None,
         worker_series: float | str | None = None,
         sensors: bool | None = None,
+        max_exported_workers: int | None = None,
+        max_exported_prefixes: int | None = None,
         preflight: bool | None = None,
         profile: Mapping[str, int] | None = None,
     ) -> None:
@@ -118,6 +124,8 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "outliers": outliers,
                 "worker_series": worker_series,
                 "sensors": sensors,
+                "max_exported_workers": max_exported_workers,
+                "max_exported_prefixes": max_exported_prefixes,
                 "preflight": preflight,
                 "profile": profile,
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, NamedTuple
@@ -24,7 +24,8 @@ from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.decorations import Decoration, decorate
-from dask_efficiency.plugin.names import ALL_WORKERS, OTHER_WORK
+from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, WorkTracker
 
@@ -60,23 +61,21 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             Decoration(
                 "spans",
                 "list of spans",
-                lambda: (*_by_name(accounts, closed.spans, own), _by_name(accounts, closed.span_causes, own)[0]),
+                lambda: spans.by_path(accounts.scheduler, opened, closed),
             ),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
             Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-            Decoration("code", "source listing", lambda: source.recorded(_spans(accounts), own)),
+            Decoration("code", "source listing", lambda: source.recorded(spans.spans_of(accounts.scheduler), own)),
             Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
             Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         ]
     )
     notes = [*closed.notes, *_repeats_notes(accounts.work), *missing]
-    spans, others, span_causes = found.pop("spans", ({}, set(), {}))
+    by_span, span_causes, part = found.pop("spans", ({}, {}, None))
     alone = found.pop("alone", {})
-    if others:
-        seconds = sum(sum(spans[name].values()) for name in others) / 1e9
-        notes.append(f"other work ran on the cluster in this window, for {seconds:.3g} thread-seconds: see the spans")
+    notes += spans.notes(accounts.scheduler, opened, by_span)
     known = {
         **_common(accounts),
         **found,
@@ -88,7 +87,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "workers": closed.workers,
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,
-        "spans": spans,
+        "spans": by_span,
         "span_causes": span_causes,
         "tasks": closed.tasks,
         "outside": closed.outside,
@@ -104,15 +103,34 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "notes": notes,
         "opened": window.opened,
     }
+    known_spans = spans.spans_of(accounts.scheduler)
+    if not opened.only:
+        return Reply(
+            known,
+            (
+                Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
+                Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
+                Decoration(
+                    "metered", "table of what was metered", lambda: _metered(closed.profiles, known_spans, names)
+                ),
+                _gpus(closed.gpu),
+            ),
+        )
+    if part is None:
+        raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
+    own_time = None if accounts.idle.off else window.shares.own_ns
+    known = spans.only_own(known, part, own_time)
+    alone_here = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}
+    mine = {span_id: span for span_id, span in known_spans.items() if spans.is_own(accounts.scheduler, own, span_id)}
     return Reply(
         known,
         (
-            Decoration("profiles", "profile", lambda: _profiles(closed.profiles)),
-            Decoration("skew", "comparison of tasks", lambda: _skew(closed.profiles, alone)),
+            Decoration("profiles", "profile", lambda: _profiles(closed.profiles, alone_here)),
             Decoration(
-                "metered", "table of what was metered", lambda: _metered(closed.profiles, _spans(accounts), names)
+                "metered",
+                "table of what was metered",
+                lambda: _metered(closed.profiles, mine, names, only=True),
             ),
-            _gpus(closed.gpu),
         ),
     )
 
@@ -277,45 +295,25 @@ def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[s
     return accounts.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
 
 
-def _spans(accounts: ClusterAccounts) -> Mapping[str, Any]:
-    """Dask's spans by id; none where upstream keeps them elsewhere."""
-    spans: Mapping[str, Any] = getattr(accounts.scheduler.extensions.get("spans"), "spans", {})
-    return spans
-
-
-def _by_name(
-    accounts: ClusterAccounts, rows: Mapping[str, dict[str, int]], own: set[str]
-) -> tuple[dict[str, dict[str, int]], set[str]]:
-    """Rows by the name of their span, and the names of those that are another client's."""
-    known = _spans(accounts)
-    named: dict[str, dict[str, int]] = {}
-    others = set()
-    for span_id, row in rows.items():
-        span = known.get(span_id)
-        name = "/".join(span.name) if span is not None else "(no span)"
-        mine = False
-        while span is not None and not mine:
-            mine = span.id in own
-            span = span.parent
-        if not mine:
-            name += OTHER_WORK
-            others.add(name)
-        total = named.setdefault(name, {})
-        for bucket, ns in row.items():
-            total[bucket] = total.get(bucket, 0) + ns
-    return named, others
-
-
 def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
     return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
 
 
-def _profiles(merged: MergedProfiles) -> dict[str, list[Any]]:
+def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -> dict[str, list[Any]]:
+    """What was sampled, of these prefixes or all."""
+
+    def wanted(prefix: str) -> bool:
+        return prefixes is None or prefix in prefixes
+
     stacks = StackNumbers()
     number = stacks.number
     return {
-        "profile": [[*place[:-1], number(place.stack), ns] for place, ns in merged.profile.items()],
-        "gil_holders": [[*holder[:-1], number(holder.stack), ns] for holder, ns in merged.holders.items()],
+        "profile": [
+            [*place[:-1], number(place.stack), ns] for place, ns in merged.profile.items() if wanted(place.prefix)
+        ],
+        "gil_holders": [
+            [*holder[:-1], number(holder.stack), ns] for holder, ns in merged.holders.items() if wanted(holder.prefix)
+        ],
         "gil_holds": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.gil_holds],
         "loop_blocks": [[worker, *hold[:-1], number(hold.stack)] for worker, hold in merged.loop_blocks],
         "stacks": stacks.rows,
@@ -327,14 +325,17 @@ def _skew(merged: MergedProfiles, alone: Mapping[str, int]) -> dict[str, dict[st
     return {prefix: asdict(one) for prefix, one in skew_by_prefix(merged.skew, alone).items()}
 
 
-def _metered(merged: MergedProfiles, spans: Mapping[str, Any], names: Mapping[str, str]) -> list[list[Any]]:
-    """Rows of worker, context, span's name, prefix or sender's name, label, unit and value."""
+def _metered(
+    merged: MergedProfiles, spans: Mapping[str, Any], names: Mapping[str, str], *, only: bool = False
+) -> list[list[Any]]:
+    """Rows of worker, context, span's name, prefix or sender's name, label, unit and value; ``only`` of these spans."""
     return [
         [
             *(worker, context, "/".join(spans[span].name) if span in spans else ""),
             *(names.get(prefix, prefix) if context == TRANSFERS else prefix, label, unit, value),
         ]
         for (worker, (context, span, prefix, label, unit)), value in merged.metered.items()
+        if span in spans or not only
     ]
 
 

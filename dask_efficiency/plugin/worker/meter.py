@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 import uuid
 from dataclasses import replace
@@ -18,7 +19,7 @@ from distributed.core import Status
 from dask_efficiency.accounts.processors import encode_processors
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS, HeartbeatWriter
 from dask_efficiency.accounts.wire.wire import OWN_WORK, Snapshot, encode_not_measured, encode_window
-from dask_efficiency.accounts.worker.balance import Outcome, Used, WindowBalance
+from dask_efficiency.accounts.worker.balance import Balance, Outcome, Used, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import Entry
 from dask_efficiency.accounts.worker.slots import Slots
@@ -148,6 +149,8 @@ class WorkerMeter:
         self._heartbeats_ns = 0
         #: What the last heartbeat carried, and when it was new; None where the next one is to be new.
         self._last_heartbeat: dict[str, Any] | None = None
+        #: The accounts of the last snapshot, whoever was told it.
+        self.reported: Balance | None = None
         self._reported_at: int | None = None
         #: Answers that wait to be sent; heartbeats say nothing newer before them.
         self._answers = 0
@@ -175,6 +178,8 @@ class WorkerMeter:
         self.hooks.attach(plugin)
         if plugin.recording is not None:
             self._parts.load("recorder")
+        if "prometheus_client" in sys.modules:  # Dask serves metrics; nobody else is to load it here
+            self._parts.load("exports")
         self._parts.each("start")
 
     def detach(self) -> None:
@@ -391,7 +396,7 @@ class WorkerMeter:
         used.update(
             (task.reservation, Used(*task.used)) for task in self._slots.seceded() if task.reservation and task.used
         )
-        balance = self._ledger.balance(at=at, used=used)
+        self.reported = balance = self._ledger.balance(at=at, used=used)
         gpu = self._gpu.totals(unknown_tasks=self._pending.unknown)
         causes = self._causes.of_snapshot(balance, self._pending.overhead)
         amounts = self._labels(self._metered.amounts) or {}

@@ -10,16 +10,17 @@ from dataclasses import replace
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
 from dask_efficiency.accounts.causes import name_of as cause_name
-from dask_efficiency.plugin.names import ALL_WORKERS, OTHER_WORK
+from dask_efficiency.accounts.cluster.by_span import SEPARATOR
+from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
 from dask_efficiency.report.arrivals import lines as arrival_lines
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
 from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
 from dask_efficiency.show.figures import (
+    Scale,
     apportion,
     format_count,
-    format_percent,
     format_share,
     labelled,
     name_of,
@@ -227,25 +228,73 @@ def _prefix_table(report: EfficiencyReport, groups: Mapping[str, Breakdown], wai
     return Table(heads, tuple(rows), words=(0, len(heads) - 1))
 
 
+#: What the spans' time is shown as; together they are all buckets but ``no-work``.
+_SPAN_COLUMNS: dict[str, tuple[Bucket, ...]] = {
+    "held": HELD,
+    "on data": (Bucket.WAITING_ON_DATA,),
+    "constrained": (Bucket.CONSTRAINED,),
+    "paused": (Bucket.PAUSED, Bucket.RETIRING),
+    "idle": (Bucket.IDLE,),
+    "lost": (Bucket.LOST_WORKER, Bucket.UNMEASURED),
+}
+
+
 def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The spans where there is more than one, and how much of the time was other work."""
-    if len(report.by_span) < 2:
+    """The spans as a tree where there is more than one, and how much of the time was other work.
+
+    Each row adds up to its last figure, and those at the top to all thread time: the rest of these are one row.
+    """
+    times = {path: _there(row) for path, row in report.by_span.items() if _there(row)}
+    # a span in which there is one other, and nothing else, is told once
+    inner = [path for path in times if SEPARATOR in path and times[path] < times.get(path.rpartition(SEPARATOR)[0], 0)]
+    top = sorted((path for path in times if SEPARATOR not in path), key=lambda path: (path == NO_SPAN, -times[path]))
+    if len(inner) < 2 and len([path for path in top if path != NO_SPAN]) < 2:
         return Section("Spans")
-    groups = top_groups(report.by_span, "span", "spans")
-    held = [row.ns(*HELD) for row in groups.values()]
-    scale = time_scale(sum(held) / 1e9, report.thread_seconds)
-    steps = apportion(held, scale.steps(sum(held) / 1e9))
-    tenths = apportion(held, 1000)
-    rows = tuple(
-        (name, scale.text(step), format_percent(share), _useful_text(row))
-        for (name, row), step, share in zip(groups.items(), steps, tenths, strict=True)
-    )
-    own = [name for name in report.by_span if not name.endswith(OTHER_WORK)]
-    line = ""
-    if len(own) < len(report.by_span) and any(held):
-        share = sum(report.by_span[name].ns(*HELD) for name in own) / sum(held)
-        line = f"the report's own work held {format_share(share)} of this time, other work the rest"
-    return section("Spans", line, Table(("span", f"held, thread-{scale.unit}", "%", "useful"), rows))
+    shown = set(sorted(inner, key=lambda path: (-times[path], path.count(SEPARATOR)))[: extent.prefixes])
+    labels = labelled(top, "span", "spans", extent.prefixes)
+    groups = {label: combine(report.by_span[path] for path in paths) for label, paths in labels.items()}
+    scale = time_scale(sum(map(_there, groups.values())) / 1e9, report.thread_seconds)
+    columns = {n: b for n, b in _SPAN_COLUMNS.items() if any(row.ns(*b) for row in groups.values())}
+    steps = apportion([*map(_there, groups.values())], scale.steps(sum(map(_there, groups.values())) / 1e9))
+    rows = []
+    for (label, paths), step in zip(labels.items(), steps, strict=True):
+        rows.append(_span_row(report, label, paths, columns, scale, step))
+        below = [path for path in shown if len(paths) == 1 and path.startswith(paths[0] + SEPARATOR)]
+        rows += [
+            _span_row(report, name_of(path[len(paths[0]) :]), [path], columns, scale, scale.steps(times[path] / 1e9))
+            for path in sorted(below, key=lambda path: path.split(SEPARATOR))
+        ]
+    lines = ["the time of free threads is shared equally by the spans that had work outstanding"]
+    if shown:
+        lines.append(
+            f"a span has what those in it have, too, which begin with {SEPARATOR!r}: the others add up to the whole"
+        )
+    if len(shown) < len(inner):
+        lines.append(f"{format_count(len(inner) - len(shown), 'more span')} in these")
+    held = sum(report.by_span[path].ns(*HELD) for path in top)
+    if OTHER_WORK in times and held:
+        own = sum(report.by_span[path].ns(*HELD) for path in top if path not in (OTHER_WORK, NO_SPAN))
+        lines.append(
+            f"of the time that tasks held, {format_share(own / held)} is of the report's own, the rest of others"
+        )
+    heads = ("span", *columns, f"thread-{scale.unit}", "useful", "idle for")
+    return section("Spans", *lines, Table(heads, tuple(rows), words=(0, len(heads) - 1)))
+
+
+def _span_row(
+    report: EfficiencyReport,
+    label: str,
+    paths: Sequence[str],
+    columns: Mapping[str, tuple[Bucket, ...]],
+    scale: Scale,
+    total: int,
+) -> tuple[str, ...]:
+    row = combine(report.by_span[path] for path in paths)
+    steps = apportion([row.ns(*buckets) for buckets in columns.values()], total)
+    seen = [of_bucket(report.causes_by_span.get(path, {}), Bucket.IDLE) for path in paths]
+    causes = {cause: sum(one.get(cause, 0) for one in seen) for one in seen for cause in one}
+    most = max(causes, key=lambda cause: causes[cause], default="")
+    return label, *map(scale.text, steps), scale.text(total), _useful_text(row), most
 
 
 def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:

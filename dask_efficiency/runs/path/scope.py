@@ -111,7 +111,7 @@ def of_target(trace: RunTrace, key: str) -> Scope:
 
 
 def of_span(trace: RunTrace, span: str) -> Scope:
-    """To the last report of a span's tasks.
+    """To the last report of the tasks of a span and of those in it.
 
     Raises
     ------
@@ -120,9 +120,10 @@ def of_span(trace: RunTrace, span: str) -> Scope:
     EmptyTraceError
         If none of its tasks ended in the trace.
     """
-    if span not in trace.spans:
+    found = [i for i, name in enumerate(trace.spans) if name == span or name.startswith(f"{span}/")]
+    if not found:
         raise UnknownNameError("span", span, trace.spans)
-    return _of(trace, trace.tasks.span == trace.spans.index(span), f"the span {span[:80]!r}")
+    return _of(trace, np.isin(trace.tasks.span, found), f"the span {span[:80]!r}")
 
 
 def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:

@@ -20,6 +20,7 @@ from dask_efficiency.accounts.cluster.idle import (
     paused_slots_by_cause,
     slots_by_cause,
 )
+from dask_efficiency.accounts.cluster.span_shares import SpanShares
 from dask_efficiency.plugin.scheduler import idle_watch
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 
@@ -536,3 +537,70 @@ def test_a_watch_that_was_stopped_hears_of_nothing(scene):
         assert scene.split("a", 5 * MS) == {"parallelism": 4 * MS, "unknown": MS}
 
     asyncio.run(run())
+
+
+# -- whose free slots they are ---------------------------------------------------------------------
+
+
+class FakeSpans:
+    """The spans that have work outstanding, and those of the graphs that were taken in."""
+
+    def __init__(self) -> None:
+        self.now: tuple[tuple[str, ...], ...] = ()
+        self.newest: tuple[tuple[str, ...], ...] = ()
+
+    def outstanding(self, long_running: Any) -> tuple[tuple[str, ...], ...]:
+        return self.now
+
+    def take_newest(self) -> tuple[tuple[str, ...], ...]:
+        newest, self.newest = self.newest, ()
+        return newest
+
+
+@pytest.fixture
+def shares(scene: Scene) -> SpanShares:
+    """Of a window that is open on a cluster of one worker, with four free slots."""
+    scene.work.spans = FakeSpans()
+    shares = scene.weights.shares["window"] = SpanShares(lambda span: span == "a")
+    scene.add("w")
+    return shares
+
+
+def test_nobody_looks_for_spans_while_no_window_is_open(scene):
+    scene.add("w")
+    assert scene.state().spans == ()
+
+
+def test_spans_share_what_is_free_from_one_look_to_the_next(scene, shares):
+    @on_a_loop
+    async def run(scene):
+        scene.turn(True, at=0)
+        scene.work.spans.now = (("a",),)
+        scene.sample(at=10 * MS)
+        scene.work.spans.now = (("a",), ("b",))
+        scene.sample(at=30 * MS)
+        scene.turn(False, at=50 * MS)
+        scene.sample(at=90 * MS)
+        assert shares.divide("idle/parallelism", 50) == {"a": 40, "b": 10}
+        assert shares.own_ns == 50 * MS
+
+    run(scene)
+
+
+def test_a_graph_that_is_taken_in_is_of_the_spans_that_came_of_it(scene, shares):
+    @on_a_loop
+    async def run(scene):
+        scene.turn(True, at=0)
+        scene.sample(at=0)
+        scene.turn(False, at=0)
+        scene.turn(True, graphs=True, at=0)
+        scene.sample(at=20 * MS)
+        scene.work.spans.newest = scene.work.spans.now = (("a",), ("b",))
+        scene.turn(True, at=30 * MS)
+        assert shares.divide("idle/graph", 30) == {"a": 15, "b": 15}
+        # All of it is over before anybody looks: as it was seen last, and of the newest.
+        scene.turn(False, at=40 * MS)
+        assert shares.divide("waiting-on-data", 40) == {"a": 20, "b": 20}
+        assert shares.own_ns == 40 * MS
+
+    run(scene)

@@ -107,12 +107,50 @@ def test_what_is_neither_shown_nor_useful_has_a_column_of_its_own() -> None:
     assert section.rows[1] == ("sum", "4.00", "2.00", "0.00", "0.00", "1.00", "1.00", "8.00")
 
 
-def test_spans_are_shown_where_there_are_several_and_the_own_one_is_named() -> None:
-    mine = {"a run": seconds(thread_cpu=3), "a run/inner": seconds(spill=3)}
-    assert spans(report_of(by_span={"a run": seconds(thread_cpu=3)})).rows == ()
-    section = spans(report_of(seconds(thread_cpu=8), by_span=mine | {"theirs (other work)": seconds(thread_cpu=2)}))
-    assert section.lines == ("the report's own work held 75 % of this time, other work the rest",)
-    assert section.rows[2] == ("theirs (other work)", "2.00", "25.0", "100 %")
+def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
+    mine = {
+        "a run": seconds(thread_cpu=3, idle=2, no_work=9),
+        "a run/etl.py:7": seconds(thread_cpu=1, idle=2),
+        "a run/etl.py:9": seconds(thread_cpu=2),
+    }
+    section = spans(
+        report_of(
+            seconds(thread_cpu=8),
+            by_span=mine
+            | {"(other work)": seconds(thread_cpu=1, waiting_on_data=2), "(no span)": seconds(unmeasured=1)},
+            causes_by_span={"a run": {"idle/graph": 500_000_000, "idle/parallelism": 1_500_000_000}},
+        )
+    )
+    assert section.lines == (
+        "the time of free threads is shared equally by the spans that had work outstanding",
+        "a span has what those in it have, too, which begin with '/': the others add up to the whole",
+        "of the time that tasks held, 75 % is of the report's own, the rest of others",
+    )
+    assert section.table.heads == ("span", "held", "on data", "idle", "lost", "thread-s", "useful", "idle for")
+    assert section.rows == (
+        ("a run", "3.00", "0.00", "2.00", "0.00", "5.00", "60 %", "parallelism"),
+        ("/etl.py:7", "1.00", "0.00", "2.00", "0.00", "3.00", "33 %", ""),
+        ("/etl.py:9", "2.00", "0.00", "0.00", "0.00", "2.00", "100 %", ""),
+        ("(other work)", "1.00", "2.00", "0.00", "0.00", "3.00", "33 %", ""),
+        ("(no span)", "0.00", "0.00", "0.00", "1.00", "1.00", "0 %", ""),
+    )
+
+
+def test_one_span_and_what_is_in_it_alone_is_not_told_again() -> None:
+    alone = {"a run": seconds(thread_cpu=3), "a run/etl.py:7": seconds(thread_cpu=3), "(no span)": seconds(no_work=3)}
+    assert spans(report_of(by_span=alone)).rows == ()
+
+
+def test_of_many_spans_the_largest_are_told_and_the_rest_is_one_row() -> None:
+    many = {f"span {i}": seconds(thread_cpu=i) for i in range(1, 12)}
+    inner = {f"span 11/{i}": seconds(thread_cpu=1) for i in range(11)}
+    section = spans(report_of(seconds(thread_cpu=66), by_span=many | inner))
+    names = [row[0] for row in section.rows]
+    assert names[0] == "span 11"
+    assert [name for name in names if "/" in name] == [f"/{i}" for i in range(8)]
+    assert names[-2:] == ["span 4", "3 more spans"]
+    assert section.rows[-1][1] == "6.0"
+    assert "3 more spans in these" in section.lines
 
 
 def test_hostile_names_are_bounded() -> None:

@@ -99,6 +99,15 @@ def test_a_what_if_of_a_window_or_a_task_is_about_the_same_task() -> None:
         assert 0.5 < faster.makespan_seconds / path.makespan_seconds < 0.8
 
 
+def test_a_span_has_the_tasks_of_those_in_it() -> None:
+    trace = SAMPLES["tree"]()
+    within = replace(trace, spans=("outer/inner",))
+    found, expected = critical_path(within, span="outer"), critical_path(trace, span="default")
+    assert found.segments.start.tolist() == expected.segments.start.tolist()
+    with pytest.raises(UnknownNameError, match="no span 'out'"):
+        critical_path(within, span="out")
+
+
 def test_errors_name_what_there_is() -> None:
     trace = SAMPLES["tree"]()
     with pytest.raises(UnknownNameError, match="no task 'lod-1' in this trace; there is: 'load-0', 'load-1'"):

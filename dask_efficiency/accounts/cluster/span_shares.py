@@ -1,0 +1,217 @@
+"""SpanShares: whose the time of free slots is, by the spans that had work outstanding meanwhile.
+
+**The rule.** At any instant, the time of all free slots is shared equally by the spans at the top that have work
+outstanding then; and what one of them has, by the spans in it that have, its own tasks counting as one more; and so
+on. Work is outstanding while any task is waiting, queued, without a worker, or processing and not long-running. A
+graph that is being taken in counts as one span at the top until its spans are known. Time at which there was none is
+nobody's.
+
+So a span that has a cluster to itself has all its free time, as the user who pays for it does; two that run at once
+have half each; and who cuts his work into more spans gets no more for it. Not in proportion to tasks: how many small
+tasks a graph is cut into does not say for how many slots it lacked work, nor would ten thousand tasks that wait for
+one be more to blame than that one.
+
+**How exact.** What is shared is exact, and so are the sums: the shares only divide, in whole nanoseconds, what
+workers reported. ``idle`` is divided cause by cause by what the scheduler saw at each of its looks (twenty a second,
+up to a hundred workers). Of what only workers see (``waiting-on-data``, ``constrained``, ``paused``, ``retiring``,
+``spill``, and slots that were idle while the scheduler believed them to be in use), each report is divided by the time
+since the one before: to about a heartbeat.
+
+**What was rejected.** Dask's own ``Span`` has ``idle or other spans``: threads x the time from a span's beginning to
+its end, less what its tasks did (dask/distributed pull request 7938). Of two spans that overlap each is charged with
+all the threads, so spans do not add up; the time between two of a span's graphs is its, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dask_efficiency.accounts.buckets import Bucket, in_proportion
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
+from dask_efficiency.accounts.worker.balance import UNHELD_BUCKETS
+
+#: In place of a span, where there is none, and for those beyond :data:`MAX_SPANS` of one window.
+NOBODY = ""
+MAX_SPANS = 1_000
+
+#: In place of the spans of a graph that is being taken in.
+_TAKEN_IN = "(graph)"
+
+#: Names of what is weighed at the scheduler's looks, in the order of ``idle.SEEN``, and by what workers report.
+_IDLE = tuple(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
+_REPORTED = tuple(str(bucket) for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
+
+#: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use. Which of these
+#: waited for a round trip is known once they are reported; both are divided alike.
+_UNSEEN = name_of(Bucket.IDLE, "scheduler")
+_ROUND_TRIPS = name_of(Bucket.IDLE, "round-trips")
+
+#: Buckets of free slots, which are shared.
+SHARED = frozenset(UNHELD_BUCKETS)
+
+#: A span with those that it is in: ids, the outermost first.
+Path = tuple[str, ...]
+
+#: All of an instant's time.
+WHOLE = 1 << 40
+
+#: Levels of spans in spans that are told apart: below, a span counts as one of this level.
+MAX_DEPTH = 20
+
+
+def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
+    """How those that have work outstanding share a whole, by the last of each path; sums to ``whole``.
+
+    Parameters
+    ----------
+    paths
+        At least one; none is empty.
+    whole
+        At least 0.
+    """
+    levels: dict[str, list[Path]] = {}
+    for path in paths:
+        levels.setdefault(path[0], []).append(path[1:])
+    found: dict[str, int] = {}
+    for (span, below), part in zip(levels.items(), in_proportion([1] * len(levels), whole), strict=True):
+        inner = [path for path in below if path]
+        if len(inner) < len(below):
+            inner.append((span,))  # its own tasks
+        if len(inner) > 1 or inner[0] != (span,):
+            found |= equal_shares(inner, part)
+        else:
+            found[span] = part
+    return found
+
+
+class SpanShares:
+    """Weights by which a window's free time is divided among spans; they are called by their ids.
+
+    Parameters
+    ----------
+    is_own
+        Whether a span is of those whose time with work outstanding is added up, as :attr:`own_ns`.
+    """
+
+    def __init__(self, is_own: Callable[[str], bool] = lambda span: False) -> None:
+        #: For how long any of the own spans had work outstanding.
+        self.own_ns = 0
+        self._is_own = is_own
+        #: For how long graphs were taken in while none of the own spans had.
+        self._taking_in = 0
+        #: Who shares, each's part of :data:`WHOLE`, and whether an own span does.
+        self._sharing: tuple[tuple[Path, ...], bool] | None = None
+        self._parts: dict[str, int] = {}
+        self._own_works = False
+        #: By what is weighed, and span.
+        self._weights: dict[str, dict[str, int]] = {}
+        #: Each span's share of the time, of all and since the last report.
+        self._time: dict[str, int] = {}
+        self._since: dict[str, int] = {}
+        #: The last of these that had any, and what was reported until now.
+        self._last: dict[str, int] = {}
+        self._reported: Mapping[str, int] | None = None
+        #: Slot-nanoseconds of :data:`_UNSEEN` that were weighed, and what was reported of it when the window began.
+        self._weighed = self._unseen_before = 0
+
+    def accrue(self, spans: tuple[Path, ...], free: Sequence[int], elapsed: int, *, graphs: bool) -> None:
+        """For ``elapsed`` nanoseconds these spans had work outstanding, and as many slots were free for each cause.
+
+        Parameters
+        ----------
+        spans
+            Distinct paths.
+        free
+            By :data:`~dask_efficiency.accounts.cluster.idle.SEEN`.
+        elapsed
+            Not negative.
+        graphs
+            Whether a graph was being taken in.
+        """
+        if (spans, graphs) != self._sharing:
+            self._sharing = spans, graphs
+            self._parts = equal_shares((*spans, (_TAKEN_IN,)) if graphs else spans or ((NOBODY,),))
+            self._own_works = any(self._is_own(path[-1]) for path in spans)
+        if self._own_works:
+            self.own_ns += elapsed
+        elif graphs:
+            self._taking_in += elapsed
+        weighed = [(name, slots) for name, slots in zip(_IDLE, free, strict=True) if slots]
+        self._weighed += sum(slots * elapsed for name, slots in weighed if name == _UNSEEN)
+        for span, part in self._parts.items():
+            span, share = self._known(span), elapsed * part // WHOLE
+            _add(self._time, span, share)
+            _add(self._since, span, share)
+            for name, slots in weighed:
+                _add(self._weights.setdefault(name, {}), span, slots * share)
+
+    def taken_in(self, spans: Sequence[Path]) -> None:
+        """The graphs that were being taken in until now are of these spans."""
+        for row in (self._time, self._since, self._last, *self._weights.values()):
+            for span, part in equal_shares(spans, row.pop(_TAKEN_IN, 0)).items():
+                _add(row, self._known(span), part)
+        if any(self._is_own(path[-1]) for path in spans):
+            self.own_ns += self._taking_in
+        self._taking_in = 0
+
+    def report(self, activity: Mapping[str, int], causes: Mapping[str, int]) -> None:
+        """Workers reported what their slots were doing until now, and causes: nanoseconds by name, cumulative."""
+        self._last = self._since or self._last
+        self._since = {}
+        before, self._reported = self._reported, activity
+        if before is None:
+            self._unseen_before = _unseen(causes) - self._weighed
+            return
+        if not any(self._last.values()):
+            return
+        grown = {bucket: activity.get(bucket, 0) - before.get(bucket, 0) for bucket in _REPORTED}
+        grown[_UNSEEN] = _unseen(causes) - self._unseen_before - self._weighed
+        self._weighed += max(0, grown[_UNSEEN])
+        for name, ns in grown.items():
+            if ns > 0:
+                weights = self._weights.setdefault(name, {})
+                for span, part in zip(self._last, in_proportion([*self._last.values()], ns), strict=True):
+                    _add(weights, span, part)
+
+    def divide(self, name: str, ns: int) -> dict[str, int]:
+        """What of some free time is whose.
+
+        Parameters
+        ----------
+        name
+            One of :data:`SHARED`, or a cause of ``idle``, by :func:`~dask_efficiency.accounts.causes.name_of`.
+        ns
+            Nanoseconds.
+
+        Returns
+        -------
+        dict
+            Nanoseconds by span; sums to ``ns``. What the scheduler did not see is divided as all idle time or, where it
+            saw none, as the time with work outstanding.
+        """
+        weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
+        if not any(weights.values()) and name.startswith(Bucket.IDLE):
+            weights = {}
+            for cause in _IDLE:
+                for span, weight in self._weights.get(cause, {}).items():
+                    _add(weights, span, weight)
+        if not any(weights.values()):
+            weights = self._time
+        if not any(weights.values()):
+            return {NOBODY: ns} if ns else {}
+        found: dict[str, int] = {}
+        for span, part in zip(weights, in_proportion([*weights.values()], ns), strict=True):
+            if part:
+                _add(found, NOBODY if span == _TAKEN_IN else span, part)
+        return found
+
+    def _known(self, span: str) -> str:
+        return span if span in self._time or len(self._time) < MAX_SPANS else NOBODY
+
+
+def _unseen(causes: Mapping[str, int]) -> int:
+    return causes.get(_UNSEEN, 0) + causes.get(_ROUND_TRIPS, 0)
+
+
+def _add(row: dict[str, int], name: str, ns: int) -> None:
+    row[name] = row.get(name, 0) + ns

@@ -1,0 +1,103 @@
+"""Dask's spans in a window's reply: by their paths, whose they are, and the part that is one client's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dask_efficiency.accounts.buckets import HELD
+from dask_efficiency.accounts.cluster.by_span import SEPARATOR, Rows, divide, rolled_up
+from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts
+from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+    from dask_efficiency.plugin.scheduler.accounts import OpenWindow
+
+#: What is known of the clients of a window together only.
+_OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
+
+
+def spans_of(scheduler: Scheduler) -> Mapping[str, Any]:
+    """Dask's spans by id; none where upstream keeps them elsewhere."""
+    spans: Mapping[str, Any] = getattr(scheduler.extensions.get("spans"), "spans", {})
+    return spans
+
+
+def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
+    """Whether a span is one of these, or in one of them."""
+    span = spans_of(scheduler).get(span_id)
+    while span_id not in own and span is not None:
+        span = span.parent
+        span_id = "" if span is None else span.id
+    return span_id in own
+
+
+def by_path(scheduler: Scheduler, opened: OpenWindow, closed: WindowAccounts) -> tuple[Rows, Rows, OwnPart | None]:
+    """All time and its causes by the path of its span, where a span has what those in it have; and the own part."""
+    mine = partial(is_own, scheduler, opened.spans)
+    found = divide(closed, opened.window.shares, mine)
+    known = spans_of(scheduler)
+    paths = {}
+    for span_id in found.spans | found.causes:
+        path = SEPARATOR.join(known[span_id].name) if span_id in known else NO_SPAN
+        paths[span_id] = path if path == NO_SPAN or mine(span_id) else SEPARATOR.join((OTHER_WORK, path))
+    return rolled_up(found.spans, paths), rolled_up(found.causes, paths), found.own
+
+
+def notes(scheduler: Scheduler, opened: OpenWindow, by_span: Rows) -> list[str]:
+    """What a reader must know of work that is not this client's."""
+    found = []
+    row = by_span.get(OTHER_WORK, {})
+    held = sum(row.get(bucket, 0) for bucket in HELD) / 1e9
+    free = sum(row.values()) / 1e9 - held
+    if row:
+        how = "left out here" if opened.only else "efficiency_report(only=True) leaves it out"
+        found.append(
+            f"other work ran on the cluster in this window: its tasks held threads for {held:.3g} thread-seconds, and "
+            f"{free:.3g} of free threads is its share; {how}"
+        )
+    known = spans_of(scheduler)
+    shared = sorted(SEPARATOR.join(known[span_id].name) for span_id in opened.shared & known.keys())
+    if shared:
+        more = f" and {len(shared) - 1} more" if shared[1:] else ""
+        found.append(
+            f"tasks of several clients are in the span {shared[0]!r:.80}{more}, and count as those of the one that "
+            "sent some there first: Dask gives all tasks of one name that are there at once one span"
+        )
+    return found
+
+
+def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> dict[str, Any]:
+    """The reply of a window, of one client's work only.
+
+    Parameters
+    ----------
+    reply
+        Of all clients.
+    own
+        The time of its spans.
+    own_time
+        Nanoseconds in which it had work outstanding; None where nobody looked, and the time of all stands for it.
+    """
+    whole, mine = (sum(sum(row.values()) for row in rows.values()) / 1e9 for rows in (reply["workers"], own.workers))
+    note = (
+        f"of this client's work only: {mine:.3g} of the cluster's {whole:.3g} thread-seconds, with its share of the "
+        "time of free threads; what is known of all clients together is left out: numbers of tasks, bytes, the "
+        "timeline, GPUs, and what was sampled of prefixes that others ran, too"
+    )
+    foreign = (OTHER_WORK, NO_SPAN)
+    with_work = reply["outstanding"] if own_time is None else min(own_time, reply["outstanding"])
+    return {
+        **{name: part for name, part in reply.items() if name not in _OF_ALL},
+        "spans": {path: row for path, row in reply["spans"].items() if path.partition(SEPARATOR)[0] not in foreign},
+        "outstanding": with_work,
+        "no_workers": min(reply["no_workers"], with_work),
+        "workers": {name: own.workers.get(name, {}) for name in reply["workers"]},
+        "worker_causes": own.worker_causes,
+        "prefixes": own.prefixes,
+        "prefix_causes": own.prefix_causes,
+        "notes": [*reply["notes"], note],
+    }
