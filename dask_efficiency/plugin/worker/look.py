@@ -13,7 +13,7 @@ from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, St
 from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
 from dask_efficiency.plugin.worker.library_threads import LibraryThreads
 from dask_efficiency.plugin.worker.python_locks import PythonLocks
-from dask_efficiency.plugin.worker.stacks import Stacks
+from dask_efficiency.plugin.worker.stacks import Stacks, frames_of_others
 from dask_efficiency.plugin.worker.throttling import Throttling
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
@@ -216,7 +216,7 @@ class Look:
         computed = self._threads.read_cpu()
         try:
             if self.stacks_wanted and self._stacks is not None:
-                self._frames = sys._current_frames()
+                self._frames = frames_of_others()
             seen = self._see(at, before)
             at_python_locks = self._at_python_locks(seen) if computed else set()
             shares = self._shares_of_libraries(seen, at_python_locks, computed, elapsed)
@@ -390,7 +390,7 @@ class Look:
         locked = [thread.ident for thread in seen if thread.state == LOCK]
         if not locked or self._stacks is None:
             return set()
-        frames = self._frames or sys._current_frames()
+        frames = self._frames or frames_of_others()
         return {ident for ident in locked if self._python_locks.hold_up(frames.get(ident))}
 
     def _shares_of_libraries(
@@ -497,7 +497,7 @@ class Look:
     def _other_stack(self, ident: int) -> Stack:
         if self._stacks is None:
             return ()
-        frames = self._frames or sys._current_frames()
+        frames = self._frames or frames_of_others()
         return self._stacks.loop(frames.get(ident))
 
 

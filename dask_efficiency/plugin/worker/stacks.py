@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import os
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 
 import dask
@@ -43,6 +47,36 @@ _LOOPS = (
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
 
 
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """No garbage is collected: to be held wherever frames of other threads may be made into objects.
+
+    Before Python 3.12 making one may collect garbage, and what is called then, such as Dask's own callback, may let the
+    other thread go on: its frame is gone, and the new object stands for other memory.
+    """
+    if sys.version_info >= (3, 12) or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def frames_of_others() -> dict[int, FrameType]:
+    """The innermost frame of each other thread.
+
+    With the own one among them, whoever keeps them in a variable would be part of a reference cycle, and the variables
+    of all threads would live until garbage is collected: with arrays, and with views of buffers, whose end in a garbage
+    collection crashes versions of Python that are in use (python/cpython#77894).
+    """
+    with no_collection():
+        frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    return frames
+
+
 class Stacks:
     """Makes stacks of frames, of which each is made once."""
 
@@ -71,6 +105,10 @@ class Stacks:
 
     def _walk(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
         """Innermost first."""
+        with no_collection():
+            return self._walked(frame)
+
+    def _walked(self, frame: FrameType | None) -> list[tuple[int, Frame, CodeType]]:
         found: list[tuple[int, Frame, CodeType]] = []
         known = self._known
         while frame is not None and len(found) < MAX_WALKED:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
 import selectors
+import threading
+import weakref
 from collections import Counter
 from types import SimpleNamespace
 
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.plugin.worker.look import Look
+from dask_efficiency.plugin.worker.stacks import Stacks
 from dask_efficiency.plugin.worker.thread_clocks import Clocks
 from dask_efficiency.plugin.worker.watched_threads import Watched
 
@@ -448,3 +452,33 @@ def test_a_loop_is_at_work_unless_others_keep_the_gil_or_the_cores_from_it(monke
     assert process.look_.loop_stack() == (C,)
     frames[LOOP] = SELECT
     assert process.look_.loop_stack() is None
+
+
+@pytest.mark.parametrize("stacks_wanted", [False, True])
+def test_variables_of_threads_end_with_their_calls_though_no_garbage_is_collected(stacks_wanted):
+    known, begun, go_on = [], threading.Event(), threading.Event()
+
+    def call():
+        variable = Counter()
+        known.append(weakref.ref(variable))
+        begun.set()
+        go_on.wait()
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    begun.wait()
+    process = Process()
+    process.look_._stacks = Stacks()
+    process.look_._loop_ident = thread.ident
+    process.look_.stacks_wanted = stacks_wanted
+    process.begins(thread.ident, INC, "lock")
+    process.computed = 10
+    gc.disable()
+    try:
+        assert process.look_.loop_stack()
+        process.passes(100)
+        go_on.set()
+        thread.join()
+        assert known[0]() is None
+    finally:
+        gc.enable()

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 
 from dask_efficiency.accounts.profile import MAX_DEPTH
-from dask_efficiency.plugin.worker.stacks import MAX_KNOWN, Stacks
+from dask_efficiency.plugin.worker.stacks import MAX_KNOWN, Stacks, frames_of_others
 from tests.plugin.worker.threads_in_states import until
 
 
@@ -77,3 +79,25 @@ def test_what_is_remembered_is_bounded():
         else:
             stacks._known[(i, 0)] = stacks._known[next(iter(stacks._known))]
     assert len(stacks._known) <= MAX_KNOWN
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="making an object of a frame collects no garbage")
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_garbage_is_collected_while_frames_of_other_threads_become_objects(monkeypatch, enabled):
+    collects = []
+
+    def noting(function):
+        return lambda *given: collects.append(gc.isenabled()) or function(*given)
+
+    stacks = Stacks()
+    monkeypatch.setattr(sys, "_current_frames", noting(sys._current_frames))
+    monkeypatch.setattr(stacks, "_walked", noting(stacks._walked))
+    if not enabled:
+        gc.disable()
+    try:
+        assert threading.get_ident() not in frames_of_others()
+        assert stacks.loop(sys._getframe())
+        assert collects == [False, False]
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
