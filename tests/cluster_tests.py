@@ -22,7 +22,7 @@ PROVES = {
         "test_making_an_actor_is_inside_and_its_methods_are_outside": "actors",
         "test_failed_tries_are_failed_and_the_last_one_counts": "failed",
         "test_a_task_cancelled_while_it_runs_is_cancelled_until_its_thread_ends": "cancelled",
-        "test_a_paused_worker_has_paused_slots_but_for_the_one_that_a_task_still_holds": "paused",
+        "test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there": "paused",
         "test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot": "waiting-on-data",
         "test_a_task_held_back_by_a_resource_makes_one_slot_constrained": "constrained",
         "test_one_long_task_leaves_the_other_threads_idle": "idle",
@@ -58,7 +58,7 @@ PROVES = {
     },
     "plugin/test_idle_causes_on_a_cluster.py": {
         "test_a_chain_lacks_parallelism_and_its_prefix_is_named": "causes of idle slots: the graph's",
-        "test_workers_that_have_done_their_short_tasks_wait_for_the_scheduler": "and the scheduler's",
+        "test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler": "and the scheduler's",
     },
     "plugin/test_spans_on_a_cluster.py": {
         "test_two_clients_share_the_free_threads_while_both_have_work[True]": "several users of a cluster",

@@ -49,8 +49,9 @@ def of_clusters() -> list[Any]:
                 13,
                 "Why threads are idle",
                 "Threads, on average, without a task while there was work, by why. *parallelism*: nothing was ready "
-                "anywhere. *scheduler*: tasks were ready and not sent yet. *imbalance*: they waited at other workers. "
-                "*graph*: the scheduler was taking in a graph. *restricted*: they may not run here.",
+                "anywhere. *scheduler*: tasks were ready and not sent yet. *round-trips*: they were held back until "
+                "results came (`worker-saturation`). *imbalance*: they waited at other workers. *graph*: the scheduler "
+                "was taking in a graph. *restricted*: they may not run here.",
                 "short",
                 width=8,
                 height=8,

@@ -41,7 +41,7 @@ DESCRIPTIONS: dict[Bucket, str] = {
     Bucket.FAILED: "held by tasks that erred, earlier tries included",
     Bucket.CANCELLED: "held by tasks that were cancelled or cut off",
     Bucket.RECOMPUTED: "held by tasks whose result had been in memory and was lost",
-    Bucket.PAUSED: "free threads of workers that were paused for lack of memory",
+    Bucket.PAUSED: "free threads of workers paused for lack of memory, where tasks could run",
     Bucket.RETIRING: "free threads of workers that were closing gracefully",
     Bucket.WAITING_ON_DATA: "free threads whose next task waited for a transfer",
     Bucket.CONSTRAINED: "free threads whose next task waited for a resource",

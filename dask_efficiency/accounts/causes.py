@@ -24,7 +24,7 @@ CAUSES: dict[Bucket, tuple[str, ...]] = {
         UNKNOWN,
     ),
     Bucket.OVERHEAD: ("hand-over", "event-loop", "rescheduled", UNKNOWN),
-    Bucket.IDLE: ("scheduler", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
+    Bucket.IDLE: ("scheduler", "round-trips", "imbalance", "restricted", "graph", "parallelism", UNKNOWN),
 }
 
 #: What each means, in a line.
@@ -48,7 +48,8 @@ DESCRIPTIONS: dict[Bucket, dict[str, str]] = {
         UNKNOWN: "no clock tells",
     },
     Bucket.IDLE: {
-        "scheduler": "the scheduler had tasks that were ready, or the message was on its way",
+        "scheduler": "the scheduler was busy and had ready tasks, or a message was on its way",
+        "round-trips": "the scheduler held ready tasks back, was not busy, and waited for results",
         "imbalance": "tasks waited at other workers beyond their threads",
         "restricted": "tasks may run on other workers only, or on none that is there",
         "graph": "the scheduler was taking in a graph",

@@ -35,6 +35,7 @@ SENTENCES: dict[Bucket, dict[str, str]] = {
     },
     Bucket.IDLE: {
         "scheduler": "Threads wait for the scheduler",
+        "round-trips": "Threads wait for round trips: the scheduler holds ready tasks back",
         "imbalance": "Threads are idle while tasks wait at other workers",
         "restricted": "Threads are idle while tasks may run on other workers only",
         "graph": "Threads wait while the scheduler takes in a graph",

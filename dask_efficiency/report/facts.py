@@ -12,13 +12,16 @@ from dask_efficiency.accounts.lines import IMPORT, blamed
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.metered import Amount
-from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport, HeldResult
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
 from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, name_of
 
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
+
+#: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
+MAX_CLIENT = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,15 @@ class Facts:
     importing: float
     #: Share of the time that was lost with workers, or recomputed, of which nannies killed the workers for memory.
     lost_for_memory: float
+    #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would fill no slot's time; NaN
+    #: where that is not known.
+    saturation: float
+    saturation_needed: float
+    #: Share of the results on workers short of memory, and bytes, that only a client held, of one prefix; and which.
+    held_share: float
+    held_nbytes: float
+    held_prefix: str
+    held_by: str
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -90,6 +102,11 @@ class Facts:
             "longest": format_share(self.longest_task),
             "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
+            "saturation": f"{self.saturation:g}",
+            "held_results": name_of(self.held_prefix),
+            "held_bytes": format_bytes(self.held_nbytes),
+            "held_by": self.held_by[:MAX_CLIENT],
+            "needed": f"{self.saturation_needed:.1f}",
             "spilled": self.spilled,
             "read_back": self.read_back,
             "times": f"{self.times_read_back:.2g}",
@@ -110,6 +127,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
     waited_for = _waited_for(report)
+    most_held = next(iter(report.held_results), HeldResult("", "", 0.0, 0.0))
     spilled, read_back = (report.moved.get(way, Amount(0, 0)) for way in ("spilled", "read-back"))
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
@@ -135,6 +153,12 @@ def facts_of(report: EfficiencyReport) -> Facts:
         fills_workers=_fills_workers(report, waited_for),
         importing=_importing(report),
         lost_for_memory=_lost_for_memory(report),
+        saturation=math.nan if report.worker_saturation is None else report.worker_saturation,
+        saturation_needed=_saturation_needed(report),
+        held_share=most_held.share,
+        held_nbytes=most_held.nbytes,
+        held_prefix=most_held.prefix,
+        held_by=most_held.client,
         joining=not report.not_measured,
     )
 
@@ -168,6 +192,21 @@ def _lost_for_memory(report: EfficiencyReport) -> float:
     cost = [(one.ns + one.recomputed_ns, one.reason.startswith(FOR_MEMORY)) for one in report.lost_workers]
     whole = sum(ns for ns, _ in cost)
     return sum(ns for ns, for_memory in cost if for_memory) / whole if whole else 0.0
+
+
+def _saturation_needed(report: EfficiencyReport) -> float:
+    """The saturation at which each slot has a next task at its worker for as long as a round trip takes.
+
+    In a slot a task of length ``t`` is followed by a gap of ``g``: what its worker had beside, and twice the gap, for
+    round trips differ, is to be there. A worker of ``n`` threads is sent ``ceil(saturation x n)`` tasks.
+    """
+    now, held = report.worker_saturation, report.breakdown.ns(*HELD)
+    threads = report.nthreads.values()
+    if now is None or not held or not threads or not math.isfinite(now):
+        return math.nan
+    beside = sum(max(0, math.ceil(now * n) - n) for n in threads) / sum(threads)
+    gaps = report.causes_ns(Bucket.IDLE).get("round-trips", 0) / held
+    return max(2.0, math.ceil(2 * (1 + beside + 2 * gaps)) / 2)
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
@@ -208,5 +247,11 @@ NOTHING_KNOWN = Facts(
     fills_workers=False,
     importing=0.0,
     lost_for_memory=0.0,
+    saturation=_UNKNOWN,
+    saturation_needed=_UNKNOWN,
+    held_share=0.0,
+    held_nbytes=0.0,
+    held_prefix="",
+    held_by="",
     joining=False,
 )

@@ -65,6 +65,10 @@ _FOR_GPUS = (
     lambda facts: facts.gpu_waiting > MOST,
     "Mostly, tasks wait for GPUs that do not work for them: see the section on GPUs.",
 )
+_HELD = (
+    lambda facts: facts.held_share > MOST,
+    "Release what is not used again: {held_by} holds {held_bytes} of {held_results} that no task waits for.",
+)
 _LATE = (
     lambda facts: facts.spilling >= SPILLS,
     "Give workers more memory, or make partitions smaller: event loops are late, and workers spill.",
@@ -167,6 +171,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "spill": Kind(
             "Spilling to disk",
             "Give workers more memory, make partitions smaller, or persist less.",
+            _HELD,
             (
                 lambda facts: facts.times_read_back >= READ_AGAIN,
                 "Persist less, or use it up at once: {spilled} were spilled, {read_back} read back, {times} times.",
@@ -204,6 +209,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "paused": Kind(
             "Workers paused, short of memory",
             "Give workers more memory or fewer threads: they were above worker.memory.pause.",
+            _HELD,
         ),
         "retiring": Kind(
             "Workers were retiring", "Scale down less eagerly: a larger wait_count or interval in adapt()."
@@ -218,6 +224,14 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             (
                 lambda facts: facts.imports,
                 "Import modules before the work, by client.run or a preload: the workers' event loops did.",
+            ),
+        ),
+        "idle/round-trips": Kind(
+            "Threads idle from a result to the next task",
+            "Raise distributed.scheduler.worker-saturation: workers wait while the scheduler holds ready tasks back.",
+            (
+                lambda facts: facts.saturation < facts.saturation_needed,
+                "Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: tasks take {task} each.",
             ),
         ),
         "idle/imbalance": Kind(

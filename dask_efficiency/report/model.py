@@ -90,6 +90,21 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldResult:
+    """Results of one prefix that a client wanted and no task waited for, in the mean over workers short of memory.
+
+    Of many results on a worker the oldest are counted: there may be more.
+    """
+
+    prefix: str
+    #: The client's key, or that there were several.
+    client: str
+    nbytes: float
+    #: Part of the bytes of the results that were counted on these workers, in [0, 1].
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """By how many seconds the work on the cluster is shorter with a cure, and between which, nine times in ten."""
 
@@ -195,6 +210,10 @@ class EfficiencyReport(Printed):
     others_share
         For which share of their time these processors computed for other processes than workers and scheduler, in
         [0, 1]. None where that is not known.
+    worker_saturation
+        The scheduler's ``distributed.scheduler.worker-saturation``; None where that is not known.
+    held_results
+        What only clients held while workers were short of memory, the largest first.
     arrivals
         The workers that came during the window.
     long_tail
@@ -268,6 +287,8 @@ class EfficiencyReport(Printed):
     no_workers_seconds: float = 0.0
     cores: float | None = None
     others_share: float | None = None
+    worker_saturation: float | None = None
+    held_results: tuple[HeldResult, ...] = ()
     path: PathSummary | None = None
     arrivals: tuple[Arrival, ...] = ()
     long_tail: tuple[LongTask, ...] = ()

@@ -21,7 +21,7 @@ from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.by_value import in_the_script
 from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.metered import Amount, MeteredRow
-from dask_efficiency.report.model import EfficiencyReport, Repeat
+from dask_efficiency.report.model import EfficiencyReport, HeldResult, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
@@ -97,6 +97,8 @@ def report_of(
         no_workers_seconds=payload["no_workers"] / 1e9,
         cores=payload.get("cores"),
         others_share=payload.get("others_share"),
+        worker_saturation=payload.get("worker_saturation"),
+        held_results=tuple(HeldResult(*row) for row in payload.get("held_results", ())),
         arrivals=arrivals,
         computed_by=computed_by or {},
         by_worker=by_worker,

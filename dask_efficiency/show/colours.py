@@ -59,6 +59,7 @@ CAUSE_COLOURS: dict[Bucket, dict[str, str]] = {
     },
     Bucket.IDLE: {
         "scheduler": COLOURS[Bucket.SPILL],
+        "round-trips": COLOURS[Bucket.CANCELLED],
         "imbalance": COLOURS[Bucket.OVERHEAD],
         "restricted": COLOURS[Bucket.RECOMPUTED],
         "graph": COLOURS[Bucket.WAITING_ON_DATA],

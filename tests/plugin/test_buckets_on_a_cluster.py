@@ -315,26 +315,63 @@ def test_a_rescheduled_try_is_cancelled(client, diary):
 # -- free slots ------------------------------------------------------------------------------
 
 
-def test_a_paused_worker_has_paused_slots_but_for_the_one_that_a_task_still_holds(client, diary):
+def test_a_paused_worker_that_no_other_task_waits_for_is_idle_as_others(client, diary):
     first, second = addresses(client)
     with efficiency_report(client) as report:
         future = client.submit(wait_for_word, diary, workers=[first], pure=False)
         eventually(lambda: diary.read("start"))
-        pausing, paused = client.run(set_status, status="paused", workers=[first])[first]
+        _, paused = client.run(set_status, status="paused", workers=[first])[first]
+        client.submit(nap, 0.3, workers=[second], pure=False).result()
+        resuming, _ = client.run(set_status, status="running", workers=[first])[first]
         diary.write(event="go")
-        told = future.result()
-        ended = time.monotonic()
-        client.submit(nap, 0.2, workers=[second], pure=False).result()
+        future.result()
+    assert report.breakdown["paused"] == 0
+    assert report.by_worker[name_of(client, first)]["idle"] >= resuming - paused - LOOK
+
+
+def test_a_paused_worker_loses_a_slot_for_each_task_that_is_ready_there(client, diary, tmp_path):
+    first, second = addresses(client)
+    other = Diary(tmp_path / "other")
+    with efficiency_report(client) as report:
+        futures = [client.submit(wait_for_word, one, workers=[first], pure=False) for one in (diary, other)]
+        eventually(lambda: diary.read("start") and other.read("start"))
+        ready = client.map(nap, [0.01] * 3, workers=[first], pure=False)
+        eventually(lambda: client.run(lambda dask_worker: len(dask_worker.state.ready), workers=[first])[first] == 3)
+        client.run(set_status, status="paused", workers=[first])
+        least = most = 0.0
+        for one, future in zip((diary, other), futures, strict=True):
+            one.write(event="go")
+            told = future.result()
+            least, most = least - time.monotonic(), most - told["stop"]
+            client.submit(nap, 0.2, workers=[second], pure=False).result()
         resuming, running = client.run(set_status, status="running", workers=[first])[first]
-    # One slot from the pause on, and the other one from the task's end on.
-    least = resuming - paused + resuming - max(ended, paused)
-    most = running - pausing + running - max(told["stop"], pausing)
-    assert report.by_worker[name_of(client, first)]["paused"] == between(least - 2 * LOOK, most + 2 * LOOK)
+        wait(ready)
+    # One slot from the end of the first task on, and the other one from that of the second on.
+    row = report.by_worker[name_of(client, first)]
+    assert row["paused"] == between(least + 2 * resuming - 2 * LOOK, most + 2 * running + 2 * LOOK)
     assert report.by_worker[name_of(client, second)]["paused"] == 0
 
 
-def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client):
-    first = addresses(client)[0]
+def test_workers_that_are_all_paused_lose_a_slot_for_each_task_that_the_scheduler_holds(client):
+    def tasks_without_a_worker(dask_scheduler):
+        return len(dask_scheduler.queued) + len(dask_scheduler.unrunnable)
+
+    with efficiency_report(client) as report:
+        client.run(set_status, status="paused")
+        began = time.monotonic()
+        futures = client.map(nap, [0.01] * 3, pure=False)
+        eventually(lambda: client.run_on_scheduler(tasks_without_a_worker) == 3)
+        held = time.monotonic()
+        time.sleep(0.5)
+        resuming = time.monotonic()
+        client.run(set_status, status="running")
+        wait(futures)
+        running = time.monotonic()
+    assert report.breakdown["paused"] == between(3 * (resuming - held - LOOK), 3 * (running - began + LOOK))
+
+
+def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client, diary):
+    first, second = addresses(client)
 
     def set_threshold(dask_worker, fraction):
         dask_worker.memory_manager.memory_pause_fraction = fraction
@@ -346,17 +383,23 @@ def test_pauses_of_the_memory_monitor_are_booked_at_their_exact_times(client):
         changes = [event for event in log if isinstance(event, PauseEvent | UnpauseEvent)][-2:]
         return [(type(event).__name__, event.handled) for event in changes]
 
+    # Of two tasks that need the same resource one waits, and the slot that is free is its own.
+    needs = {"workers": [first], "resources": {"slot": 1}, "pure": False}
+    futures = [client.submit(wait_for_word, diary, **needs), client.submit(nap, 0.01, **needs)]
+    eventually(lambda: diary.read("start"))
     client.run(set_threshold, fraction=1e-9, workers=[first])
     with timed_report(client) as (report, window):
         eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "paused")
-        client.submit(nap, 0.3, pure=False).result()
+        client.submit(nap, 0.3, workers=[second], pure=False).result()
         client.run(set_threshold, fraction=0.99, workers=[first])
         eventually(lambda: client.run(lambda dask_worker: dask_worker.status.name, workers=[first])[first] == "running")
     (pause, paused), (unpause, running) = client.run(pauses, workers=[first])[first]
     assert (pause, unpause) == ("PauseEvent", "UnpauseEvent")
     ahead = ahead_ns() / 1e9
-    least, most = (2 * (running - max(paused, start + ahead)) for start in (window.entered, window.opened))
-    assert report.by_worker[name_of(client, first)]["paused"] == between(least - 2 * LOOK, most + 2 * LOOK)
+    least, most = (running - max(paused, start + ahead) for start in (window.entered, window.opened))
+    assert report.by_worker[name_of(client, first)]["paused"] == between(least - LOOK, most + LOOK)
+    diary.write(event="go")
+    wait(futures)
 
 
 def test_waiting_for_a_slow_transfer_is_waiting_on_data_for_one_slot(client, diary):

@@ -11,10 +11,13 @@ import dask
 import distributed
 import pytest
 from distributed import Client, LocalCluster
+from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
 from dask_efficiency.plugin.names import PLUGIN
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
+from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.kinds import advice
 from tests.plugin.tasks import nap
 from tests.plugin.watch import CLOCKS, addresses, eventually
 
@@ -41,13 +44,26 @@ def share(report: EfficiencyReport, cause: str) -> float:
     return report.idle_causes.get(cause, 0.0) / report.breakdown["idle"]
 
 
-def test_workers_that_have_done_their_short_tasks_wait_for_the_scheduler(client: Client) -> None:
+def test_workers_that_have_done_their_short_tasks_wait_for_a_busy_scheduler(
+    cluster: LocalCluster, client: Client
+) -> None:
+    busy = PeriodicCallback(lambda: time.sleep(0.1), 10)  # the loop cannot look either, and so knows that it is late
+    client.sync(started, busy)
     with efficiency_report(client=client) as found:
-        client.gather(client.map(abs, range(500), pure=False))
+        client.gather(client.map(abs, range(40), pure=False))
+    client.sync(stopped, busy)
     causes = found.report.idle_causes
     # How long the scheduler takes to take in so many tasks depends on how busy this machine is: not judged here.
     causes.pop("graph", None)
     assert next(iter(causes)) == "scheduler"
+
+
+async def started(callback: PeriodicCallback) -> None:
+    callback.start()
+
+
+async def stopped(callback: PeriodicCallback) -> None:
+    callback.stop()
 
 
 def test_a_chain_lacks_parallelism_and_its_prefix_is_named(client: Client) -> None:
@@ -150,3 +166,30 @@ def test_while_a_client_thinks_no_slot_is_free_for_any_cause(
     outstanding = stop - began - (work.without_work(at=stop) - without)
     assert 0 < sum(watch.parallelism.values()) - parallelism <= 4 * outstanding
     assert sum(found.report.idle_causes.values()) <= 4 * outstanding / 1e9 + CLOCKS
+
+
+def message_every(dask_worker: Any, seconds: float) -> None:
+    """The worker tells its results so rarely: as if the way to the scheduler were long."""
+    dask_worker.batched_stream.interval = seconds
+
+
+def test_slots_wait_for_round_trips_and_the_saturation_that_is_advised_ends_it(new_cluster: Any) -> None:
+    def report_at(saturation: float) -> EfficiencyReport:
+        with (
+            dask.config.set({"distributed.scheduler.worker-saturation": saturation}),
+            new_cluster() as cluster,
+            Client(cluster) as client,
+        ):
+            client.register_plugin(EfficiencyPlugin())
+            client.run(message_every, seconds=0.4)
+            with efficiency_report(client=client) as found:
+                client.gather(client.map(nap, [0.02] * 40, pure=False))
+            return found.report
+
+    before = report_at(1.0)
+    assert share(before, "round-trips") > 0.3  # the rest, where this machine is so busy that the scheduler is
+    needed = facts_of(before).saturation_needed
+    assert f"worker-saturation to {needed:.1f}, from 1:" in advice("idle/round-trips", facts_of(before))
+    after = report_at(needed)
+    waited = [report.idle_causes.get("round-trips", 0.0) for report in (before, after)]
+    assert waited[1] < waited[0] / 2, (needed, waited)

@@ -16,7 +16,7 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.model import PHASES, Repeat, Saved
+from dask_efficiency.report.model import PHASES, HeldResult, Repeat, Saved
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.strategies import any_gpu_totals
@@ -314,6 +314,10 @@ reports = st.builds(
         st.builds(Saved, _amounts, _amounts, _amounts),
         max_size=4,
     ),
+    worker_saturation=st.none() | st.floats(0.1, 100.0),
+    held_results=st.lists(
+        st.builds(HeldResult, prefix=_names, client=_names, nbytes=_amounts, share=st.floats(0.0, 1.0)), max_size=3
+    ).map(tuple),
     long_tail=st.lists(
         st.builds(
             LongTask,

@@ -40,6 +40,12 @@ PLAIN = Facts(
     fills_workers=False,
     importing=0.0,
     lost_for_memory=0.0,
+    saturation=math.nan,
+    saturation_needed=math.nan,
+    held_share=0.0,
+    held_nbytes=0.0,
+    held_prefix="",
+    held_by="",
     joining=False,
 )
 
@@ -67,6 +73,20 @@ CASES = {
     ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
     ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
+    **{
+        (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
+            "held_share": 0.6,
+            "held_nbytes": 3.0 * 2**30,
+            "held_prefix": "load",
+            "held_by": "Client-7d24439e-e94a-11f1-8458-02fc00000001",
+        }
+        for kind in ("paused", "spill")
+    },
+    ("idle/round-trips", "Set distributed.scheduler.worker-saturation to 3.0, from 1.1: tasks take 5.0 ms"): {
+        "saturation": 1.1,
+        "saturation_needed": 3.0,
+        "task_seconds": 0.005,
+    },
     ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
         "fills_workers": True,
         "waited_for": "fit",
@@ -198,6 +218,28 @@ def test_while_event_loops_import_their_threads_wait_for_them(block: str, share:
         loop_blocks=(Hold("w0", EVENT_LOOP, stacks[block], 2.0),),
     )
     assert facts_of(report).importing == share
+
+
+@pytest.mark.parametrize(
+    ("saturation", "waited", "needed"),
+    [
+        (1.0, 4.0, 3.0),  # a gap as long as a task: twice that beside the one that runs
+        (1.0, 0.4, 2.0),  # never less than one beside each
+        (1.0, 20.0, 11.0),
+        (1.1, 4.0, 3.5),  # of two threads, three tasks: half a task beside each was not enough
+        (2.0, 1.0, 2.5),
+        (math.inf, 0.0, math.nan),
+        (None, 4.0, math.nan),
+    ],
+)
+def test_the_saturation_fills_twice_the_gap_between_two_tasks(saturation, waited, needed) -> None:
+    report = report_of(
+        seconds(thread_cpu=3, overhead=1, idle=waited),
+        causes_by_worker={"w0": causes(**{"idle/round-trips": waited})},
+        nthreads={"w0": 2},
+        worker_saturation=saturation,
+    )
+    assert facts_of(report).saturation_needed == pytest.approx(needed, nan_ok=True)
 
 
 def holding(holder: str, file: str, function: str) -> GilHolder:

@@ -55,9 +55,9 @@ MAX_ACTIVITIES = 1_000
 #: come too early (the wall clock was set) must not count for ever.
 DRIFT_NS = 1_000_000
 
-_UNMEASURED, _IDLE, _NO_WORK = (
+_UNMEASURED, _PAUSED, _IDLE, _NO_WORK = (
     [place("recorded", bucket), place("activity", bucket)]
-    for bucket in (Bucket.UNMEASURED, Bucket.IDLE, Bucket.NO_WORK)
+    for bucket in (Bucket.UNMEASURED, Bucket.PAUSED, Bucket.IDLE, Bucket.NO_WORK)
 )
 _CAUSES_OF_IDLE = {
     cause: [place(part, name_of(Bucket.IDLE, cause)) for part in ("causes", "cause_activity")]
@@ -479,8 +479,12 @@ class ClusterLedger:
             idle -= self._in_the_gap(presence, received, then, idle, at)
             no_work = min(idle, presence.nthreads * (without - presence.without_work))
             idle -= no_work
-            more[_IDLE], more[_NO_WORK] = idle, no_work
-        for cause, ns in self.idle.split(presence, idle, at=presence.began + elapsed).items():
+            more[_NO_WORK] = no_work
+        by_cause = self.idle.split(presence, idle, at=presence.began + elapsed)
+        paused = by_cause.pop(Bucket.PAUSED, 0)
+        more[_IDLE] = idle - paused
+        more[_PAUSED] += paused
+        for cause, ns in by_cause.items():
             more[_CAUSES_OF_IDLE[cause]] = ns
         self._record(presence, more)
         self._record_names(presence, received, gain, then)

@@ -41,8 +41,10 @@ _TAKEN_IN = "(graph)"
 _IDLE = tuple(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE] if cause != UNKNOWN)
 _REPORTED = tuple(str(bucket) for bucket in UNHELD_BUCKETS if bucket is not Bucket.IDLE)
 
-#: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use.
+#: A cause that the scheduler sees some of, and workers report more: slots that it believed to be in use. Which of these
+#: waited for a round trip is known once they are reported; both are divided alike.
 _UNSEEN = name_of(Bucket.IDLE, "scheduler")
+_ROUND_TRIPS = name_of(Bucket.IDLE, "round-trips")
 
 #: Buckets of free slots, which are shared.
 SHARED = frozenset(UNHELD_BUCKETS)
@@ -158,12 +160,12 @@ class SpanShares:
         self._since = {}
         before, self._reported = self._reported, activity
         if before is None:
-            self._unseen_before = causes.get(_UNSEEN, 0) - self._weighed
+            self._unseen_before = _unseen(causes) - self._weighed
             return
         if not any(self._last.values()):
             return
         grown = {bucket: activity.get(bucket, 0) - before.get(bucket, 0) for bucket in _REPORTED}
-        grown[_UNSEEN] = causes.get(_UNSEEN, 0) - self._unseen_before - self._weighed
+        grown[_UNSEEN] = _unseen(causes) - self._unseen_before - self._weighed
         self._weighed += max(0, grown[_UNSEEN])
         for name, ns in grown.items():
             if ns > 0:
@@ -187,7 +189,7 @@ class SpanShares:
             Nanoseconds by span; sums to ``ns``. What the scheduler did not see is divided as all idle time or, where it
             saw none, as the time with work outstanding.
         """
-        weights = self._weights.get(name, {})
+        weights = self._weights.get(_UNSEEN if name == _ROUND_TRIPS else name, {})
         if not any(weights.values()) and name.startswith(Bucket.IDLE):
             weights = {}
             for cause in _IDLE:
@@ -205,6 +207,10 @@ class SpanShares:
 
     def _known(self, span: str) -> str:
         return span if span in self._time or len(self._time) < MAX_SPANS else NOBODY
+
+
+def _unseen(causes: Mapping[str, int]) -> int:
+    return causes.get(_UNSEEN, 0) + causes.get(_ROUND_TRIPS, 0)
 
 
 def _add(row: dict[str, int], name: str, ns: int) -> None:

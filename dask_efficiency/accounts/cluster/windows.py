@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.buckets import Bucket, scale_down
 from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of
-from dask_efficiency.accounts.cluster.account import WHERE, named
+from dask_efficiency.accounts.cluster.account import WHERE, named, place
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.cluster.losses import Loss, costs, in_window
 from dask_efficiency.accounts.cluster.presence import Presence
@@ -24,6 +24,7 @@ from dask_efficiency.accounts.processors import Processors, cores, others_share
 from dask_efficiency.accounts.wire.heartbeats import Received
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 
+_PAUSED = place("recorded", Bucket.PAUSED)
 _IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.IDLE])
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
@@ -342,7 +343,8 @@ class ClosingWindow:
                 self._threads += answer.nthreads
                 self._elapsed += expected
                 self._outstanding += answer.nthreads * min(answer.elapsed, max(0, answer.elapsed - idle))
-            buckets = _from_answer(answer, idle)
+            grown = presence.account[_PAUSED] - then.account[_PAUSED]
+            buckets = _from_answer(answer, idle, paused=int(grown))
             self._add_rows(presence.name, answer, _fill(buckets, answer.details.beside))
             accounts.profiles.add(presence.name, answer.details)
         else:
@@ -456,8 +458,8 @@ def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop
     return weighted / whole if whole else None
 
 
-def _from_answer(answer: WindowBalance, without_work: int) -> dict[str, int]:
-    """A worker's buckets, its idle time split by whether work was outstanding."""
+def _from_answer(answer: WindowBalance, without_work: int, paused: int) -> dict[str, int]:
+    """A worker's buckets, its idle time split by whether work was outstanding, and by how long it was ``paused``."""
     buckets = {bucket: ns for bucket, ns in answer.free.items() if ns}
     for row in answer.rows.values():
         _add(buckets, {str(b): ns for b, ns in zip(ROW_BUCKETS, row, strict=True) if ns})
@@ -465,6 +467,10 @@ def _from_answer(answer: WindowBalance, without_work: int) -> dict[str, int]:
     if no_work:
         buckets[Bucket.IDLE] -= no_work
         buckets[Bucket.NO_WORK] = no_work
+    more = min(buckets.get(Bucket.IDLE, 0), paused - buckets.get(Bucket.PAUSED, 0))
+    if more > 0:
+        buckets[Bucket.IDLE] -= more
+        _add(buckets, {str(Bucket.PAUSED): more})
     return buckets
 
 

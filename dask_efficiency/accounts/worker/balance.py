@@ -17,8 +17,9 @@ OTHER = "(other)"
 #: Buckets that a finalized task's time goes to, in the order of a row of the ledger.
 TASK_BUCKETS = (*ACTIVE_BUCKETS, Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 
-#: Buckets that only a free slot's time goes to. What the worker calls ``idle`` the scheduler splits
-#: into ``idle`` and ``no-work``: only it knows whether work was outstanding.
+#: Buckets that only a free slot's time goes to. What the worker calls ``idle`` the scheduler splits into ``idle``,
+#: ``no-work`` and, of a worker that was paused, ``paused``: only it knows whether work was outstanding, and what it
+#: would have sent.
 FREE_BUCKETS = (
     Bucket.PAUSED,
     Bucket.RETIRING,

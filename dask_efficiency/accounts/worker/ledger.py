@@ -84,6 +84,7 @@ class Ledger:
         self._availability = Availability.RUNNING
         self._waiting = 0
         self._constrained = 0
+        self._ready = 0
         #: Whether something names free slots; else they are idle.
         self._named = False
         self._free = [0] * len(UNHELD_BUCKETS)
@@ -115,26 +116,29 @@ class Ledger:
         """Whether a key holds a slot, or waits for one."""
         return key in self._held or key in self._excess
 
-    def observe(self, availability: Availability, waiting: int, constrained: int, *, at: int) -> None:
+    def observe(self, availability: Availability, waiting: int, constrained: int, ready: int = 0, *, at: int) -> None:
         """Say why slots are free from ``at`` on.
 
         Parameters
         ----------
         availability
-            Whether the worker takes tasks; a paused or retiring one names all of its free slots.
+            Whether the worker takes tasks; a retiring one names all of its free slots.
         waiting, constrained
             Tasks that wait for a fetch, and tasks held back by a resource: each names one slot.
+        ready
+            Tasks that could run at once: each of them, and of those held back, names one slot of a paused worker.
         """
         if at > self._at:
             self._advance(at)
         self._availability = availability
         self._waiting = waiting
         self._constrained = constrained
+        self._ready = ready
         self._named = availability is not _TAKES_TASKS or waiting > 0 or constrained > 0
 
-    def turn(self, availability: Availability, *, at: int) -> None:
+    def turn(self, availability: Availability, ready: int = 0, *, at: int) -> None:
         """The worker begins or ceases to take tasks at ``at``; what waits stays as observed."""
-        self.observe(availability, self._waiting, self._constrained, at=at)
+        self.observe(availability, self._waiting, self._constrained, ready, at=at)
 
     def spilled(self, ready: int, *, start: int, stop: int) -> None:
         """The worker's event loop spilled or read back, and could give no task to a free slot.
@@ -404,15 +408,21 @@ class Ledger:
     def _name(self, slots: int, elapsed: int) -> None:
         """Charge so many free slots for so long."""
         free = self._free
+        constrained = self._constrained
         if self._availability is not _TAKES_TASKS:
-            free[_PAUSED if self._availability is Availability.PAUSED else _RETIRING] += slots * elapsed
-            return
+            if self._availability is not Availability.PAUSED:
+                free[_RETIRING] += slots * elapsed
+                return
+            paused = min(slots, self._ready + constrained)
+            free[_PAUSED] += paused * elapsed
+            slots -= paused
+            constrained = 0
         if self._waiting:
             waiting = min(slots, self._waiting)
             free[_WAITING] += waiting * elapsed
             slots -= waiting
-        if self._constrained:
-            constrained = min(slots, self._constrained)
+        if constrained:
+            constrained = min(slots, constrained)
             free[_CONSTRAINED] += constrained * elapsed
             slots -= constrained
         free[_IDLE] += slots * elapsed

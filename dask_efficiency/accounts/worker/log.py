@@ -94,6 +94,8 @@ class Observed(NamedTuple):
     availability: Availability
     waiting: int
     constrained: int
+    #: Tasks that are ready; looked at where the worker is paused.
+    ready: int = 0
 
 
 class Turned(NamedTuple):
@@ -101,6 +103,8 @@ class Turned(NamedTuple):
 
     at: int
     availability: Availability
+    #: Tasks that are ready; looked at where the worker is paused.
+    ready: int = 0
 
 
 class Spilled(NamedTuple):

@@ -47,12 +47,14 @@ outside the thread in which the event loop was at the disk (``spill``), and what
 thread to begin, or for the event loop to hear that it is done). The parts add up to the time held because the last one
 is what the others leave. Until a task has ended its time is ``running``.
 
-**What a free slot's time goes to** is known at once, for the reasons that are in force since the last entry: ``paused``
-or ``retiring`` where the worker takes no tasks; else one slot for each task that waits for data
-(``waiting-on-data``), one for each that a resource holds back (``constrained``), and the rest is ``idle``. There is
-one thing that is known later. While the event loop is at the disk it reads no messages, and a task may lie in one for a
-slot that is free. So such times stay undecided until the accounts are reported next: a task that takes a slot, and was
-sent before the loop was free again, makes ``spill`` of what was ``idle``.
+**What a free slot's time goes to** is known at once, for the reasons that are in force since the last entry:
+``retiring`` where the worker closes; one slot for each task that is ready or that a resource holds back is ``paused``
+where it is that; else one for each task that waits for data is ``waiting-on-data``, one for each that a resource holds
+back ``constrained``, and the rest is ``idle``. Of that the scheduler, which knows what it would send, says later how
+much is ``no-work``, and ``paused``. There is one thing that is known later here, too. While the event loop is at the
+disk it reads no messages, and a task may lie in one for a slot that is free. So such times stay undecided until the
+accounts are reported next: a task that takes a slot, and was sent before the loop was free again, makes ``spill`` of
+what was ``idle``.
 
 **The conservation law** follows: free time and held time are all there is; held time is what was finalized and what is
 running; so ``sum(finalized) + running == nthreads * elapsed`` at every instant, whatever the entries say. A wrong entry
@@ -180,10 +182,10 @@ class Slots:
                 if reservation is not None:
                     self._ended.append(_new(Ended, (reservation, _SUCCEEDED, entry, None)))
             elif isinstance(entry, Observed):
-                at, availability, waiting, constrained = entry
-                ledger.observe(availability, waiting, constrained, at=at)
+                at, availability, waiting, constrained, ready = entry
+                ledger.observe(availability, waiting, constrained, ready, at=at)
             elif isinstance(entry, Turned):
-                ledger.turn(entry.availability, at=entry.at)
+                ledger.turn(entry.availability, entry.ready, at=entry.at)
             elif isinstance(entry, Spilled):
                 self._spilled(entry)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,10 @@ JITTER = 0.2
 SHARE = 0.001
 MAX_SAVED = 20_000_000
 
+#: Of less time than this it is not asked whether the event loop had nothing to do: to ask takes 10 microseconds, and
+#: lets go of the GIL.
+MIN_REST_NS = 1_000_000
+
 #: Tasks whose restrictions, and whose prefixes, are looked at each time.
 MAX_TASKS = 64
 
@@ -53,7 +58,10 @@ class IdleWatch:
     What the scheduler holds is as it was at the last look until the next one. While its event loop is blocked that is
     true: nothing is sent and no result is heard of, a graph goes on being taken in, and what was free for lack of ready
     tasks would be so without the block. Slots that workers finish with in the meantime are idle beyond what the
-    scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``.
+    scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``
+    or, while tasks are queued and the event loop has nothing to do, to ``round-trips``: at such an instant a result is
+    on its way, or the next task, and only more tasks for each worker (``worker-saturation``) would fill the slot. The
+    loop is taken to be busy for as long as its thread is on a core or waits for one, and for as long as a look is late.
 
     If it fails, it says so once and the meter goes on without it: idle time is ``unknown`` from then on.
 
@@ -90,6 +98,8 @@ class IdleWatch:
         self._soon = False
         #: CPU nanoseconds that the last look took, those that were saved up for others, and until when.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
+        #: For how long the loop's thread was busy, and until when it was not late, as they were counted last.
+        self._busy, self._due = _busy_ns(), 0
         self._chance = random.Random(0)
         #: By a worker's number of slots, what it can be, by the number of free ones.
         self._slots: dict[int, list[Slots]] = {}
@@ -134,7 +144,18 @@ class IdleWatch:
         if not self._working:
             self.weights.accrue(None, at=at)
         elif self._held is not None:
-            self.weights.accrue(self._held, at=at)
+            self.weights.accrue(self._held, at=at, at_rest=self._at_rest(self._held, at))
+
+    def _at_rest(self, held: ClusterState, at: int) -> int:
+        """For how long since the last call tasks were held back and the event loop had nothing to do."""
+        if not held.queued or at - self.weights.at < MIN_REST_NS:
+            return 0
+        now, before = _busy_ns(), self._busy
+        self._busy = now
+        busy, late = now - before, at - self._due
+        if late > 0:
+            self._due = at  # counted once
+        return max(0, at - self.weights.at - max(late, busy))
 
     def sample(self, *, at: int | None = None) -> None:
         """Count what held until now, and look again."""
@@ -145,8 +166,11 @@ class IdleWatch:
         began = time.thread_time_ns()
         seen = self._look()
         # What began since the last look was as it is now, from the moment at which all was sent that could be.
-        self.weights.accrue(self._held or seen, at=at)
+        held = self._held or seen
+        self.weights.accrue(held, at=at, at_rest=self._at_rest(held, at))
         self._graph_is_of_spans()
+        if seen.queued and not held.queued:
+            self._busy = _busy_ns()
         self._held = seen
         if not seen.graphs:
             self._last = seen
@@ -177,7 +201,7 @@ class IdleWatch:
         self._working, self._graphs = working, graphs
         if working:
             if not self._poller.is_running():
-                self._poller.callback_time = self._interval()
+                self._expect(at)
                 self._poller.start()
             self._look_soon(at)
 
@@ -207,8 +231,13 @@ class IdleWatch:
         if not self._working:
             self._poller.stop()
             return
-        self._poller.callback_time = self._interval()
         self.sample()
+        self._expect(time.monotonic_ns())
+
+    def _expect(self, at: int) -> None:
+        """The next look by the clock is due in an interval."""
+        self._poller.callback_time = interval = self._interval()
+        self._due = at + round(interval * (1 + JITTER) * 1e6)
 
     def _interval(self) -> float:
         workers = len(self._scheduler.workers)
@@ -220,8 +249,8 @@ class IdleWatch:
         scheduler, present, known = self._scheduler, self._cluster.present, self._slots
         running = Status.running
         workers: dict[Hashable, Slots] = {}
-        free, busy, full, away = [], [], [], []
-        slots = beyond = active = 0
+        free, busy, full, paused, away = [], [], [], [], []
+        slots = beyond = active = kept_free = 0
         for address, ws in scheduler.workers.items():
             presence = present.get(address)
             if presence is None:
@@ -243,25 +272,34 @@ class IdleWatch:
                 if ws.status is running:
                     slots += left
                     free.append(ws)
+                elif ws.status is Status.paused:
+                    kept_free += left
+                    paused.append(ws)
+                    workers[presence] = Slots(left, nthreads, paused=True)
+                    continue
                 else:
                     left = 0
             if nthreads not in known:
                 known[nthreads] = [Slots(n, nthreads) for n in range(nthreads + 1)]
             workers[presence] = known[nthreads][left]
         spans = self._work.spans.outstanding(away) if self.weights.shares else ()
-        if not slots:
-            return ClusterState(workers, 0, graphs=self._work.graphs, spans=spans)
         queued, restricted = len(scheduler.queued), len(scheduler.unrunnable)
-        kept_away = self._kept_away(full, free, beyond) if beyond and slots > queued else 0
+        if not slots and not kept_free:
+            return ClusterState(workers, 0, queued, graphs=self._work.graphs, spans=spans)
+        held_up = self._held_up(paused) if paused and restricted else 0
+        kept_away = self._kept_away(full, free, beyond) if beyond and slots + kept_free > queued else 0
         waiting, restricted = beyond - kept_away, restricted + kept_away
         waited_for: Mapping[str, int] = {}
-        if slots > queued + waiting + restricted:
+        if slots + kept_free > queued + waiting + restricted:
             waited_for = Counter(ts.prefix.name[:MAX_PREFIX_LENGTH] for ts in self._waited_for(busy))
         only = None
         if active == 1:
             ts = next(_tasks_with_slots(busy[0]))
             only = ts.key, ts.prefix.name[:MAX_PREFIX_LENGTH]
-        return ClusterState(workers, slots, queued, waiting, restricted, self._work.graphs, waited_for, only, spans)
+        graphs = self._work.graphs
+        return ClusterState(
+            workers, slots, queued, waiting, restricted, kept_free, held_up, graphs, waited_for, only, spans
+        )
 
     def _some(self, workers: Sequence[_T]) -> Sequence[_T]:
         """At most :data:`MAX_TASKS` of them, by chance: those of one kind may follow one another at regular steps."""
@@ -291,6 +329,21 @@ class IdleWatch:
             restricted += wait * sum(self._must_stay(ts, open_to, answers) for ts in tasks) / len(tasks)
         return round(beyond * restricted / looked_at)
 
+    def _held_up(self, paused: Sequence[WorkerState]) -> int:
+        """How many of the tasks without a worker could run on a paused one, by a look at some of both."""
+        workers = self._some(paused)
+        tasks = list(islice(self._scheduler.unrunnable, MAX_TASKS))
+        could_run = sum(any(self._allowed(ts, ws) for ws in workers) for ts in tasks)
+        return round(len(self._scheduler.unrunnable) * could_run / len(tasks))
+
+    def _allowed(self, ts: TaskState, ws: WorkerState) -> bool:
+        """Whether a task may run on a worker; upstream says that of those only that take tasks."""
+        if ts.loose_restrictions:
+            return True
+        addresses, hosts = ts.worker_restrictions or (), ts.host_restrictions or ()
+        here = ws.address in addresses or ws.host in map(self._scheduler.coerce_hostname, hosts)
+        return (here or not (addresses or hosts)) and _has(ws, ts.resource_restrictions or {})
+
     def _must_stay(self, ts: TaskState, open_to: set[WorkerState], answers: dict[Hashable, bool]) -> bool:
         """Whether no worker with a free slot may run a task."""
         resources = ts.resource_restrictions or {}
@@ -303,12 +356,23 @@ class IdleWatch:
         )
         if question not in answers:
             valid = self._scheduler.valid_workers(ts)
-            answers[question] = valid is not None and not any(
-                ws in open_to
-                and all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
-                for ws in valid
-            )
+            answers[question] = valid is not None and not any(ws in open_to and _has(ws, resources) for ws in valid)
         return answers[question]
+
+
+def _busy_ns() -> int:
+    """For how long this thread was on a core, or waited for one where the kernel says so, in nanoseconds."""
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/schedstat", "rb") as file:
+            on_core, waited, _ = file.read().split()
+    except (OSError, ValueError):
+        return time.thread_time_ns()
+    return int(on_core) + int(waited)
+
+
+def _has(ws: WorkerState, resources: Mapping[str, float]) -> bool:
+    """Whether a worker has that much of its resources left."""
+    return all(ws.resources.get(r, 0) - ws.used_resources.get(r, 0) >= n for r, n in resources.items())
 
 
 def _tasks_with_slots(ws: WorkerState) -> Iterator[TaskState]:

@@ -87,6 +87,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "outstanding": closed.outstanding,
         "no_workers": closed.no_workers,
         "others_share": closed.others_share,
+        "worker_saturation": getattr(accounts.scheduler, "WORKER_SATURATION", None),
         "workers": closed.workers,
         "nthreads": closed.nthreads,
         "prefixes": closed.prefixes,

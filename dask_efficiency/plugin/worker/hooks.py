@@ -175,7 +175,7 @@ class WorkerHooks:
         try:
             if self._recorder is not None and noted(start, finish):
                 self._note(key, start, finish)
-            if (start, finish) in QUIET:
+            if (start, finish) in QUIET and (finish != "ready" or self._state.running):
                 return
             ts = self._tasks.get(key)
             if start == "released" and ts is not None and not ts.waiting_for_data:
@@ -338,7 +338,7 @@ class WorkerHooks:
         else:
             availability = Availability.RETIRING
         waiting, constrained = len(state.waiting), len(state.constrained)
-        self._observed = Observed(at, availability, waiting, constrained)
+        self._observed = Observed(at, availability, waiting, constrained, len(state.ready))
         self._waits = waiting > 0 or constrained > 0 or availability is not Availability.RUNNING
         self._log.append(self._observed)
 
@@ -364,7 +364,7 @@ class WorkerHooks:
             if handled <= looked_at:
                 break
             if isinstance(event, PauseEvent):
-                changes.append(Turned(min(handled, at), stopped))
+                changes.append(Turned(min(handled, at), stopped, len(self._state.ready)))
             elif isinstance(event, UnpauseEvent):
                 changes.append(Turned(min(handled, at), Availability.RUNNING))
                 stopped = Availability.PAUSED  # going back in time: whatever ended in this was a pause

@@ -20,7 +20,7 @@ MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
 def matters(start: str, finish: str) -> bool:
     """Whether a transition may change who holds a slot, or why a slot is free.
 
-    A task that becomes ready does not: it runs in this very stimulus, or no slot is free.
+    A task that becomes ready does not, unless the worker is paused: it runs in this very stimulus, or no slot is free.
     """
     return finish != "ready" and (finish == "waiting" or start not in _QUIET or finish not in _QUIET)
 

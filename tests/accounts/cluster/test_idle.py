@@ -15,6 +15,7 @@ from dask_efficiency.accounts.cluster.idle import (
     ClusterState,
     IdleWeights,
     Slots,
+    paused_slots_by_cause,
     slots_by_cause,
 )
 
@@ -90,6 +91,25 @@ def test_idle_time_of_slots_that_were_believed_to_be_in_use_is_the_schedulers():
     weights = IdleWeights(at=0)
     weights.accrue(state({"a": 1}), at=SECOND)
     assert weights.split("a", 3 * SECOND) == {"scheduler": 2 * SECOND, "parallelism": SECOND}
+
+
+def test_it_is_that_of_round_trips_while_ready_tasks_are_held_back_by_a_scheduler_at_rest():
+    weights = IdleWeights(at=0)
+    # All slots were believed to be in use; for three quarters of a second with queued tasks the event loop slept.
+    weights.accrue(state({"a": 0}, queued=9), at=SECOND, at_rest=3 * SECOND // 4)
+    assert weights.split("a", 2 * SECOND) == {"scheduler": SECOND // 2, "round-trips": 3 * SECOND // 2}
+    weights.accrue(state({"a": 0}), at=2 * SECOND, at_rest=SECOND)  # nothing was queued
+    assert weights.split("a", 2 * SECOND) == {"scheduler": 2 * SECOND}
+
+
+def test_slots_that_the_saturation_leaves_free_are_those_of_round_trips_too():
+    weights = IdleWeights(at=0)
+    weights.accrue(state({"a": 2}, queued=1), at=SECOND, at_rest=SECOND // 2)
+    assert weights.split("a", 2 * SECOND) == {
+        "scheduler": SECOND // 2,
+        "round-trips": SECOND // 2,
+        "parallelism": SECOND,
+    }
 
 
 def test_idle_time_in_which_nobody_looked_is_unknown():
@@ -227,7 +247,9 @@ def test_a_bounded_number_of_prefixes_and_keys_is_told_apart(monkeypatch):
 # -- whatever happens -------------------------------------------------------------------------------
 
 workers = st.sampled_from("abc")
-slots = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda two: Slots(min(two), max(two)))
+slots = st.builds(
+    lambda a, b, paused: Slots(min(a, b), max(a, b), paused), st.integers(0, 8), st.integers(0, 8), st.booleans()
+)
 counts = st.integers(0, 30)
 
 
@@ -236,7 +258,9 @@ def states(draw) -> ClusterState:
     there = draw(st.dictionaries(workers, slots))
     return ClusterState(
         there,
-        sum(s.free for s in there.values()),
+        sum(s.free for s in there.values() if not s.paused),
+        paused=sum(s.free for s in there.values() if s.paused),
+        held_up=draw(counts),
         queued=draw(counts),
         waiting=draw(counts),
         restricted=draw(counts),
@@ -252,11 +276,17 @@ def test_the_causes_of_free_slots_add_up_to_them(given_state):
     assert sum(found) == given_state.free
     assert min(found) >= 0
     assert found[SEEN.index("scheduler")] <= given_state.queued
+    *of_paused, paused = paused_slots_by_cause(given_state)
+    assert sum(of_paused) + paused == given_state.paused
+    assert min(*of_paused, paused) >= 0
+    work = given_state.queued + given_state.waiting + given_state.held_up
+    # Each task makes one slot free for it, of whichever worker.
+    assert found[SEEN.index("scheduler")] + found[SEEN.index("imbalance")] + paused <= work
 
 
 moves = st.lists(
     st.one_of(
-        st.tuples(st.just("accrue"), st.none() | states(), st.integers(-2, 10**6)),
+        st.tuples(st.just("accrue"), st.none() | states(), st.integers(-2, 10**6), st.integers(0, 10**6)),
         st.tuples(st.just("split"), workers, st.integers(0, 10**7), st.none() | st.integers(-(10**6), 10)),
         st.tuples(st.just("leave"), workers),
     ),
@@ -269,33 +299,37 @@ def test_splits_add_up_exactly_and_causes_never_have_more_than_the_free_slots(gi
     weights = IdleWeights(at=0)
     used: dict[str, int] = {}
     #: By cause, the most that it can have: its slots' time; and the time of all slots while somebody looked.
-    free = dict.fromkeys(SEEN, 0)
+    free = dict.fromkeys((*SEEN, "paused"), 0)
     whole = 0
     at = 0
     for move in given_moves:
         if move[0] == "accrue":
-            _, given_state, step = move
-            weights.accrue(given_state, at=at + step)
+            _, given_state, step, at_rest = move
+            weights.accrue(given_state, at=at + step, at_rest=at_rest)
             if given_state is not None and step > 0:
                 whole += step * sum(s.all for s in given_state.workers.values())
-                for cause, n in zip(SEEN, slots_by_cause(given_state), strict=True):
-                    # A slot's share of a stretch is rounded to a nanosecond, once for each of the free slots.
-                    free[cause] += n * step + given_state.free
+                for causes, there in (
+                    (slots_by_cause(given_state), given_state.free),
+                    (paused_slots_by_cause(given_state), given_state.paused),
+                ):
+                    for cause, n in zip(free, causes, strict=False):
+                        # A slot's share of a stretch is rounded to a nanosecond, once for each of the free slots.
+                        free[cause] += n * step + there
             at = max(at, at + step)
         elif move[0] == "split":
             _, worker, ns, back = move
             found = weights.split(worker, ns, at=None if back is None else at + back)
             assert sum(found.values()) == ns
-            assert set(found) <= set(CAUSES[Bucket.IDLE])
+            assert set(found) <= {*CAUSES[Bucket.IDLE], "paused"}
             assert all(n > 0 for n in found.values())
             for cause, n in found.items():
                 used[cause] = used.get(cause, 0) + n
         else:
             weights.worker_left(move[1])
     cuts = sum(move[0] == "split" for move in given_moves) * 8 * len(SEEN)
-    for cause in SEEN[1:]:
+    for cause in free.keys() - {"scheduler", "round-trips"}:
         assert used.get(cause, 0) <= free[cause] + cuts
-    assert sum(used.get(cause, 0) for cause in SEEN) <= whole + cuts
+    assert sum(used.get(cause, 0) for cause in free) <= whole + cuts
     assert sum(weights.parallelism.values()) <= free["parallelism"]
 
 
@@ -321,4 +355,5 @@ def test_splits_at_whatever_instants_find_the_same_as_one(held, pieces):
 def test_waiting_for_prefixes_is_the_time_of_the_slots_without_parallelism(given_state, step):
     weights = IdleWeights(at=0)
     weights.accrue(given_state, at=step)
-    assert sum(weights.parallelism.values()) == slots_by_cause(given_state)[SEEN.index("parallelism")] * step
+    lacking = [f(given_state)[SEEN.index("parallelism")] for f in (slots_by_cause, paused_slots_by_cause)]
+    assert sum(weights.parallelism.values()) == sum(lacking) * step

@@ -52,6 +52,17 @@ def test_idle_time_is_of_those_that_had_work_outstanding_while_the_scheduler_saw
     assert shares.divide(PARALLELISM, 70) == {"a": 50, "b": 20}  # 3 s and half of 4 s; half of 4 s
 
 
+def test_round_trips_are_of_those_that_had_work_outstanding_before_they_were_reported():
+    shares = SpanShares()
+    shares.report({}, {})
+    shares.accrue((("a",),), free(parallelism=3), SECOND, graphs=False)
+    shares.report({}, {})
+    shares.accrue((("b",),), free(), SECOND, graphs=False)
+    shares.report({}, {"idle/scheduler": 10, "idle/round-trips": 30})
+    assert shares.divide("idle/round-trips", 30) == {"b": 30}
+    assert shares.divide("idle/scheduler", 10) == {"b": 10}
+
+
 def test_each_cause_is_divided_by_when_it_was_seen():
     shares = SpanShares()
     shares.accrue((("a",),), free(parallelism=1), SECOND, graphs=False)

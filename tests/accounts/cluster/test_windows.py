@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
+from dask_efficiency.accounts.cluster.idle import ClusterState, Slots
 from dask_efficiency.accounts.cluster.presence import Presence
 from dask_efficiency.accounts.cluster.windows import MAX_INTERVALS, ClusterWindow, Intervals, WindowAccounts
 from dask_efficiency.accounts.details import Place, WindowDetails
@@ -580,6 +581,104 @@ def test_the_window_is_what_the_sum_is_of_wherever_an_event_loop_stands_still(st
     if all(answers for *_, answers in stops):  # no thread had a task
         with_work = whole - sum(row.get("no-work", 0) for row in rows)
         assert threads * accounts.outstanding <= with_work < threads * (accounts.outstanding + 1)
+
+
+def paused_worker() -> tuple[ClusterLedger, SimulatedWorker]:
+    """A worker with a ready task, two free slots more, and a window that opens and then is looked at."""
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", 3, joined=0)
+    worker.ledger.observe(Availability.PAUSED, 0, 0, 1, at=0)
+    return cluster, worker
+
+
+def looked(cluster: ClusterLedger, worker: SimulatedWorker, queued: int, *, until: int) -> None:
+    state = ClusterState({worker.presence: Slots(2, 3, paused=True)}, 0, queued=queued, paused=2)
+    cluster.idle.accrue(state, at=until)
+
+
+def test_a_window_of_a_paused_worker_has_what_it_could_run_and_what_the_scheduler_would_have_sent():
+    cluster, worker = paused_worker()
+    looked(cluster, worker, 2, until=OPENED)
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    window.opened_on("a")
+    looked(cluster, worker, 1, until=OPENED + 400)
+    worker.heartbeat(OPENED + 400)
+    looked(cluster, worker, 0, until=CLOSED)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"paused": 1_000 + 400, "idle": 400 + 1_200}
+    assert accounts.worker_causes == {"name-a": {"idle/parallelism": 1_600}}
+    # Before the window it was paused with all of its slots.
+    assert cluster.finalized()["paused"] == 3 * OPENED + 1_400 == cluster.activity()["paused"]
+
+
+def test_where_nobody_looked_a_paused_worker_has_only_what_it_could_run_itself():
+    cluster, worker = paused_worker()
+    worker.open(OPENED)
+    window = ClusterWindow(cluster, at=OPENED)
+    cluster.work.set(False, at=OPENED + 500)
+    accounts = closed(window, {"a": worker.answer(CLOSED)}, at=CLOSED)
+    assert held(accounts, worker) == {"no-work": 1_500, "paused": 1_000, "idle": 500}
+    assert accounts.worker_causes == {"name-a": {"idle/unknown": 500}}
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(
+        st.tuples(
+            st.integers(1, 200),  # how long it lasts
+            st.sampled_from([*Availability, Availability.PAUSED]),
+            st.integers(0, 5),  # ready
+            st.none() | st.integers(0, 8),  # queued, where somebody looks
+            st.booleans(),  # whether work is outstanding
+            st.booleans(),  # whether a heartbeat follows
+        ),
+        min_size=2,
+        max_size=12,
+    ),
+    st.data(),
+)
+def test_whatever_a_worker_could_run_its_free_time_is_divided_exactly_and_never_taken_back(nthreads, life, data):
+    cluster = new_cluster()
+    worker = SimulatedWorker(cluster, "a", nthreads, joined=0)
+    opens = data.draw(st.integers(0, len(life) - 1))
+    always = all(outstanding for *_, outstanding, _ in life)
+    at, before, window, at_opening = 0, dict(cluster.finalized()), None, {}
+    for i, (lasts, availability, ready, queued, outstanding, beats) in enumerate(life):
+        if i == opens:
+            worker.open(at)
+            window = ClusterWindow(cluster, at=at)
+            at_opening = dict(cluster.finalized())
+        worker.ledger.observe(availability, 0, 0, ready, at=at)
+        cluster.work.set(outstanding, at=at)
+        at += lasts
+        paused = availability is Availability.PAUSED
+        free = max(0, nthreads - ready) if paused else nthreads
+        slots = {worker.presence: Slots(free, nthreads, paused=paused)}
+        looks = queued is not None and outstanding
+        counts = {"paused": free} if paused else {}
+        cluster.idle.accrue(
+            ClusterState(slots, 0 if paused else free, queued=queued or 0, **counts) if looks else None, at=at
+        )
+        if beats or i == len(life) - 1:
+            worker.heartbeat(at)
+            now, said = cluster.finalized(), worker.ledger.balance(at=at).finalized
+            assert sum(now.values()) == nthreads * at == sum(cluster.activity().values())
+            assert all(now[bucket] >= ns for bucket, ns in before.items())
+            assert {b: ns for b, ns in now.items() if ns} == {b: ns for b, ns in cluster.activity().items() if ns}
+            assert now["paused"] >= said["paused"]
+            assert now["paused"] + now["idle"] + now["no-work"] == said["paused"] + said["idle"]
+            causes = cluster.totals(at=at).causes
+            assert sum(ns for name, ns in causes.items() if name.startswith("idle/")) == now["idle"]
+            before = now
+    assert window is not None
+    balance = worker.answer(at)
+    row = held(closed(window, {"a": balance}, at=at), worker)
+    assert sum(row.values()) == nthreads * (at - window.opened)
+    gained = {bucket: ns - at_opening[bucket] for bucket, ns in cluster.finalized().items()}
+    assert balance.free["paused"] <= row.get("paused", 0) <= gained["paused"]
+    if always:
+        assert row == {bucket: ns for bucket, ns in gained.items() if ns}
 
 
 def test_a_window_begins_for_each_worker_as_it_answers_whatever_is_heard_before_all_have():

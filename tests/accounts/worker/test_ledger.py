@@ -78,7 +78,7 @@ class ModelWorker:
         self.outcomes: Counter[str] = Counter()
         self.windows: dict[str, ModelWindow] = {}
         self.availability = Availability.RUNNING
-        self.waiting = self.constrained = 0
+        self.waiting = self.constrained = self.ready = 0
         #: By time of spilling, as long as it is not told: from when to when a slot had no reason to be free.
         self.undecided: list[list[tuple[int, int]]] = []
 
@@ -87,6 +87,10 @@ class ModelWorker:
         elapsed = max(0, at - self.now)
         self.now += elapsed
         reasons = ["waiting-on-data"] * self.waiting + ["constrained"] * self.constrained
+        if self.availability is not Availability.RUNNING:
+            spilling = None
+        if self.availability is Availability.PAUSED:
+            reasons = ["paused"] * (self.ready + self.constrained) + ["waiting-on-data"] * self.waiting
         if spilling is not None:
             reasons = ["spill"] * (self.waiting + spilling) + ["constrained"] * self.constrained
             self.undecided.append([])
@@ -96,8 +100,8 @@ class ModelWorker:
                 for window in self.windows.values():
                     window.inside[self.tasks[key]] += elapsed
                 continue
-            if self.availability is not Availability.RUNNING:
-                reason = str(self.availability)
+            if self.availability is Availability.RETIRING:
+                reason = "retiring"
             else:
                 reason = reasons.pop(0) if reasons else "idle"
                 if reason == "idle" and spilling is not None:
@@ -264,18 +268,20 @@ class LedgerMachine(RuleBasedStateMachine):
         availability=st.sampled_from([Availability.RUNNING, *Availability]),
         waiting=st.integers(0, 5),
         constrained=st.integers(0, 5),
+        ready=st.integers(0, 5),
         step=ticks,
     )
-    def observe(self, availability, waiting, constrained, step):
+    def observe(self, availability, waiting, constrained, ready, step):
         at = self.tick(step)
-        self.ledger.observe(availability, waiting, constrained, at=at)
-        self.model.availability, self.model.waiting, self.model.constrained = availability, waiting, constrained
+        self.ledger.observe(availability, waiting, constrained, ready, at=at)
+        self.model.availability, self.model.ready = availability, ready
+        self.model.waiting, self.model.constrained = waiting, constrained
 
-    @rule(availability=st.sampled_from(Availability), step=ticks)
-    def turn(self, availability, step):
+    @rule(availability=st.sampled_from(Availability), ready=st.integers(0, 5), step=ticks)
+    def turn(self, availability, ready, step):
         at = self.tick(step)
-        self.ledger.turn(availability, at=at)
-        self.model.availability = availability
+        self.ledger.turn(availability, ready, at=at)
+        self.model.availability, self.model.ready = availability, ready
 
     @rule(ready=st.integers(0, 3), gap=ticks, step=ticks)
     def spilled(self, ready, gap, step):
@@ -418,21 +424,33 @@ def test_free_slots_are_named_waiting_on_data_then_constrained_then_idle():
     assert settled_of(ledger, 30) == {"waiting-on-data": 60, "constrained": 20, "idle": 10}
 
 
-@pytest.mark.parametrize("availability", [Availability.PAUSED, Availability.RETIRING])
-def test_a_worker_that_takes_no_tasks_names_all_its_free_slots_so(availability):
+def test_a_retiring_worker_names_all_its_free_slots_so():
     ledger = Ledger(3, at=0)
     ledger.reserve("x", "inc", at=0)
-    ledger.observe(availability, 2, 2, at=0)
-    assert settled_of(ledger, 10) == {str(availability): 20}
+    ledger.observe(Availability.RETIRING, 2, 2, 2, at=0)
+    assert settled_of(ledger, 10) == {"retiring": 20}
     assert ledger.balance(at=10).running == 10
+
+
+def test_a_paused_worker_names_a_free_slot_for_each_task_that_could_run_and_the_rest_as_elsewhere():
+    # 5 slots, one held: 4 are free.
+    ledger = Ledger(5, at=0)
+    ledger.reserve("x", "inc", at=0)
+    ledger.observe(Availability.PAUSED, 0, 0, 0, at=0)
+    assert settled_of(ledger, 10) == {"idle": 40}
+    ledger.observe(Availability.PAUSED, 2, 1, 1, at=10)
+    assert settled_of(ledger, 20) == {"idle": 40, "paused": 20, "waiting-on-data": 20}
+    ledger.observe(Availability.PAUSED, 2, 2, 9, at=20)
+    assert settled_of(ledger, 30) == {"idle": 40, "paused": 60, "waiting-on-data": 20}
+    assert ledger.balance(at=30).running == 30
 
 
 def test_a_turn_keeps_what_waits_as_it_was_observed():
     ledger = Ledger(1, at=0)
     ledger.observe(Availability.RUNNING, 1, 0, at=0)
-    ledger.turn(Availability.PAUSED, at=3)
+    ledger.turn(Availability.RETIRING, at=3)
     ledger.turn(Availability.RUNNING, at=7)
-    assert settled_of(ledger, 10) == {"waiting-on-data": 6, "paused": 4}
+    assert settled_of(ledger, 10) == {"waiting-on-data": 6, "retiring": 4}
 
 
 def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
@@ -452,7 +470,7 @@ def test_free_slots_wait_for_spilling_before_all_else_one_for_each_task():
 
 def test_a_paused_worker_that_spills_is_paused():
     ledger = Ledger(2, at=0)
-    ledger.observe(Availability.PAUSED, 1, 0, at=0)
+    ledger.observe(Availability.PAUSED, 0, 0, 5, at=0)
     ledger.spilled(5, start=0, stop=10)
     ledger.delayed(0)
     assert settled_of(ledger, 10) == {"paused": 20}

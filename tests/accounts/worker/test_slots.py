@@ -187,5 +187,5 @@ def test_entries_are_read_by_when_they_happened_and_those_of_one_instant_as_they
         Observed(7, Availability.RUNNING, 0, 0),
     ]
     worker = Worker()
-    worker.slots.read(in_order([Observed(30, Availability.RUNNING, 1, 0), Turned(20, Availability.PAUSED)]))
-    assert worker.finalized(40) == {"idle": 50, "paused": 20, "waiting-on-data": 10}
+    worker.slots.read(in_order([Observed(30, Availability.RUNNING, 1, 0), Turned(20, Availability.PAUSED, 1)]))
+    assert worker.finalized(40) == {"idle": 60, "paused": 10, "waiting-on-data": 10}

@@ -10,7 +10,16 @@ from distributed.core import Status
 from distributed.scheduler import WorkerState
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.accounts.cluster.idle import NOTHING_RAN, SEEN, Alone, ClusterState, IdleWeights, slots_by_cause
+from dask_efficiency.accounts.cluster.idle import (
+    NOTHING_RAN,
+    SEEN,
+    Alone,
+    ClusterState,
+    IdleWeights,
+    Slots,
+    paused_slots_by_cause,
+    slots_by_cause,
+)
 from dask_efficiency.accounts.cluster.span_shares import SpanShares
 from dask_efficiency.plugin.scheduler import idle_watch
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
@@ -50,6 +59,9 @@ class FakeScheduler:
         ws.resources = resources or {}
         self.workers[name] = ws
         ws.processing = set(tasks)
+
+    def coerce_hostname(self, host: str) -> str:
+        return host
 
     def valid_workers(self, ts: FakeTask) -> set[WorkerState] | None:
         self.asked += 1
@@ -119,7 +131,7 @@ def test_slots_are_free_that_the_scheduler_gave_no_task(scene):
     scene.add("a", *inc(3))
     scene.add("b", nthreads=2)
     state = scene.state()
-    assert {p.name: tuple(slots) for p, slots in state.workers.items()} == {"a": (1, 4), "b": (2, 2)}
+    assert {p.name: slots for p, slots in state.workers.items()} == {"a": Slots(1, 4), "b": Slots(2, 2)}
     assert (state.free, state.running) == (3, {"inc": 3})
     assert scene.look() == {"parallelism": 3}
 
@@ -132,12 +144,66 @@ def test_a_task_that_left_its_slot_holds_none(scene):
     assert (state.free, state.running, state.only) == (3, {"inc": 1}, (tasks[2].key, "inc"))
 
 
-@pytest.mark.parametrize("status", [Status.paused, Status.closing_gracefully])
-def test_slots_of_a_worker_that_takes_no_tasks_are_not_free(scene, status):
+def test_slots_of_a_worker_that_closes_are_not_free(scene):
     scene.add("a")
     scene.add("b")
-    scene.scheduler.workers["a"].status = status
+    scene.scheduler.workers["a"].status = Status.closing_gracefully
     assert {p.name: slots.free for p, slots in scene.state().workers.items()} == {"a": 0, "b": 4}
+
+
+def paused_scene(scene: Scene) -> Scene:
+    """One of four slots of a paused worker is taken; another worker has one free."""
+    scene.add("a", *inc(1))
+    scene.add("b", *inc(3))
+    scene.scheduler.workers["a"].status = Status.paused
+    return scene
+
+
+def paused_slots(scene: Scene) -> dict[str, int]:
+    """What the free slots of paused workers are free for now."""
+    causes = paused_slots_by_cause(scene.state())
+    return {cause: slots for cause, slots in zip((*SEEN, "paused"), causes, strict=True) if slots}
+
+
+def test_a_paused_worker_to_which_nothing_would_be_sent_is_idle_as_others(scene):
+    state = paused_scene(scene).state()
+    assert {p.name: slots for p, slots in state.workers.items()} == {"a": Slots(3, 4, paused=True), "b": Slots(1, 4)}
+    assert (state.free, state.paused) == (1, 3)
+    assert scene.look() == {"parallelism": 1}
+    assert paused_slots(scene) == {"parallelism": 3}
+
+
+def test_of_what_waits_a_paused_worker_is_sent_what_finds_no_slot_elsewhere(scene):
+    paused_scene(scene).scheduler.queued = inc(3)
+    assert scene.look() == {"scheduler": 1}
+    assert paused_slots(scene) == {"paused": 2, "parallelism": 1}
+    scene.add("c", *inc(9))
+    assert paused_slots(scene) == {"paused": 3}
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "expected"),
+    [
+        ({}, {"paused": 3}),
+        ({"worker_restrictions": {"tcp://a:1"}}, {"paused": 3}),
+        ({"worker_restrictions": {"tcp://b:1"}}, {"restricted": 3}),
+        ({"worker_restrictions": {"tcp://b:1"}, "loose_restrictions": True}, {"paused": 3}),
+        ({"host_restrictions": {"a"}}, {"paused": 3}),
+        ({"resource_restrictions": {"GPU": 1}}, {"restricted": 3}),
+    ],
+)
+def test_tasks_without_a_worker_wait_for_a_paused_one_that_may_run_them(scene, restrictions, expected):
+    paused_scene(scene).scheduler.unrunnable = dict.fromkeys(inc(4, **restrictions), 0.0)
+    assert paused_slots(scene) == expected
+
+
+def test_a_paused_worker_that_reports_has_what_was_seen_meanwhile(scene):
+    paused_scene(scene).scheduler.queued = inc(2)
+    scene.weights.accrue(scene.state(), at=12 * MS)
+    scene.scheduler.queued = []
+    scene.weights.accrue(scene.state(), at=24 * MS)
+    # One of three slots, for 12 ms, was for a queued task: the other task had a slot elsewhere.
+    assert scene.split("a", 72 * MS) == {"paused": 12 * MS, "parallelism": 60 * MS}
 
 
 def test_a_worker_without_accounts_is_not_looked_at(scene):
@@ -351,6 +417,30 @@ def test_a_graph_that_comes_while_others_are_worked_at_counts_from_its_beginning
         scene.clock.now = 15 * MS
         await settled()
         assert scene.split("a", 60 * MS) == {"graph": 20 * MS, "parallelism": 40 * MS}
+
+    run(scene)
+
+
+def test_slots_wait_for_round_trips_while_tasks_are_queued_and_the_loop_has_nothing_to_do(scene, monkeypatch):
+    busy = SimpleNamespace(ns=0)
+    monkeypatch.setattr(idle_watch, "_busy_ns", lambda: busy.ns)
+
+    @on_a_loop
+    async def run(scene):
+        scene.add("a", *inc(4))
+        scene.scheduler.queued = inc(9)
+        scene.watch._busy = 0
+        scene.turn(True, at=0)
+        await settled()
+        busy.ns = 10 * MS
+        scene.sample(at=40 * MS)
+        # Of the 40 ms it was busy for 10; the slots were believed to be in use.
+        assert scene.split("a", 40 * MS) == {"scheduler": 10 * MS, "round-trips": 30 * MS}
+        # A look is late by 340 ms: the loop was blocked. What was counted twice would be too much.
+        scene.sample(at=400 * MS)
+        assert scene.split("a", 360 * MS) == {"scheduler": 340 * MS, "round-trips": 20 * MS}
+        scene.watch.catch_up(at=420 * MS)
+        assert scene.split("a", 20 * MS) == {"scheduler": 20 * MS}
 
     run(scene)
 

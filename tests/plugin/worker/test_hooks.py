@@ -300,7 +300,7 @@ others = st.tuples(
         [
             *("cancel", "want again", "resume", "secede", "spill", "waiting", "waiting unnoticed", "constrained"),
             *("pause", "unpause", "pause and unpause", "retire", "heartbeat", "open", "close", "libraries", "size"),
-            *("watch", "flush", "flush"),
+            *("ready", "watch", "flush", "flush"),
         ]
     ),
     st.integers(0, 3),
@@ -399,6 +399,10 @@ def happen(world: World, started: dict[str, int], kind: str, number: int, detail
         state.waiting = set(range(number))
     elif kind == "constrained":
         state.constrained = list(range(number))
+    elif kind == "ready":
+        state.ready = list(range(number))
+        world.stimulus()
+        world.transition(Task("ready", state="waiting"), "waiting", "ready")
     elif kind in ("pause", "unpause", "retire"):
         event: Any = None
         if kind != "retire":
@@ -548,6 +552,12 @@ def test_a_task_whose_message_lay_there_while_the_loop_spilled_waited_for_that()
     # It was there already; or what was free is reported, and stays.
     assert spill_of([spill, (0, ("take", 0, PLAIN))]) == 0
     assert spill_of([spill, (0, ("heartbeat", 0, None)), (0, ("take", 0, SENT_A_TENTH_OF_A_SECOND_AGO))]) == 0
+
+
+def test_a_task_that_becomes_ready_on_a_paused_worker_makes_a_slot_paused_from_then_on():
+    world = play(2, [(0, ("pause", 0, None)), (100 * MS, ("ready", 1, None)), (30 * MS, ("heartbeat", 0, None))])
+    # Moves are a nanosecond apart; and of the two slots, one had no task that could run.
+    assert world.both[0].ledger.balance(at=world.now).finalized["paused"] == pytest.approx(30 * MS, abs=3)
 
 
 def test_dask_says_in_a_stimulus_when_it_was_sent():

@@ -82,6 +82,7 @@ class Worker:
             in_flight_tasks=set(),
             waiting=set(),
             constrained=[],
+            ready=[],
             total_resources={},
             running=True,
             executed_count=0,

@@ -1,0 +1,114 @@
+"""HeldResults: the scheduler's part that sees which results only a client holds while workers are short of memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from distributed.core import Status
+
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.parts import SchedulerPart
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import WorkerState
+
+#: Results that are looked at each time, the oldest of each worker: what clients keep is among them.
+MAX_RESULTS = 1_000
+
+#: Nanoseconds between two looks.
+INTERVAL_NS = 1_000_000_000
+
+#: Pairs of a prefix and a client that are told apart; and of those, the largest that a report is told.
+MAX_PAIRS = 1_000
+MAX_TOLD = 10
+
+SEVERAL = "several clients"
+
+#: (prefix, client)
+Pair = tuple[str, str]
+
+
+class _Seen(NamedTuple):
+    """Looks so far at workers that were short of memory; the bytes of all results there, and of those by pair."""
+
+    looks: int
+    nbytes: int
+    held: Mapping[Pair, int]
+
+
+class HeldResults(SchedulerPart):
+    """Looks once a second, while any worker is paused or has spilled, at the results on such workers.
+
+    A result is held where a client wants it and no task waits for it: all that depends on it so far is done. What a
+    client will ask for next is not known, so this is a fact beside ``paused`` and ``spill``, and no time.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    now
+        The clock, in nanoseconds.
+    """
+
+    def __init__(self, scheduler: Scheduler, now: Callable[[], int]) -> None:
+        self._scheduler = scheduler
+        self._now = now
+        self._due = 0
+        self._looks = self._nbytes = 0
+        self._held: Counter[Pair] = Counter()
+        #: By window, what had been seen when it was opened.
+        self._opened: dict[str, _Seen] = {}
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.scheduler, meter.accounts.now)
+
+    def round_over(self, unread: Mapping[str, Any]) -> None:  # noqa: D102
+        at = self._now()
+        if at >= self._due:
+            self._due = at + INTERVAL_NS
+            self.look()
+
+    def look(self) -> None:
+        """Look at the results on workers that are short of memory."""
+        short = [ws for ws in self._scheduler.workers.values() if ws.status is Status.paused or _has_spilled(ws)]
+        if not short:
+            return
+        self._looks += 1
+        for ws in short[:MAX_RESULTS]:
+            for ts in islice(ws.has_what, max(1, MAX_RESULTS // len(short))):
+                nbytes = max(0, ts.nbytes)
+                self._nbytes += nbytes
+                if ts.who_wants and not ts.waiters:
+                    client = next(iter(ts.who_wants)).client_key if len(ts.who_wants) == 1 else SEVERAL
+                    pair = ts.prefix.name[:MAX_PREFIX_LENGTH], client
+                    if pair in self._held or len(self._held) < MAX_PAIRS:
+                        self._held[pair] += nbytes
+
+    async def window_opens(self, window: str, wanted: Mapping[str, Any]) -> None:  # noqa: D102
+        self._opened[window] = _Seen(self._looks, self._nbytes, dict(self._held))
+
+    async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
+        """Add what was held in the mean of the looks, as :class:`~dask_efficiency.report.model.HeldResult` has it."""
+        then = self._opened.get(window)
+        looks = 0 if then is None else self._looks - then.looks
+        if then is None or not looks:
+            return
+        gained = Counter({pair: nbytes - then.held.get(pair, 0) for pair, nbytes in self._held.items()})
+        whole = self._nbytes - then.nbytes
+        reply["held_results"] = [
+            [*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained.most_common(MAX_TOLD) if nbytes
+        ]
+
+    def window_forgotten(self, window: str) -> None:  # noqa: D102
+        self._opened.pop(window, None)
+
+
+def _has_spilled(ws: WorkerState) -> bool:
+    """Whether results of a worker are on its disk, by its last heartbeat."""
+    spilled = ws.metrics.get("spilled_bytes")
+    return isinstance(spilled, Mapping) and bool(spilled.get("disk"))

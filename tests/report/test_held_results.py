@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, wait
+from distributed.core import Status
+
+from dask_efficiency import EfficiencyPlugin, efficiency_report
+from dask_efficiency.plugin.names import PLUGIN
+from dask_efficiency.report import held_results
+from dask_efficiency.report.held_results import SEVERAL, HeldResults
+from tests.plugin.watch import eventually
+
+
+class Some:
+    """Anything with these attributes."""
+
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+def result(prefix: str, nbytes: int, *clients: str, waiters: tuple[str, ...] = ()) -> Any:
+    wanted = {Some(client_key=client) for client in clients}
+    return Some(prefix=Some(name=prefix), nbytes=nbytes, who_wants=wanted or None, waiters=set(waiters))
+
+
+def worker(*results: Any, status: Status = Status.running, disk: int = 0) -> Any:
+    return Some(status=status, metrics={"spilled_bytes": {"memory": 0, "disk": disk}}, has_what=dict.fromkeys(results))
+
+
+def part_of(*workers: Any) -> HeldResults:
+    scheduler: Any = Some(workers=dict(enumerate(workers)))
+    part = HeldResults(scheduler, lambda: 0)
+    asyncio.run(part.window_opens("w", {}))
+    return part
+
+
+def told(part: HeldResults) -> list[list[Any]] | None:
+    reply: dict[str, Any] = {}
+    asyncio.run(part.window_closes("w", 0, reply, []))
+    return reply.get("held_results")
+
+
+def test_results_that_a_client_wants_and_no_task_waits_for_are_held() -> None:
+    kept, used, waited_for = result("load", 60, "c1"), result("sum", 10), result("load", 20, "c1", waiters=("mean",))
+    part = part_of(worker(kept, used, waited_for, result("join", 10, "c1", "c2"), disk=5))
+    part.look()
+    part.look()
+    assert told(part) == [["load", "c1", 60.0, 0.6], ["join", SEVERAL, 10.0, 0.1]]
+
+
+def test_only_workers_that_are_short_of_memory_are_looked_at() -> None:
+    part = part_of(worker(result("load", 60, "c1")))
+    part.look()
+    assert told(part) is None
+    part = part_of(worker(result("load", 60, "c1")), worker(result("join", 7, "c1"), status=Status.paused))
+    part.look()
+    assert told(part) == [["join", "c1", 7.0, 1.0]]
+
+
+def test_a_window_has_what_was_seen_in_it() -> None:
+    short = worker(result("load", 60, "c1"), disk=1)
+    part = part_of(short)
+    part.look()
+    asyncio.run(part.window_opens("w", {}))
+    assert told(part) is None
+    short.has_what = dict.fromkeys([result("join", 30, "c1")])
+    part.look()
+    assert told(part) == [["join", "c1", 30.0, 1.0]]
+    part.window_forgotten("w")
+    assert told(part) is None
+
+
+def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_results, "MAX_RESULTS", 4)
+    monkeypatch.setattr(held_results, "MAX_PAIRS", 1)
+    part = part_of(*(worker(*(result(f"p{i}", 1, "c") for i in range(9)), disk=1) for _ in range(2)))
+    part.look()
+    assert told(part) == [["p0", "c", 2.0, 0.5]]
+
+
+@pytest.mark.cluster
+def test_futures_that_are_not_released_are_named_beside_spilling(new_cluster: Any) -> None:
+    def some_bytes(i: int) -> bytes:
+        return bytes([i % 256]) * 8_000_000
+
+    memory = {"target": 0.2, "spill": False, "pause": False, "terminate": False}
+    with (
+        dask.config.set({f"distributed.worker.memory.{key}": value for key, value in memory.items()}),
+        new_cluster(n_workers=1, threads_per_worker=2, memory_limit="200 MB") as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        futures = client.map(some_bytes, range(12))
+        wait(client.map(len, futures))
+        with efficiency_report(client=client) as found:
+            before = client.run_on_scheduler(looks)
+            eventually(lambda: client.run_on_scheduler(looks) > before)
+    assert found.report is not None
+    held = found.report.held_results[0]
+    assert (held.prefix, held.client) == ("some_bytes", client.id)
+    assert held.share > 0.9
+    assert 8_000_000 <= held.nbytes <= 12 * 8_000_100
+
+
+def looks(dask_scheduler: Any) -> int:
+    """How often the part has looked at a worker that had spilled."""
+    return dask_scheduler.plugins[PLUGIN]._meter._parts.get("held-results")._looks
