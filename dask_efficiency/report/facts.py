@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
-from dask_efficiency.accounts.lines import IMPORT, blamed
+from dask_efficiency.accounts.cluster.scheduler_loop import STREAM
+from dask_efficiency.accounts.lines import IMPORT, blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.model import EfficiencyReport
@@ -57,6 +58,11 @@ class Facts:
     fills_workers: bool
     #: Share of the idle time for the scheduler in which event loops of workers imported modules.
     importing: float
+    #: Share of the time with work in which the scheduler's event loop was busy; NaN where that is not known.
+    loop_busy: float
+    #: What took most of that, and its share, where it is no handler of Dask's own for tasks; else that, and 0.
+    loop_by: str
+    loop_share: float
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -70,6 +76,16 @@ class Facts:
         """Whether threads wait for the scheduler mostly while event loops import modules."""
         return self.importing > MOST
 
+    @property
+    def scheduler_busy(self) -> bool:
+        """Whether the scheduler bounds the cluster: its event loop is busy for most of the time."""
+        return self.loop_busy > MOST
+
+    @property
+    def loop_held(self) -> bool:
+        """Whether what keeps it busy is one thing beside the tasks' own traffic, such as a plugin."""
+        return self.scheduler_busy and self.loop_share > MOST
+
     def words(self) -> dict[str, str]:
         """The figures and names as they stand in a sentence."""
         return {
@@ -82,6 +98,9 @@ class Facts:
             "longest": format_share(self.longest_task),
             "larger": f"{self.larger_input:.3g}",
             "waited_for": name_of(self.waited_for),
+            "loop_busy": format_share(self.loop_busy),
+            "loop_by": name_of(self.loop_by),
+            "loop_share": format_share(self.loop_share),
         }
 
 
@@ -99,6 +118,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     chain = path.floor_seconds / path.makespan_seconds if known and path is not None else math.nan
     longest = path.longest_task_seconds / path.makespan_seconds if known and path is not None else math.nan
     waited_for = _waited_for(report)
+    loop_busy, loop_by, loop_share = _loop(report)
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.threads,
@@ -119,6 +139,9 @@ def facts_of(report: EfficiencyReport) -> Facts:
         waited_for=waited_for,
         fills_workers=_fills_workers(report, waited_for),
         importing=_importing(report),
+        loop_busy=loop_busy,
+        loop_by=loop_by,
+        loop_share=loop_share,
         joining=not report.not_measured,
     )
 
@@ -146,6 +169,19 @@ def _importing(report: EfficiencyReport) -> float:
     imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
     blocked = sum(block.seconds * report.nthreads.get(block.worker, 1) for block in imports)
     return blocked / waited if waited else 0.0
+
+
+def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
+    """How busy the scheduler's event loop was, what with, and the share of that; see :class:`Facts`."""
+    loop = report.scheduler_loop
+    if loop is None or loop.busy_with_work is None or not loop.busy_seconds:
+        return math.nan, "", 0.0
+    own = [part for part in (*loop.handlers, *loop.hooks) if part.kind != STREAM or is_the_users(part.file)]
+    most = max(own, key=lambda part: part.seconds, default=None)
+    if most is not None and most.seconds > MOST * loop.busy_seconds:
+        where = f" in {place_of(most.stack[0])}" if most.file else ""
+        return loop.busy_with_work, f"{most.kind} `{most.name}`{where}", most.seconds / loop.busy_seconds
+    return loop.busy_with_work, loop.handlers[0].name if loop.handlers else "", 0.0
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
@@ -182,5 +218,8 @@ NOTHING_KNOWN = Facts(
     waited_for="",
     fills_workers=False,
     importing=0.0,
+    loop_busy=_UNKNOWN,
+    loop_by="",
+    loop_share=0.0,
     joining=False,
 )

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.lines import line_times
@@ -28,6 +29,8 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
         return _by_line(report)
     if by == "skew":
         return _skew(report)
+    if by == "scheduler":
+        return _scheduler(report)
     if by == "finding":
         return findings_frame(find(report))
     return _by_group(report, by)
@@ -88,6 +91,16 @@ def _skew(report: EfficiencyReport) -> pd.DataFrame:
     )
 
 
+def _scheduler(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    loop = report.scheduler_loop
+    parts = (*loop.handlers, *loop.hooks) if loop is not None else ()
+    columns = [each.name for each in fields(LoopPart)]
+    rows = [[getattr(part, name) for name in columns] for part in sorted(parts, key=lambda part: -part.seconds)]
+    return pd.DataFrame(rows, columns=pd.Index(columns, dtype=object))
+
+
 def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
     """A row for each finding."""
     import pandas as pd
@@ -103,7 +116,8 @@ def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     groups = {"worker": report.by_worker, "prefix": report.by_prefix, "span": report.by_span}
     if by not in groups:
         raise ValueError(
-            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew' or 'finding'"
+            f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'scheduler' or "
+            "'finding'"
         )
     rows = groups[by]
     columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]

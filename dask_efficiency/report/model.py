@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, NAMES, fit, name_of, of_bucket
+from dask_efficiency.accounts.cluster.scheduler_loop import SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import Skew
@@ -211,6 +212,8 @@ class EfficiencyReport(Printed):
     gil_holds, loop_blocks
         The longest times for which one thread kept all others of its worker from the GIL, or blocked its event loop;
         the longest first.
+    scheduler_loop
+        What the scheduler's event loop spent the window on, by handler and plugin; None where that was not measured.
     waited_for
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
@@ -262,6 +265,7 @@ class EfficiencyReport(Printed):
     gil_holders: tuple[GilHolder, ...] = ()
     gil_holds: tuple[Hold, ...] = ()
     loop_blocks: tuple[Hold, ...] = ()
+    scheduler_loop: SchedulerLoop | None = None
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)
@@ -520,7 +524,9 @@ class EfficiencyReport(Printed):
             and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line
             called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
             no sample was taken. ``"skew"``: a row for each prefix, the fields of
-            :class:`~dask_efficiency.accounts.skew.Skew`. ``"finding"``: a row for each of :attr:`findings`.
+            :class:`~dask_efficiency.accounts.skew.Skew`. ``"scheduler"``: a row for each handler, callback and
+            hook that took most of the scheduler's event loop, the most costly first; hooks are part of handlers.
+            ``"finding"``: a row for each of :attr:`findings`.
 
         Raises
         ------

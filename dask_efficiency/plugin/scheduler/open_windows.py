@@ -76,6 +76,7 @@ class OpenWindows:
             {span},
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
+            None if accounts.loop.off else accounts.loop.totals(),
         )
         self._open[window_id] = opened
         work.repeats[window_id] = opened.repeats

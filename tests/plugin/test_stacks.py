@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 
 from dask_efficiency.accounts.profile import MAX_DEPTH
-from dask_efficiency.plugin.worker.stacks import MAX_KNOWN, Stacks
+from dask_efficiency.plugin.stacks import MAX_KNOWN, Stacks
 from tests.plugin.worker.threads_in_states import until
 
 

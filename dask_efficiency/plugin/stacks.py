@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import selectors
 import threading
 from types import CodeType, FrameType
 
@@ -41,6 +42,11 @@ _LOOPS = (
 )
 
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
+
+
+def has_nothing_to_do(stack: Stack) -> bool:
+    """Whether a thread is where an event loop waits for something to do."""
+    return bool(stack) and stack[-1].file == selectors.__file__
 
 
 class Stacks:
