@@ -43,6 +43,7 @@ DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragg
     "loop_blocks",
     "path",
     "profile",
+    "scheduler_loop",
     "skew",
     "savings",
 }

@@ -47,7 +47,9 @@ def test_a_report_without_samples_has_frames_too() -> None:
 
 
 def test_another_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'cause', 'line', 'skew' or 'finding'"):
+    with pytest.raises(
+        ValueError, match="by='file'; expected 'worker', .* 'cause', 'line', 'skew', 'scheduler' or 'finding'"
+    ):
         profiled().to_frame("file")
 
 

@@ -35,6 +35,9 @@ PLAIN = Facts(
     waited_for="",
     fills_workers=False,
     importing=0.0,
+    loop_busy=0.3,
+    loop_by="task-finished",
+    loop_share=0.0,
     joining=False,
 )
 
@@ -61,6 +64,15 @@ CASES = {
     ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
     ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
+    ("idle/scheduler", "Do without it, or speed it up: it took 60 % of the scheduler's event loop, busy 90 %"): {
+        "loop_busy": 0.9,
+        "loop_share": 0.6,
+    },
+    ("idle/graph", "Do without it, or speed it up"): {"loop_busy": 0.9, "loop_share": 0.6},
+    (
+        "idle/scheduler",
+        "Use fewer and longer tasks: the scheduler was busy 90 % of the time, most with task-finished",
+    ): {"loop_busy": 0.9},
     ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
         "fills_workers": True,
         "waited_for": "fit",

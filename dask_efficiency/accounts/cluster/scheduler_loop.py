@@ -143,7 +143,7 @@ def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Hold] = ()) -> S
         hooks_seconds=sum(ns for ns, _ in hooks.values()) / 1e9,
         handlers=_costliest({part: (spent.ns, spent.calls) for part, spent in handlers.items()}),
         hooks=_costliest(hooks),
-        blocks=tuple(LoopBlock(block.ns / 1e9, block.stack) for block in longest),
+        blocks=tuple(LoopBlock(block.ns / 1e9, tuple(map(_as_text, block.stack))) for block in longest),
     )
 
 
@@ -174,6 +174,11 @@ def _estimated(handlers: Mapping[Part, Spent], exact: Mapping[Part, tuple[int, i
 def _costliest(parts: Mapping[Part, tuple[int, int]]) -> tuple[LoopPart, ...]:
     took = sorted((each for each in parts.items() if each[1][1] > 0), key=lambda each: (-each[1][0], each[0]))
     return tuple(
-        LoopPart(part.kind, part.name, *part.code, seconds=ns / 1e9, calls=calls)
+        LoopPart(part.kind, part.name, *_as_text(part.code), seconds=ns / 1e9, calls=calls)
         for part, (ns, calls) in took[:MAX_PARTS]
     )
+
+
+def _as_text(frame: Frame) -> Frame:
+    """A frame that can be sent: names of files may hold what is no text."""
+    return frame._replace(file=frame.file.encode("utf-8", "backslashreplace").decode())
