@@ -46,9 +46,7 @@ def burner(cluster: LocalCluster, client: Client) -> Iterator[Burner]:
     cluster.scheduler.remove_plugin("burner")
 
 
-def test_a_plugin_that_computes_at_each_transition_is_named_first_with_its_line(
-    client: Client, burner: Burner
-) -> None:
+def test_a_plugin_that_computes_at_each_transition_is_named_first_with_its_line(client: Client, burner: Burner) -> None:
     with efficiency_report(client=client) as found:
         client.gather(client.map(abs, range(TASKS), pure=False))
     loop = found.report.scheduler_loop

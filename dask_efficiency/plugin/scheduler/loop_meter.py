@@ -17,6 +17,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial, wraps
 from time import monotonic_ns as clock
 from types import coroutine
@@ -69,10 +70,9 @@ _HOOKS = ("update_graph", "restart", "add_worker", "remove_worker", "add_client"
 class _Row:
     """What the calls of one handler took."""
 
-    __slots__ = ("calls", "due", "hooks", "looked_ns", "ns", "part")
+    __slots__ = ("calls", "due", "hooks", "looked_ns", "ns")
 
-    def __init__(self, part: Part) -> None:
-        self.part = part
+    def __init__(self) -> None:
         self.ns = self.calls = self.looked_ns = 0
         #: When plugins are timed in the next call.
         self.due = 0
@@ -140,6 +140,7 @@ class LoopMeter:
     def stop(self) -> None:
         """Put everything back; safe to call twice."""
         self._closing.set()
+        self._take_off_transitions()
         if self._collecting in gc.callbacks:
             gc.callbacks.remove(self._collecting)
         for _, replaced in self._plugins.values():
@@ -201,8 +202,7 @@ class LoopMeter:
     # -- what it calls -------------------------------------------------------------------------
 
     def _timed(self, kind: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        part = Part(kind, name, _code(function))
-        row = self._rows.setdefault(part, _Row(part))
+        row = self._rows.setdefault(Part(kind, name, _code(function)), _Row())
         if inspect.iscoroutinefunction(function):
 
             @wraps(function)
@@ -230,7 +230,7 @@ class LoopMeter:
 
     def _look(self, row: _Row, at: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a handler, and time plugins meanwhile."""
-        looks = self._looking is None and at >= row.due
+        looks = at >= row.due and self._looking is None and not self._closing.is_set()
         if looks:
             self._guard(self._put_on_transitions, row)
         began = clock()
@@ -284,7 +284,7 @@ class LoopMeter:
                     self._with_work += at - last
                     self._waited_with_work += waited - last_waited
         except Exception as error:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._guard.fail, error)
 
     def _stack(self) -> Callable[[], Stack | None]:

@@ -274,19 +274,22 @@ def test_garbage_collection_is_timed(meter: LoopMeter, clock: Clock) -> None:
 def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(
     meter: LoopMeter, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: Any) -> None:
-        raise ZeroDivisionError("of ours")
+    plugins = {name: dict(vars(plugin)) for name, plugin in scheduler.plugins.items()}
 
-    monkeypatch.setattr(meter, "_hook", broken)
+    def has(plugin: Any, _: str) -> bool:
+        if plugin is scheduler.plugins["idle"]:
+            raise ZeroDivisionError("of ours")
+        return True
+
+    async def run() -> None:
+        await started(meter)
+        monkeypatch.setattr(loop_meter, "_has", has)  # it fails when the first plugin is timed already
+        assert scheduler.stream_handlers["task-finished"](key="x") == "finished x"
+
     with caplog.at_level(logging.ERROR, "dask_efficiency"):
-
-        async def run() -> None:
-            meter.start()
-            assert meter.off is not None
-            assert scheduler.stream_handlers["task-finished"](key="x") == "finished x"
-
         asyncio.run(run())
     assert len(caplog.records) == 1
+    assert {name: vars(plugin) for name, plugin in scheduler.plugins.items()} == plugins
     assert scheduler.stream_handlers["task-finished"] == scheduler.finished
     with pytest.raises(RuntimeError, match="of ours"):
         meter.totals()
