@@ -65,7 +65,7 @@ def test_a_plugin_that_computes_at_each_transition_is_named_first_with_its_line(
 
 
 def blocks_the_loop() -> None:
-    time.sleep(0.7)
+    time.sleep(2)
 
 
 def test_a_handler_that_blocks_the_loop_is_named_with_its_line(cluster: LocalCluster, client: Client) -> None:
@@ -75,6 +75,7 @@ def test_a_handler_that_blocks_the_loop_is_named_with_its_line(cluster: LocalClu
         eventually(lambda: ("comm handler", "block") in loop_meter._handlers)
         with efficiency_report(client=client) as found:
             client.sync(client.scheduler.block)
+            eventually(lambda: any(hold.ns > 1.5e9 for _, hold in loop_meter._blocks))  # the next tick tells
     finally:
         del cluster.scheduler.handlers["block"]
     loop = found.report.scheduler_loop
@@ -82,5 +83,6 @@ def test_a_handler_that_blocks_the_loop_is_named_with_its_line(cluster: LocalClu
     handler = loop.handlers[0]
     line = blocks_the_loop.__code__.co_firstlineno
     assert (handler.kind, handler.name, handler.file, handler.line) == ("comm handler", "block", __file__, line)
-    assert handler.seconds >= 0.7
-    assert any(block.seconds > 0.5 and block.stack[-1][1:] == (__file__, line + 1) for block in loop.blocks)
+    assert handler.seconds > 1.9
+    longest = max(loop.blocks, key=lambda block: block.seconds)
+    assert (longest.stack[-1].file, longest.stack[-1].line) == (__file__, line + 1), loop.blocks

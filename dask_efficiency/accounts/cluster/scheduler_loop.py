@@ -32,8 +32,9 @@ class Spent(NamedTuple):
 
     ns: int = 0
     calls: int = 0
-    #: Of ``ns``, in calls that were looked at closely.
+    #: Of these, in calls that were looked at closely.
     looked_ns: int = 0
+    looked_calls: int = 0
     #: By hook, nanoseconds and number of its calls within these.
     hooks: Mapping[Part, tuple[int, int]] = {}
 
@@ -157,17 +158,19 @@ def _less(spent: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
 
 def _gained(now: Spent, then: Spent) -> Spent:
     hooks = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
-    return Spent(now.ns - then.ns, now.calls - then.calls, now.looked_ns - then.looked_ns, hooks)
+    looked = now.looked_ns - then.looked_ns, now.looked_calls - then.looked_calls
+    return Spent(now.ns - then.ns, now.calls - then.calls, *looked, hooks)
 
 
 def _estimated(handlers: Mapping[Part, Spent], exact: Mapping[Part, tuple[int, int]]) -> dict[Part, tuple[int, int]]:
     """The hooks' time: their share of the handlers' calls that were looked at is their share of all of them."""
     found = dict(exact)
     for spent in handlers.values():
-        factor = spent.ns / spent.looked_ns if spent.looked_ns else 0.0
+        longer = spent.ns / spent.looked_ns if spent.looked_ns else 0.0
+        more = spent.calls / spent.looked_calls if spent.looked_calls else 0.0
         for part, (ns, calls) in spent.hooks.items():
             before = found.get(part, (0, 0))
-            found[part] = before[0] + min(spent.ns, round(factor * ns)), before[1] + round(factor * calls)
+            found[part] = before[0] + min(spent.ns, round(longer * ns)), before[1] + round(more * calls)
     return found
 
 

@@ -70,10 +70,10 @@ _HOOKS = ("update_graph", "restart", "add_worker", "remove_worker", "add_client"
 class _Row:
     """What the calls of one handler took."""
 
-    __slots__ = ("calls", "due", "hooks", "looked_ns", "ns")
+    __slots__ = ("calls", "due", "hooks", "looked_calls", "looked_ns", "ns")
 
     def __init__(self) -> None:
-        self.ns = self.calls = self.looked_ns = 0
+        self.ns = self.calls = self.looked_ns = self.looked_calls = 0
         #: When plugins are timed in the next call.
         self.due = 0
         self.hooks: dict[Part, list[int]] = {}
@@ -207,7 +207,9 @@ class LoopMeter:
 
             @wraps(function)
             async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
-                return await _in_steps(function(*args, **kwargs), partial(self._step, row))
+                # All steps of a call, or none: most of the work may be in one of them.
+                step = partial(self._look if clock() >= row.due else self._time, row)
+                return await _in_steps(function(*args, **kwargs), step)
 
             return timed_coroutine
 
@@ -215,7 +217,7 @@ class LoopMeter:
         def timed(*args: Any, **kwargs: Any) -> Any:
             began = clock()
             if began >= row.due:
-                return self._look(row, began, function, args, kwargs)
+                return self._look(row, function, *args, **kwargs)
             try:
                 return function(*args, **kwargs)
             finally:
@@ -224,27 +226,31 @@ class LoopMeter:
 
         return timed
 
-    def _step(self, row: _Row, function: Callable[[Any], Any], value: Any) -> Any:
-        """One step of a coroutine."""
-        return self._look(row, clock(), function, (value,), {})
-
-    def _look(self, row: _Row, at: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a handler, and time plugins meanwhile."""
-        looks = at >= row.due and self._looking is None and not self._closing.is_set()
-        if looks:
-            self._guard(self._put_on_transitions, row)
+    @staticmethod
+    def _time(row: _Row, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a handler."""
         began = clock()
         try:
             return function(*args, **kwargs)
         finally:
-            took = clock() - began
-            row.ns += took
+            row.ns += clock() - began
             row.calls += 1
-            if looks:
-                row.looked_ns += took
-                self._guard(self._take_off_transitions)
-                now = clock()
-                row.due = now + max(LOOK_NS, round((now - at - took) / MAX_SHARE))
+
+    def _look(self, row: _Row, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a handler, and time plugins meanwhile."""
+        if self._looking is not None or self._closing.is_set():
+            return self._time(row, function, *args, **kwargs)
+        at, before = clock(), row.ns
+        self._guard(self._put_on_transitions, row)
+        try:
+            return self._time(row, function, *args, **kwargs)
+        finally:
+            took = row.ns - before
+            row.looked_ns += took
+            row.looked_calls += 1
+            self._guard(self._take_off_transitions)
+            now = clock()
+            row.due = now + max(LOOK_NS, round((now - at - took) / MAX_SHARE))
 
     def _put_on_transitions(self, row: _Row) -> None:
         self._looking = replaced = Replacements()
@@ -322,7 +328,8 @@ class LoopMeter:
             with_work=self._with_work,
             waited_with_work=self._waited_with_work,
             handlers={
-                part: Spent(row.ns, row.calls, row.looked_ns, _copied(row.hooks)) for part, row in self._rows.items()
+                part: Spent(row.ns, row.calls, row.looked_ns, row.looked_calls, _copied(row.hooks))
+                for part, row in self._rows.items()
             },
             hooks=_copied(self._hooks),
         )

@@ -25,14 +25,14 @@ JOINS = Part(HOOK, "Burner.add_worker", Frame("Burner.add_worker", "burner.py", 
 def test_a_hook_of_which_some_calls_were_timed_has_its_share_of_each_handler() -> None:
     then = LoopTotals(at=0, waited=0)
     handlers = {
-        # Looked at for 10 of 100 ms, of which 6 were the plugin's in 12 calls; and for all of its 20 ms.
-        FINISHED: Spent(100 * MS, 50, 10 * MS, {BURNER: (6 * MS, 12)}),
-        RELEASED: Spent(20 * MS, 4, 20 * MS, {BURNER: (5 * MS, 3)}),
+        # Looked at for 10 of 100 ms, in 2 of 50 calls, of which 6 ms were the plugin's in 12 calls; and in all calls.
+        FINISHED: Spent(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)}),
+        RELEASED: Spent(20 * MS, 4, 20 * MS, 4, {BURNER: (5 * MS, 3)}),
     }
     now = LoopTotals(at=1000 * MS, waited=700 * MS, handlers=handlers, hooks={JOINS: (2 * MS, 1)})
     found = between(then, now)
     assert [(part.name, part.seconds, part.calls) for part in found.hooks] == [
-        ("Burner.transition", 0.065, 123),
+        ("Burner.transition", 0.065, 303),
         ("Burner.add_worker", 0.002, 1),
     ]
     assert [(part.name, part.seconds, part.calls) for part in found.handlers] == [
@@ -58,7 +58,7 @@ def test_only_what_came_in_the_window_counts() -> None:
         gc=MS,
         with_work=40 * MS,
         waited_with_work=30 * MS,
-        handlers={FINISHED: Spent(100 * MS, 50, 10 * MS, {BURNER: (6 * MS, 12)})},
+        handlers={FINISHED: Spent(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)})},
         hooks={JOINS: (2 * MS, 1)},
     )
     assert between(then, then).handlers == between(then, then).hooks == ()
@@ -69,13 +69,13 @@ def test_only_what_came_in_the_window_counts() -> None:
         gc=4 * MS,
         with_work=80 * MS,
         waited_with_work=40 * MS,
-        handlers={FINISHED: Spent(140 * MS, 60, 20 * MS, {BURNER: (7 * MS, 13)})},
+        handlers={FINISHED: Spent(140 * MS, 60, 20 * MS, 4, {BURNER: (7 * MS, 13)})},
         hooks={JOINS: (2 * MS, 1)},
     )
     found = between(then, later)
     assert (found.seconds, found.busy_seconds, found.gc_seconds, found.busy_with_work) == (0.1, 0.08, 0.003, 0.75)
     assert [(part.seconds, part.calls) for part in found.handlers] == [(0.04, 10)]
-    assert [(part.seconds, part.calls) for part in found.hooks] == [(0.004, 4)]
+    assert [(part.seconds, part.calls) for part in found.hooks] == [(0.004, 5)]
 
 
 def test_where_nobody_knows_when_the_loop_waits_nothing_is_said_of_how_busy_it_is() -> None:
@@ -106,7 +106,9 @@ def test_no_hook_takes_more_than_the_handlers_in_which_it_was_called(rows: list[
     handlers = {}
     for i, (rest, looked, of_hook) in enumerate(rows):
         # A hook that is timed is timed within its handler.
-        handlers[FINISHED._replace(name=str(i))] = Spent(looked + rest, 1, looked, {BURNER: (min(of_hook, looked), 1)})
+        handlers[FINISHED._replace(name=str(i))] = Spent(
+            looked + rest, 1, looked, 1, {BURNER: (min(of_hook, looked), 1)}
+        )
     found = between(LoopTotals(at=0, waited=0), LoopTotals(at=1, waited=0, handlers=handlers))
     assert found.hooks_seconds <= found.handlers_seconds
     assert found.handlers_seconds == sum(rest + looked for rest, looked, _ in rows) / 1e9

@@ -293,3 +293,22 @@ def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(
     assert scheduler.stream_handlers["task-finished"] == scheduler.finished
     with pytest.raises(RuntimeError, match="of ours"):
         meter.totals()
+
+
+def test_of_a_coroutine_that_is_looked_at_all_steps_are(
+    meter: LoopMeter, scheduler: FakeScheduler, clock: Clock
+) -> None:
+    async def twice() -> None:
+        clock.pass_by(1)
+        await asyncio.sleep(0)
+        for plugin in list(scheduler.plugins.values()):
+            plugin.transition("x", "waiting", "processing", stimulus_id="s")
+
+    scheduler.handlers["twice"] = twice
+
+    async def work() -> None:
+        await scheduler.handlers["twice"]()
+
+    found = timed(meter, work)
+    assert times(found.handlers) == {"twice": (4.0, 2)}
+    assert times(found.hooks) == {"Slow.transition": (3.0, 1)}
