@@ -74,6 +74,7 @@ def test_a_handler_that_blocks_the_loop_is_named_with_its_line(cluster: LocalClu
         loop_meter: LoopMeter = cluster.scheduler.plugins[PLUGIN]._meter.accounts.loop
         eventually(lambda: ("comm handler", "block") in loop_meter._handlers)
         with efficiency_report(client=client) as found:
+            loop_meter._blocks.clear()
             client.sync(client.scheduler.block)
             eventually(lambda: any(hold.ns > 1.5e9 for _, hold in loop_meter._blocks))  # the next tick tells
     finally:
