@@ -205,6 +205,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
         "skew",
         "timeline",
         "gpu",
+        "scheduler_loop",
         "cores",
         "arrivals",
         "code",
@@ -256,6 +257,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "list of who had the GIL",
                 "list of long holds of the GIL",
                 "list of blocked event loops",
+                "account of the scheduler's event loop",
             },
         }[module]
     )

@@ -94,6 +94,7 @@ class OpenWindow:
     alone: Mapping[Hashable, Alone]
     #: What the scheduler's event loop had done by then; None where that is not known.
     loop: LoopTotals | None
+    loop_at_stop: LoopTotals | None = None
     #: What was computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
     #: The graphs of this client.

@@ -334,10 +334,15 @@ class LoopMeter:
             hooks=_copied(self._hooks),
         )
 
-    def since(self, then: LoopTotals | None = None) -> SchedulerLoop:
-        """What the event loop spent its time on since then; since the start where not given."""
-        then = then or self._first
-        return between(then, self.totals(), [block for at, block in list(self._blocks) if at >= then.at])
+    def totals_if_known(self) -> LoopTotals | None:
+        """The same; None if it failed."""
+        return None if self.off else self.totals()
+
+    def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> SchedulerLoop:
+        """What the event loop spent its time on; from the start and until now where not given."""
+        then, until = then or self._first, until or self.totals()
+        blocks = [block for at, block in list(self._blocks) if at >= then.at and at - block.ns < until.at]
+        return between(then, until, blocks)
 
 
 @coroutine

@@ -76,7 +76,7 @@ class OpenWindows:
             {span},
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
-            None if accounts.loop.off else accounts.loop.totals(),
+            accounts.loop.totals_if_known(),
         )
         self._open[window_id] = opened
         work.repeats[window_id] = opened.repeats
@@ -109,6 +109,7 @@ class OpenWindows:
         accounts, cluster = self._accounts, self._accounts.cluster
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
+        opened.loop_at_stop = accounts.loop.totals_if_known()
         closing = opened.window.stop(at=at)
 
         def take(address: str, reply: Any, at: int) -> None:

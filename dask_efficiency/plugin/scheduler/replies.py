@@ -65,7 +65,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             ),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
             Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
-            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.since(opened.loop))),
+            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
             Decoration("code", "source listing", lambda: source.recorded(_spans(accounts), own)),
@@ -122,7 +122,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         [
             *_of_any(accounts, cluster.started, at),
             Decoration("cores", "count of cores", lambda: _cores(accounts, cluster.started, at)),
-            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.since())),
+            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
         ]
     )

@@ -116,7 +116,7 @@ def timed(meter: LoopMeter, what: Any) -> SchedulerLoop:
         await started(meter)
         try:
             await what()
-            return meter.since()
+            return meter.between()
         finally:
             meter.stop()
 
@@ -258,7 +258,7 @@ def test_the_loop_is_busy_but_while_it_has_nothing_to_do(meter: LoopMeter, clock
     waits(None)
     clock.pass_by(2)
     waits(None)
-    found = meter.since()
+    found = meter.between()
     assert (found.seconds, found.busy_seconds) == (9.0, 3.0)
     assert found.lag_seconds == (1 + 4) / (2 * 9)
 
@@ -268,7 +268,7 @@ def test_garbage_collection_is_timed(meter: LoopMeter, clock: Clock) -> None:
     meter._collecting("start", {})
     clock.pass_by(2)
     meter._collecting("stop", {})
-    assert meter.since().gc_seconds == 2.0
+    assert meter.between().gc_seconds == 2.0
 
 
 def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(
