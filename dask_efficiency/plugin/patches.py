@@ -96,6 +96,38 @@ TICK = Patch(
     checked=f"{_DISTRIBUTED}, {_TORNADO}",
     places=lambda server: [(server.periodic_callbacks["tick"], "callback")],
 )
+HANDLER = Patch(
+    what="each of Scheduler.stream_handlers and Scheduler.handlers",
+    why="no hook says when a handler begins and ends",
+    without="a report does not say which handlers keep the scheduler's event loop busy",
+    until="the meter on the scheduler goes",
+    checked=_DISTRIBUTED,
+    places=lambda place: [place],
+)
+CALLBACK = Patch(
+    what="the callback of each of Scheduler.periodic_callbacks",
+    why="no hook says when a periodic callback, such as work stealing, begins and ends",
+    without="a report does not say which of them keep the scheduler's event loop busy",
+    until="the meter on the scheduler goes",
+    checked=f"{_DISTRIBUTED}, {_TORNADO}",
+    places=lambda periodic: [(periodic, "callback")],
+)
+HOOK = Patch(
+    what="hooks of the objects in Scheduler.plugins; `transition` during some calls of each handler",
+    why="nothing else says which plugin takes the scheduler's time",
+    without="a report does not say which plugins keep the scheduler's event loop busy",
+    until="the meter on the scheduler goes, or the plugin",
+    checked=_DISTRIBUTED,
+    places=lambda place: [place],
+)
+SELECT = Patch(
+    what="the select() of the asyncio event loop",
+    why="nothing else says when an event loop has nothing to do, and how long each of its turns takes",
+    without="a report does not say how busy the scheduler's event loop is, and how late",
+    until="the meter on the scheduler goes",
+    checked="CPython 3.11",
+    places=lambda loop: [(loop._selector, "select")],
+)
 _WHY_DATA = (
     "nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
     "transfer: in the recorded transfers both look the same"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket
 from dask_efficiency.accounts.cluster.losses import FOR_MEMORY
-from dask_efficiency.accounts.lines import IMPORT, blamed
+from dask_efficiency.accounts.cluster.scheduler_loop import STREAM
+from dask_efficiency.accounts.lines import IMPORT, blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
 from dask_efficiency.report.metered import Amount
@@ -77,6 +78,11 @@ class Facts:
     held_nbytes: float
     held_prefix: str
     held_by: str
+    #: Share of the time with work in which the scheduler's event loop was busy; NaN where that is not known.
+    loop_busy: float
+    #: What took most of that, and its share, where it is no handler of Dask's own for tasks; else that, and 0.
+    loop_by: str
+    loop_share: float
     #: Whether nothing but joining explains unmeasured time.
     joining: bool
 
@@ -89,6 +95,16 @@ class Facts:
     def imports(self) -> bool:
         """Whether threads wait for the scheduler mostly while event loops import modules."""
         return self.importing > MOST
+
+    @property
+    def scheduler_busy(self) -> bool:
+        """Whether the scheduler bounds the cluster: its event loop is busy for most of the time."""
+        return self.loop_busy > MOST
+
+    @property
+    def loop_held(self) -> bool:
+        """Whether what keeps it busy is one thing beside the tasks' own traffic, such as a plugin."""
+        return self.scheduler_busy and self.loop_share > MOST
 
     def words(self) -> dict[str, str]:
         """The figures and names as they stand in a sentence."""
@@ -110,6 +126,9 @@ class Facts:
             "spilled": self.spilled,
             "read_back": self.read_back,
             "times": f"{self.times_read_back:.2g}",
+            "loop_busy": format_share(self.loop_busy),
+            "loop_by": name_of(self.loop_by),
+            "loop_share": format_share(self.loop_share),
         }
 
 
@@ -129,6 +148,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
     waited_for = _waited_for(report)
     most_held = next(iter(report.held_results), HeldResult("", "", 0.0, 0.0))
     spilled, read_back = (report.moved.get(way, Amount(0, 0)) for way in ("spilled", "read-back"))
+    loop_busy, loop_by, loop_share = _loop(report)
     return Facts(
         task_seconds=in_threads / tasks if tasks else math.nan,
         threads=report.threads,
@@ -159,6 +179,9 @@ def facts_of(report: EfficiencyReport) -> Facts:
         held_nbytes=most_held.nbytes,
         held_prefix=most_held.prefix,
         held_by=most_held.client,
+        loop_busy=loop_busy,
+        loop_by=loop_by,
+        loop_share=loop_share,
         joining=not report.not_measured,
     )
 
@@ -209,6 +232,19 @@ def _saturation_needed(report: EfficiencyReport) -> float:
     return max(2.0, math.ceil(2 * (1 + beside + 2 * gaps)) / 2)
 
 
+def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
+    """How busy the scheduler's event loop was, what with, and the share of that; see :class:`Facts`."""
+    loop = report.scheduler_loop
+    if loop is None or loop.busy_with_work is None or not loop.busy_seconds:
+        return math.nan, "", 0.0
+    own = [part for part in (*loop.handlers, *loop.hooks) if part.kind != STREAM or is_the_users(part.file)]
+    most = max(own, key=lambda part: part.seconds, default=None)
+    if most is not None and most.seconds > MOST * loop.busy_seconds:
+        where = f" in {place_of(most.stack[0])}" if most.file else ""
+        return loop.busy_with_work, f"{most.kind} `{most.name}`{where}", most.seconds / loop.busy_seconds
+    return loop.busy_with_work, loop.handlers[0].name if loop.handlers else "", 0.0
+
+
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
     """Whether each task of a prefix has a worker for itself, or computes in threads of its own, too."""
     skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
@@ -253,5 +289,8 @@ NOTHING_KNOWN = Facts(
     held_nbytes=0.0,
     held_prefix="",
     held_by="",
+    loop_busy=_UNKNOWN,
+    loop_by="",
+    loop_share=0.0,
     joining=False,
 )

@@ -126,7 +126,8 @@ def in_a_line(report: EfficiencyReport) -> str:
         return headline(report)
     said = f"{format_share(report.efficiency)} efficient"
     if (largest := largest_loss(report)) is not None:
-        title, where = _title(facts_of(report), largest.kind), _where(report, largest, find_culprits(report))
+        facts = facts_of(report)
+        title, where = _title(facts, largest.kind), _where(report, facts, largest, find_culprits(report))
         said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
     return said
 
@@ -178,8 +179,9 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
     of_small = OF_SMALL_TASKS if are_small(facts) else ()
-    # Imports on event loops are why threads wait for the scheduler then.
-    small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and facts.imports)]
+    # Imports on event loops, or a plugin of the scheduler's, are why threads wait for the scheduler then.
+    known = facts.imports or facts.loop_held
+    small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and known)]
     found = [of_loss(report, facts, part, culprits) for part in worth if part not in small]
     return [*found, _of_small_tasks(report, facts, sum(part.ns for part in small) / 1e9)] if small else found
 
@@ -205,7 +207,7 @@ def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Seq
     found = Finding(
         kind=kind,
         title=_title(facts, kind),
-        where=_where(report, part, culprits),
+        where=_where(report, facts, part, culprits),
         lost_seconds=lost,
         advice=advice(kind, facts),
         page=page_of(kind),
@@ -241,11 +243,13 @@ def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding
     return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 
 
-def _where(report: EfficiencyReport, part: Largest, culprits: Sequence[Culprit]) -> str:
-    """The line to blame; of idle threads the task that all waited for."""
+def _where(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit]) -> str:
+    """The line to blame; of idle threads the task that all waited for, or what keeps the scheduler busy."""
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
         return _went(report, part.bucket)
     if part.bucket is Bucket.IDLE:
+        if part.cause in ("scheduler", "graph") and facts.loop_held and not facts.imports:
+            return sentence(facts.loop_by)
         return _held_up_by(report) if part.cause == "parallelism" else ""
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.lines import line_times
@@ -31,6 +32,8 @@ def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
         return _metered(report)
     if by == "skew":
         return _skew(report)
+    if by == "scheduler":
+        return _scheduler(report)
     if by == "finding":
         return findings_frame(find(report))
     if by == "lost-worker":
@@ -100,6 +103,16 @@ def _metered(report: EfficiencyReport) -> pd.DataFrame:
     return pd.DataFrame([[getattr(row, name) for name in columns] for row in report.metered], columns=pd.Index(columns))
 
 
+def _scheduler(report: EfficiencyReport) -> pd.DataFrame:
+    import pandas as pd
+
+    loop = report.scheduler_loop
+    parts = (*loop.handlers, *loop.hooks) if loop is not None else ()
+    columns = [each.name for each in fields(LoopPart)]
+    rows = [[getattr(part, name) for name in columns] for part in sorted(parts, key=lambda part: -part.seconds)]
+    return pd.DataFrame(rows, columns=pd.Index(columns, dtype=object))
+
+
 def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
     """A row for each finding."""
     import pandas as pd
@@ -132,7 +145,7 @@ def _by_group(report: EfficiencyReport, by: str) -> pd.DataFrame:
     if by not in groups:
         raise ValueError(
             f"by={by!r}; expected 'worker', 'prefix', 'span', 'bucket', 'cause', 'line', 'skew', 'metered', "
-            "'finding' or 'lost-worker'"
+            "'scheduler', 'finding' or 'lost-worker'"
         )
     rows = groups[by]
     columns = [str(b) for b in Bucket if any(b in row for row in rows.values())]

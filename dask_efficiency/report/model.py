@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask_efficiency.accounts.buckets import GOOD, HELD, Breakdown, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, NAMES, fit, name_of, of_bucket
+from dask_efficiency.accounts.cluster.scheduler_loop import SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import Skew
@@ -248,6 +249,8 @@ class EfficiencyReport(Printed):
     metered
         What Dask's ``context_meter`` counted under users' labels and its own, beyond the seconds that are in the
         buckets, and in the background of P2P shuffles. Empty in retrospect.
+    scheduler_loop
+        What the scheduler's event loop spent the window on, by handler and plugin; None where that was not measured.
     waited_for
         Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
     not_sampled
@@ -304,6 +307,7 @@ class EfficiencyReport(Printed):
     loop_blocks: tuple[Hold, ...] = ()
     moved: Mapping[str, Amount] = field(default_factory=dict)
     metered: tuple[MeteredRow, ...] = ()
+    scheduler_loop: SchedulerLoop | None = None
     waited_for: Mapping[str, int] = field(default_factory=dict)
     not_sampled: Mapping[str, str] = field(default_factory=dict)
     savings: Mapping[str, Saved] = field(default_factory=dict)
@@ -567,6 +571,8 @@ class EfficiencyReport(Printed):
             ``"lost-worker"``: a row for each of ``lost_workers``, with columns ``reason``, ``in_order``,
             ``lost_seconds``, ``running_seconds`` (of its running tasks), ``recomputed_seconds`` and
             ``recomputed_tasks``.
+            ``"scheduler"``: a row for each handler, callback and hook that took most of the scheduler's event loop,
+            the most costly first; hooks are part of handlers.
 
         Raises
         ------

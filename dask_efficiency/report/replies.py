@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ from distributed.protocol import loads
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
 from dask_efficiency.accounts.causes import CAUSES, fit_known, name_of, of_bucket
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu.plain import decode_gpu
 from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
@@ -67,6 +69,11 @@ def report_of(
         [
             Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
             Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
+            Decoration(
+                "scheduler_loop",
+                "account of the scheduler's event loop",
+                lambda: _scheduler_loop(payload.get("scheduler_loop")),
+            ),
             Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
             Decoration(
                 "stragglers",
@@ -201,6 +208,27 @@ def _timeline(payload: Mapping[str, Any] | None) -> Timeline | None:
     activity = {name: tuple(row) for name, row in payload["activity"].items()}
     causes = {name: tuple(row) for name, row in payload.get("causes", {}).items()}
     return Timeline(payload["bin"], payload["elapsed"], activity, causes)
+
+
+def _scheduler_loop(payload: Mapping[str, Any] | None) -> SchedulerLoop | None:
+    if payload is None:
+        return None
+    return SchedulerLoop(
+        **{
+            **payload,
+            "handlers": tuple(map(_loop_part, payload["handlers"])),
+            "hooks": tuple(map(_loop_part, payload["hooks"])),
+            "blocks": tuple(
+                LoopBlock(row["seconds"], tuple(in_the_script(Frame(*frame)) for frame in row["stack"]))
+                for row in payload["blocks"]
+            ),
+        }
+    )
+
+
+def _loop_part(row: Mapping[str, Any]) -> LoopPart:
+    part = LoopPart(**row)
+    return replace(part, file=in_the_script(part.stack[0]).file)
 
 
 def _seconds(rows: Mapping[str, int]) -> dict[str, float]:

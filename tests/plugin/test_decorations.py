@@ -43,6 +43,7 @@ DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragg
     "loop_blocks",
     "path",
     "profile",
+    "scheduler_loop",
     "skew",
     "savings",
 }
@@ -204,6 +205,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
         "skew",
         "timeline",
         "gpu",
+        "scheduler_loop",
         "cores",
         "arrivals",
         "code",
@@ -255,6 +257,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "list of who had the GIL",
                 "list of long holds of the GIL",
                 "list of blocked event loops",
+                "account of the scheduler's event loop",
             },
         }[module]
     )

@@ -10,10 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import distributed.broker
+import distributed.core
+import distributed.scheduler
 import distributed.worker
 import pytest
 import zict
 from distributed import Client, Scheduler, Worker
+from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._comms import CommShardsBuffer
 from distributed.shuffle._worker_plugin import ShuffleWorkerPlugin
@@ -25,6 +29,7 @@ from tornado.iostream import IOStream, SSLIOStream
 import dask_efficiency.plugin
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.patches import Patch, Replacements
+from dask_efficiency.plugin.scheduler import loop_meter
 from dask_efficiency.plugin.worker import task_meter
 
 # -- what an upgrade of upstream broke -------------------------------------------------------------
@@ -41,7 +46,9 @@ def scheduler() -> SimpleNamespace:
 
     async def make() -> SimpleNamespace:
         real = Scheduler(dashboard=False)
-        return SimpleNamespace(stream_handlers=real.stream_handlers, periodic_callbacks=real.periodic_callbacks)
+        return SimpleNamespace(
+            stream_handlers=real.stream_handlers, handlers=real.handlers, periodic_callbacks=real.periodic_callbacks
+        )
 
     return asyncio.run(make())
 
@@ -70,6 +77,37 @@ def test_stream_handlers_of_the_scheduler(scheduler: SimpleNamespace, patch: Pat
 
 def test_taking_a_graph_in_is_awaited(scheduler: SimpleNamespace) -> None:
     assert inspect.iscoroutinefunction(scheduler.stream_handlers["update-graph"]), patches.UPDATE_GRAPH.without
+
+
+def test_handlers_and_periodic_callbacks_are_found_where_they_stand(scheduler: SimpleNamespace) -> None:
+    for handlers in (scheduler.stream_handlers, scheduler.handlers):
+        for op in handlers:
+            assert patches.HANDLER.places((handlers, op)) == [(handlers, op)], patches.HANDLER.without
+    for periodic in scheduler.periodic_callbacks.values():
+        ((owner, name),) = patches.CALLBACK.places(periodic)
+        assert callable(vars(owner)[name]), patches.CALLBACK.without
+    # They are looked up where they stand, each time.
+    reading = inspect.getsource(distributed.core.Server)
+    assert "self.stream_handlers[op]" in reading, patches.HANDLER.without
+    assert "self.handlers[op]" in reading, patches.HANDLER.without
+
+
+def test_hooks_of_plugins_are_looked_up_on_each_plugin() -> None:
+    source = "".join(map(inspect.getsource, (distributed.scheduler, distributed.broker)))
+    for hook in ("transition", *loop_meter._HOOKS):
+        assert inspect.isfunction(getattr(SchedulerPlugin, hook, None)), patches.HOOK.without
+        assert f"plugin.{hook}(" in source, patches.HOOK.without
+    plugin = SchedulerPlugin()
+    assert patches.HOOK.places((plugin, "transition")) == [(plugin, "transition")]
+
+
+def test_an_event_loop_waits_in_select() -> None:
+    async def places() -> list[Any]:
+        return list(patches.SELECT.places(asyncio.get_running_loop()))
+
+    ((selector, name),) = asyncio.run(places())
+    assert takes(getattr(selector, name), "timeout"), patches.SELECT.without
+    assert "self._selector.select(timeout)" in inspect.getsource(asyncio.BaseEventLoop._run_once)
 
 
 def test_the_tick_of_an_event_loop(scheduler: SimpleNamespace) -> None:

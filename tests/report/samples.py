@@ -10,8 +10,18 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.scheduler_loop import (
+    CALLBACK,
+    COMM,
+    HOOK,
+    STREAM,
+    LoopBlock,
+    LoopPart,
+    SchedulerLoop,
+)
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
+from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.arrivals import Arrival
@@ -257,6 +267,38 @@ _cause_rows = st.dictionaries(
     _names, st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15), max_size=8), max_size=4
 )
 
+
+def scheduler_loops() -> st.SearchStrategy[SchedulerLoop]:
+    """Any account of a scheduler's event loop."""
+    parts = st.lists(
+        st.builds(
+            LoopPart,
+            kind=st.sampled_from([STREAM, COMM, CALLBACK, HOOK]),
+            name=_names,
+            function=_names,
+            file=_names,
+            line=st.integers(0, 10**6),
+            seconds=_amounts,
+            calls=st.integers(0, 10**9),
+        ),
+        max_size=3,
+    ).map(tuple)
+    stacks = st.lists(st.builds(Frame, _names, _names, st.integers(0, 10**6)), max_size=2).map(tuple)
+    return st.builds(
+        SchedulerLoop,
+        seconds=_amounts,
+        busy_seconds=st.none() | _amounts,
+        lag_seconds=st.none() | _amounts,
+        busy_with_work=st.none() | st.floats(0, 1),
+        gc_seconds=_amounts,
+        handlers_seconds=_amounts,
+        hooks_seconds=_amounts,
+        handlers=parts,
+        hooks=parts,
+        blocks=st.lists(st.builds(LoopBlock, _amounts, stacks), max_size=2).map(tuple),
+    )
+
+
 reports = st.builds(
     EfficiencyReport,
     name=_names,
@@ -307,6 +349,7 @@ reports = st.builds(
     ),
     causes_by_worker=_cause_rows,
     causes_by_prefix=_cause_rows,
+    scheduler_loop=st.none() | scheduler_loops(),
     waited_for=st.dictionaries(_names, st.integers(0, 10**15), max_size=3),
     not_sampled=st.dictionaries(_names, _names, max_size=3),
     savings=st.dictionaries(

@@ -48,7 +48,7 @@ def test_a_report_without_samples_has_frames_too() -> None:
 
 
 def test_another_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'metered', 'finding' or 'lost-worker'"):
+    with pytest.raises(ValueError, match="by='file'; expected 'worker', .* 'scheduler', 'finding' or 'lost-worker'"):
         profiled().to_frame("file")
 
 

@@ -46,6 +46,9 @@ PLAIN = Facts(
     held_nbytes=0.0,
     held_prefix="",
     held_by="",
+    loop_busy=0.3,
+    loop_by="task-finished",
+    loop_share=0.0,
     joining=False,
 )
 
@@ -87,6 +90,15 @@ CASES = {
         "saturation_needed": 3.0,
         "task_seconds": 0.005,
     },
+    ("idle/scheduler", "Do without it, or speed it up: it took 60 % of the scheduler's event loop, busy 90 %"): {
+        "loop_busy": 0.9,
+        "loop_share": 0.6,
+    },
+    ("idle/graph", "Do without it, or speed it up"): {"loop_busy": 0.9, "loop_share": 0.6},
+    (
+        "idle/scheduler",
+        "Use fewer and longer tasks: the scheduler was busy 90 % of the time, most with task-finished",
+    ): {"loop_busy": 0.9},
     ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
         "fills_workers": True,
         "waited_for": "fit",

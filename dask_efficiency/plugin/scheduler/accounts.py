@@ -16,6 +16,7 @@ from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
 from dask_efficiency.accounts.senders import SentGraphs
@@ -30,6 +31,7 @@ from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.arrivals import Arrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
+from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
@@ -96,6 +98,9 @@ class OpenWindow:
     #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
     waited_for: Mapping[str, int]
     alone: Mapping[Hashable, Alone]
+    #: What the scheduler's event loop had done by then; None where that is not known.
+    loop: LoopTotals | None
+    loop_at_stop: LoopTotals | None = None
     #: What was computed again in it.
     repeats: RepeatCounter = field(default_factory=RepeatCounter)
     #: Ids of spans, of either, that the other sent tasks to as well.
@@ -157,6 +162,7 @@ class ClusterAccounts:
         self.cluster = ClusterLedger(at=time.monotonic_ns())
         self.work = WorkTracker(scheduler, self.cluster, windows)
         self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle)
+        self.loop = LoopMeter(scheduler, lambda: self.cluster.work.outstanding)
         self.timelines = Timelines(at=self.cluster.started)
         self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.

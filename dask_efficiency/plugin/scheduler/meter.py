@@ -97,6 +97,7 @@ class ClusterMeter:
         self.guard(self._poll)
         self._poller.start()
         self.accounts.idle.start()
+        self.accounts.loop.start()
         self._parts.each("start")
         await self._parts.each_in_turn("configured")
 
@@ -139,6 +140,7 @@ class ClusterMeter:
 
     def _stop_measuring(self) -> None:
         self._poller.stop()
+        self.accounts.loop.stop()
         self.accounts.idle.stop()
         self._work.close()
 
@@ -222,6 +224,7 @@ class ClusterMeter:
             self.scheduler._ongoing_background_tasks.call_soon(self.stop)
             return
         self._work.catch_up()
+        self.accounts.loop.refresh()
         if not self.closed and not self.accounts.poll(at_most=MAX_POLL_SECONDS):
             asyncio.get_running_loop().call_soon(self.guard, self._poll)
 

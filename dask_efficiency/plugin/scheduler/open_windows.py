@@ -95,6 +95,7 @@ class OpenWindows:
             only,
             dict(accounts.idle.parallelism),
             dict(accounts.idle.alone),
+            accounts.loop.totals_if_known(),
         )
         self._open[window_id] = opened
         work.repeats[window_id] = opened.repeats
@@ -132,6 +133,7 @@ class OpenWindows:
         opened.timeline.stop(at=at)
         accounts.idle.catch_up(at=at)
         cluster.idle.shares.pop(window_id, None)
+        opened.loop_at_stop = accounts.loop.totals_if_known()
         closing = opened.window.stop(at=at)
 
         def take(address: str, reply: Any, at: int) -> None:

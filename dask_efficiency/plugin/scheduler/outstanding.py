@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
@@ -311,6 +312,7 @@ class WorkTracker:
         return self._unassigned is not None
 
     def _taking_in(self, update_graph: Any) -> Any:
+        @wraps(update_graph)
         async def taking_in(*args: Any, **kwargs: Any) -> Any:
             self._graphs += 1
             self._look()
@@ -325,6 +327,7 @@ class WorkTracker:
         return taking_in
 
     def _noting_long_running(self, handle_long_running: Any) -> Any:
+        @wraps(handle_long_running)
         def noting(*args: Any, **kwargs: Any) -> Any:
             result = handle_long_running(*args, **kwargs)
             self._look()

@@ -36,6 +36,9 @@ from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000
 
+#: What notes call it.
+LOOP = "account of the scheduler's event loop"
+
 
 class Reply(NamedTuple):
     """What a report is made of."""
@@ -69,6 +72,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             ),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
             Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
+            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
             Decoration("code", "source listing", lambda: source.recorded(spans_of(accounts.scheduler), own)),
@@ -148,6 +152,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         [
             *_of_any(accounts, cluster.started, at),
             Decoration("cores", "count of cores", lambda: _cores(accounts, cluster.started, at)),
+            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import selectors
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -11,9 +10,9 @@ from typing import NamedTuple
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, Stack
 from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
+from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
 from dask_efficiency.plugin.worker.library_threads import LibraryThreads
 from dask_efficiency.plugin.worker.python_locks import PythonLocks
-from dask_efficiency.plugin.worker.stacks import Stacks, frames_of_others
 from dask_efficiency.plugin.worker.throttling import Throttling
 from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
@@ -167,7 +166,7 @@ class Look:
     def loop_stack(self) -> Stack | None:
         """What the event loop is at; None where it has nothing to do, or others kept the GIL or the cores from it."""
         stack = self._other_stack(self._loop_ident)
-        if _has_nothing_to_do(stack):
+        if has_nothing_to_do(stack):
             return None
         files = self._threads.other(self._loop_ident)
         if files is None or self._states.state(files.syscall(), files) not in (GIL, RUNNING):
@@ -467,7 +466,7 @@ class Look:
         if len(may) < 2 and not handed_over:  # the only one that waits did not wait for itself
             may = set(used)
         holders = [_Holder(ident, used[ident], *self._who(ident, tasks)) for ident in may if used.get(ident)]
-        return [holder for holder in holders if not _has_nothing_to_do(holder.stack)]
+        return [holder for holder in holders if not has_nothing_to_do(holder.stack)]
 
     def _blame(self, waits: _Seen, ns: int, holders: Sequence[_Holder]) -> None:
         """Name who held the GIL while a thread waited for it: in proportion to the CPU of who may have."""
@@ -484,7 +483,7 @@ class Look:
         if used[ident] > _MIN_HELD * gil_wait:
             who, stack = self._who(ident, {thread.ident: thread for thread in seen})
             # What it is at by now may not be what it held the GIL for.
-            self._hold(Hold(gil_wait, who, () if _has_nothing_to_do(stack) else stack))
+            self._hold(Hold(gil_wait, who, () if has_nothing_to_do(stack) else stack))
 
     def _who(self, ident: int, tasks: dict[int, _Seen]) -> tuple[str, Stack]:
         task = tasks.get(ident)
@@ -499,8 +498,3 @@ class Look:
             return ()
         frames = self._frames or frames_of_others()
         return self._stacks.loop(frames.get(ident))
-
-
-def _has_nothing_to_do(stack: Stack) -> bool:
-    """Whether a thread is where an event loop waits for something to do."""
-    return bool(stack) and stack[-1].file == selectors.__file__

@@ -19,13 +19,13 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.accounts.profile import Hold, Holder, Place
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
+from dask_efficiency.plugin.loop_blocks import LoopBlocks
 from dask_efficiency.plugin.processors import own_processors
+from dask_efficiency.plugin.stacks import Stacks
 from dask_efficiency.plugin.worker.gil import find_gil, has_gil
 from dask_efficiency.plugin.worker.library_threads import LibraryThreads
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.loop_blocks import LoopBlocks
 from dask_efficiency.plugin.worker.sample_windows import SampleWindows
-from dask_efficiency.plugin.worker.stacks import Stacks
 from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
 from dask_efficiency.plugin.worker.throttling import Throttling
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates

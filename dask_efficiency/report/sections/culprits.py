@@ -92,7 +92,7 @@ def flame_graph(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The longest times for which one thread kept all others from the GIL, or blocked its worker's event loop.
+    """The longest times for which one thread kept all others from the GIL, or blocked an event loop.
 
     They are part of what was lost to waiting, so that they stand beside the culprits and not among them.
     """
@@ -104,6 +104,12 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         f"blocked the event loop of {name_of(hold.worker)} for {format_seconds(hold.seconds)}"
         + (f": {where}" if (where := at(hold.stack)) else "")
         for hold in _longest(report.loop_blocks)
+    ]
+    loop = report.scheduler_loop
+    blocked += [
+        f"blocked the scheduler's event loop for {format_seconds(block.seconds)}"
+        + (f": {where}" if (where := at(block.stack)) else "")
+        for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())
     ]
     return section("Kept others waiting", *map(sentence, (*held, *blocked)))
 

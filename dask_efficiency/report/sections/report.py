@@ -21,6 +21,7 @@ from dask_efficiency.report.sections.culprits import culprits, flame_graph, hold
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
+from dask_efficiency.report.sections.scheduler_loop import scheduler_loop
 from dask_efficiency.report.sections.skew import skew
 from dask_efficiency.report.sections.stragglers import long_tail, stragglers
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
@@ -387,6 +388,7 @@ SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     spans,
     repeats,
     phases,
+    scheduler_loop,
     outside,
     details,
     not_measured,

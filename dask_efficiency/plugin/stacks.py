@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import os
+import selectors
 import sys
 import threading
 from collections.abc import Iterator
@@ -75,6 +76,11 @@ def frames_of_others() -> dict[int, FrameType]:
         frames = sys._current_frames()
     frames.pop(threading.get_ident(), None)
     return frames
+
+
+def has_nothing_to_do(stack: Stack) -> bool:
+    """Whether a thread is where an event loop waits for something to do."""
+    return bool(stack) and stack[-1].file == selectors.__file__
 
 
 class Stacks:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from dask_efficiency.accounts.profile import Frame, Hold
-from dask_efficiency.plugin.worker import loop_blocks
-from dask_efficiency.plugin.worker.loop_blocks import LoopBlocks
+from dask_efficiency.plugin import loop_blocks
+from dask_efficiency.plugin.loop_blocks import LoopBlocks
 
 
 @pytest.fixture

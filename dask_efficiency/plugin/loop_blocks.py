@@ -1,4 +1,4 @@
-"""LoopBlocks: times for which a worker's event loop was blocked, and at what."""
+"""LoopBlocks: times for which the event loop of a worker or scheduler was blocked, and at what."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ class LoopBlocks:
 
     Parameters
     ----------
-    worker
-        Its loop.
+    server
+        A worker or scheduler.
     stack
         What the loop is at; None where it is at no work of its own.
     blocked
         Called with each block that is over.
     """
 
-    def __init__(self, worker: Any, stack: Callable[[], Stack | None], blocked: Callable[[Hold], object]) -> None:
-        self._worker = worker
+    def __init__(self, server: Any, stack: Callable[[], Stack | None], blocked: Callable[[Hold], object]) -> None:
+        self._server = server
         self._stack = stack
         self._blocked = blocked
         self._seen: Counter[Stack] = Counter()
         self._since: float | None = None
-        callback = getattr(worker, "periodic_callbacks", {}).get("tick")
+        callback = getattr(server, "periodic_callbacks", {}).get("tick")
         self._interval = callback.callback_time / 1e3 if callback is not None else None
 
     def look(self, wanted: bool) -> None:
         """Look at the loop; ``wanted`` is whether anybody wants to know."""
-        last = getattr(self._worker, "_last_tick", None)
+        last = getattr(self._server, "_last_tick", None)
         if last is None or self._interval is None or not wanted:
             return
         if self._since is not None and last != self._since:

@@ -11,7 +11,7 @@ import pytest
 from distributed.threadpoolexecutor import ThreadPoolExecutor as DaskPool
 
 from dask_efficiency.accounts.profile import MAX_DEPTH
-from dask_efficiency.plugin.worker.stacks import MAX_KNOWN, Stacks, frames_of_others
+from dask_efficiency.plugin.stacks import MAX_KNOWN, Stacks, frames_of_others
 from tests.plugin.worker.threads_in_states import until
 
 

@@ -1,0 +1,187 @@
+"""SchedulerLoop: what the scheduler's event loop spent a window on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dask_efficiency.accounts.profile import Frame, Hold, Stack
+
+#: Handlers, and hooks, that a window tells apart, the costliest first.
+MAX_PARTS = 10
+
+#: Blocks of a window that are told, the longest first.
+MAX_BLOCKS = 10
+
+STREAM, COMM, CALLBACK, HOOK = "stream handler", "comm handler", "periodic callback", "hook of a plugin"
+
+
+class Part(NamedTuple):
+    """Something that the event loop calls."""
+
+    kind: str
+    #: ``task-finished``; of a hook ``Burner.transition``.
+    name: str
+    #: The function itself, and the line on which it begins.
+    code: Frame
+
+
+class Spent(NamedTuple):
+    """What calls took so far."""
+
+    ns: int = 0
+    calls: int = 0
+    #: Of these, in calls that were looked at closely.
+    looked_ns: int = 0
+    looked_calls: int = 0
+    #: By hook, nanoseconds and number of its calls within these.
+    hooks: Mapping[Part, tuple[int, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTotals:
+    """What is known of the event loop by one instant, cumulative; all in nanoseconds."""
+
+    at: int
+    #: For which it had nothing to do; None where that is not known.
+    waited: int | None
+    #: The sum of the squares of its turns.
+    squares: int = 0
+    #: Garbage collection, in whichever thread.
+    gc: int = 0
+    #: In which work was outstanding, and of that, for which the loop had nothing to do.
+    with_work: int = 0
+    waited_with_work: int = 0
+    handlers: Mapping[Part, Spent] = field(default_factory=dict)
+    #: Hooks all of whose calls were measured.
+    hooks: Mapping[Part, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPart:
+    """What a handler, a callback or a hook of a plugin took of the scheduler's event loop."""
+
+    kind: str
+    name: str
+    function: str
+    file: str
+    line: int
+    #: Of a plugin's ``transition`` estimated from some of the calls; the hooks' time is part of the handlers'.
+    seconds: float
+    calls: int
+
+    @property
+    def stack(self) -> Stack:
+        """Where it begins."""
+        return (Frame(self.function, self.file, self.line),)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBlock:
+    """One stretch of time in which the scheduler's event loop did nothing else."""
+
+    seconds: float
+    #: Outermost first; empty where nobody saw it.
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLoop:
+    """What the scheduler's event loop spent a window on.
+
+    Parameters
+    ----------
+    seconds
+        Length of the window.
+    busy_seconds
+        For which it was not waiting for something to do; None where that is not known.
+    lag_seconds
+        For how long what comes at any instant waits, in the mean, until the loop turns; None where not known.
+    busy_with_work
+        The share of the time with work outstanding in which it was busy, in [0, 1]; None where not known.
+    gc_seconds
+        Garbage collection, part of all else.
+    handlers
+        Handlers and periodic callbacks that took most, the costliest first.
+    hooks
+        Hooks of plugins that took most: part of the handlers' time.
+    handlers_seconds, hooks_seconds
+        Of all of them, also those not told.
+    blocks
+        The longest stretches of time in which it was blocked.
+    """
+
+    seconds: float
+    busy_seconds: float | None
+    lag_seconds: float | None
+    busy_with_work: float | None
+    gc_seconds: float
+    handlers_seconds: float
+    hooks_seconds: float
+    handlers: tuple[LoopPart, ...] = ()
+    hooks: tuple[LoopPart, ...] = ()
+    blocks: tuple[LoopBlock, ...] = ()
+
+
+def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Hold] = ()) -> SchedulerLoop:
+    """What the event loop spent the time between two instants on."""
+    elapsed = now.at - then.at
+    handlers = {part: _gained(spent, then.handlers.get(part, Spent())) for part, spent in now.handlers.items()}
+    exact = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
+    hooks = _estimated(handlers, exact)
+    waited = None if now.waited is None or then.waited is None else now.waited - then.waited
+    with_work = now.with_work - then.with_work
+    known = waited is not None and elapsed > 0
+    longest = sorted(blocks, key=lambda block: -block.ns)[:MAX_BLOCKS]
+    return SchedulerLoop(
+        seconds=elapsed / 1e9,
+        busy_seconds=max(0, elapsed - waited) / 1e9 if waited is not None else None,
+        lag_seconds=(now.squares - then.squares) / (2e9 * elapsed) if known else None,
+        busy_with_work=_share(with_work, now.waited_with_work - then.waited_with_work) if known else None,
+        gc_seconds=(now.gc - then.gc) / 1e9,
+        handlers_seconds=sum(spent.ns for spent in handlers.values()) / 1e9,
+        hooks_seconds=sum(ns for ns, _ in hooks.values()) / 1e9,
+        handlers=_costliest({part: (spent.ns, spent.calls) for part, spent in handlers.items()}),
+        hooks=_costliest(hooks),
+        blocks=tuple(LoopBlock(block.ns / 1e9, tuple(map(_as_text, block.stack))) for block in longest),
+    )
+
+
+def _share(whole: int, waited: int) -> float | None:
+    return min(1.0, max(0.0, 1 - waited / whole)) if whole > 0 else None
+
+
+def _less(spent: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
+    return spent[0] - before[0], spent[1] - before[1]
+
+
+def _gained(now: Spent, then: Spent) -> Spent:
+    hooks = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
+    looked = now.looked_ns - then.looked_ns, now.looked_calls - then.looked_calls
+    return Spent(now.ns - then.ns, now.calls - then.calls, *looked, hooks)
+
+
+def _estimated(handlers: Mapping[Part, Spent], exact: Mapping[Part, tuple[int, int]]) -> dict[Part, tuple[int, int]]:
+    """The hooks' time: their share of the handlers' calls that were looked at is their share of all of them."""
+    found = dict(exact)
+    for spent in handlers.values():
+        longer = spent.ns / spent.looked_ns if spent.looked_ns else 0.0
+        more = spent.calls / spent.looked_calls if spent.looked_calls else 0.0
+        for part, (ns, calls) in spent.hooks.items():
+            before = found.get(part, (0, 0))
+            found[part] = before[0] + min(spent.ns, round(longer * ns)), before[1] + round(more * calls)
+    return found
+
+
+def _costliest(parts: Mapping[Part, tuple[int, int]]) -> tuple[LoopPart, ...]:
+    took = sorted((each for each in parts.items() if each[1][1] > 0), key=lambda each: (-each[1][0], each[0]))
+    return tuple(
+        LoopPart(part.kind, part.name, *_as_text(part.code), seconds=ns / 1e9, calls=calls)
+        for part, (ns, calls) in took[:MAX_PARTS]
+    )
+
+
+def _as_text(frame: Frame) -> Frame:
+    """A frame that can be sent: names of files may hold what is no text."""
+    return frame._replace(file=frame.file.encode("utf-8", "backslashreplace").decode())

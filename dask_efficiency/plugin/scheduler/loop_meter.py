@@ -1,0 +1,393 @@
+"""LoopMeter: what the scheduler's event loop spends its time on, by handler and by plugin.
+
+Handlers and periodic callbacks are timed at each call. A plugin's ``transition`` is called several times for each task,
+and to time each call of each plugin would cost the scheduler some percent: so plugins are timed in some calls of each
+handler, at most one in :data:`LOOK_NS`, and their share of these is taken for their share of all. A thread that looks
+at the loop's stack would cost less code, and be wrong: Python lets it look where the loop sends and receives, and
+hardly ever in the midst of a handler. Only what blocks the loop for long, such a thread sees well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import random
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial, wraps
+from time import monotonic_ns as clock
+from types import coroutine
+from typing import TYPE_CHECKING, Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_efficiency.accounts.cluster.scheduler_loop import (
+    CALLBACK,
+    COMM,
+    HOOK,
+    STREAM,
+    LoopTotals,
+    Part,
+    SchedulerLoop,
+    Spent,
+    between,
+)
+from dask_efficiency.accounts.profile import Frame, Hold, Stack
+from dask_efficiency.plugin import patches
+from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.loop_blocks import LoopBlocks
+from dask_efficiency.plugin.patches import Replacements
+from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+#: Between two calls of a handler in which plugins are timed, at least; and the share of the time that may go into
+#: putting the timers in place and taking them away, for each handler.
+LOOK_NS = 20_000_000
+MAX_SHARE = 0.0005
+
+#: Between two looks of the thread, on average.
+INTERVAL_SECONDS = 0.05
+
+#: Blocks of the event loop that are remembered, the last ones.
+MAX_BLOCKS = 1_000
+
+#: Kinds of plugins that are told apart; whoever makes new classes all the time costs no more memory.
+MAX_KINDS = 500
+
+#: They last as long as a connection does, and call stream handlers; those of connections that are there go unseen.
+_CONNECTIONS = frozenset({"register-client", "register-worker"})
+
+#: Hooks that are called seldom, and timed at each call.
+_HOOKS = ("update_graph", "restart", "add_worker", "remove_worker", "add_client", "remove_client", "log_event")
+
+
+class _Row:
+    """What the calls of one handler took."""
+
+    __slots__ = ("calls", "due", "hooks", "looked_calls", "looked_ns", "ns")
+
+    def __init__(self) -> None:
+        self.ns = self.calls = self.looked_ns = self.looked_calls = 0
+        #: When plugins are timed in the next call.
+        self.due = 0
+        self.hooks: dict[Part, list[int]] = {}
+
+
+class LoopMeter:
+    """Times what a scheduler's event loop calls, from :meth:`start` to :meth:`stop`.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    has_work
+        Whether work is outstanding. Called in a thread.
+    """
+
+    def __init__(self, scheduler: Scheduler, has_work: Callable[[], bool]) -> None:
+        self._scheduler = scheduler
+        self._has_work = has_work
+        self._guard = Guard(
+            "the meter of the scheduler's event loop", "dask_efficiency does not time handlers", self.stop
+        )
+        self._rows: dict[Part, _Row] = {}
+        self._hooks: dict[Part, list[int]] = {}
+        #: The part that a hook of a plugin's class is.
+        self._kinds: dict[tuple[type, str], Part] = {}
+        self._replacements = Replacements()
+        self._handlers: set[tuple[str, str]] = set()
+        #: By identity: the plugins, and what is replaced of each.
+        self._plugins: dict[int, tuple[Any, Replacements]] = {}
+        self._looking: Replacements | None = None
+        #: Since when the loop has nothing to do; 0 while it is busy. And since when it is busy.
+        self._idle_since, self._turned = 0, clock()
+        self._knows_waits = False
+        self._waited = self._squares = self._gc = self._gc_began = 0
+        self._with_work = self._waited_with_work = 0
+        self._blocks: deque[tuple[int, Hold]] = deque(maxlen=MAX_BLOCKS)
+        self._closing = threading.Event()
+        self._ident = 0
+        self._first = LoopTotals(at=clock(), waited=None)
+
+    @property
+    def off(self) -> str | None:
+        """Why nothing is timed any more; None while it is."""
+        return self._guard.off
+
+    # -- coming and going ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin; called once, on the event loop."""
+        self._guard(self._start)
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ident = threading.get_ident()
+        self._turned = clock()
+        self._knows_waits = bool(self._replacements.put(patches.SELECT, loop, self._timed_select))
+        self._first = LoopTotals(at=self._turned, waited=0 if self._knows_waits else None)
+        self._put()
+        gc.callbacks.append(self._collecting)
+        thread = threading.Thread(target=self._watch, args=(loop,), name="dask-efficiency-scheduler", daemon=True)
+        thread.start()
+
+    def stop(self) -> None:
+        """Put everything back; safe to call twice."""
+        self._closing.set()
+        self._take_off_transitions()
+        if self._collecting in gc.callbacks:
+            gc.callbacks.remove(self._collecting)
+        for _, replaced in self._plugins.values():
+            replaced.put_back()
+        self._plugins.clear()
+        self._replacements.put_back()
+
+    def refresh(self) -> None:
+        """Time handlers and plugins that came since, too; to be called from time to time."""
+        if not self._closing.is_set():
+            self._guard(self._put)
+
+    def _put(self) -> None:
+        scheduler = self._scheduler
+        for kind, handlers in ((STREAM, scheduler.stream_handlers), (COMM, scheduler.handlers)):
+            for op in list(handlers):
+                if (kind, op) not in self._handlers and op not in _CONNECTIONS:
+                    self._handlers.add((kind, op))
+                    self._replacements.put(patches.HANDLER, (handlers, op), partial(self._timed, kind, op))
+        for name, periodic in list(scheduler.periodic_callbacks.items()):
+            if (CALLBACK, name) not in self._handlers:
+                self._handlers.add((CALLBACK, name))
+                # Each plan of the active memory manager has a name of its own.
+                shown = name.rstrip("-0123456789")
+                self._replacements.put(patches.CALLBACK, periodic, partial(self._timed, CALLBACK, shown))
+        there = {id(plugin): plugin for plugin in scheduler.plugins.values()}
+        for gone in self._plugins.keys() - there.keys():
+            self._plugins.pop(gone)[1].put_back()
+        for number, plugin in there.items():
+            if number not in self._plugins:
+                self._plugins[number] = plugin, (replaced := Replacements())
+                for hook in filter(partial(_has, plugin), _HOOKS):
+                    spent = self._hooks.setdefault(self._hook(plugin, hook), [0, 0])
+                    replaced.put(patches.HOOK, (plugin, hook), partial(_timed_hook, spent))
+
+    # -- the loop's turns ----------------------------------------------------------------------
+
+    def _timed_select(self, select: Callable[..., Any]) -> Callable[..., Any]:
+        def timed_select(timeout: float | None = None) -> Any:
+            self._idle_since = began = clock()
+            turn = began - self._turned
+            self._squares += turn * turn
+            try:
+                return select(timeout)
+            finally:
+                self._turned = now = clock()
+                self._waited += now - began
+                self._idle_since = 0
+
+        return timed_select
+
+    def _collecting(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._gc_began = clock()
+        elif self._gc_began:
+            self._gc += clock() - self._gc_began
+            self._gc_began = 0
+
+    # -- what it calls -------------------------------------------------------------------------
+
+    def _timed(self, kind: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        row = self._rows.setdefault(Part(kind, name, _code(function)), _Row())
+        if inspect.iscoroutinefunction(function):
+
+            @wraps(function)
+            async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
+                # All steps of a call, or none: most of the work may be in one of them.
+                step = partial(self._look if clock() >= row.due else self._time, row)
+                return await _in_steps(function(*args, **kwargs), step)
+
+            return timed_coroutine
+
+        @wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            began = clock()
+            if began >= row.due:
+                return self._look(row, function, *args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                row.ns += clock() - began
+                row.calls += 1
+
+        return timed
+
+    @staticmethod
+    def _time(row: _Row, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a handler."""
+        began = clock()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            row.ns += clock() - began
+            row.calls += 1
+
+    def _look(self, row: _Row, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a handler, and time plugins meanwhile."""
+        if self._looking is not None or self._closing.is_set():
+            return self._time(row, function, *args, **kwargs)
+        at, before = clock(), row.ns
+        self._guard(self._put_on_transitions, row)
+        try:
+            return self._time(row, function, *args, **kwargs)
+        finally:
+            took = row.ns - before
+            row.looked_ns += took
+            row.looked_calls += 1
+            self._guard(self._take_off_transitions)
+            now = clock()
+            row.due = now + max(LOOK_NS, round((now - at - took) / MAX_SHARE))
+
+    def _put_on_transitions(self, row: _Row) -> None:
+        self._looking = replaced = Replacements()
+        for plugin in list(self._scheduler.plugins.values()):
+            if _has(plugin, "transition"):
+                spent = row.hooks.setdefault(self._hook(plugin, "transition"), [0, 0])
+                replaced.put(patches.HOOK, (plugin, "transition"), partial(_timed_hook, spent))
+
+    def _take_off_transitions(self) -> None:
+        replaced, self._looking = self._looking, None
+        if replaced is not None:
+            replaced.put_back()
+
+    def _hook(self, plugin: Any, hook: str) -> Part:
+        kind = type(plugin)
+        found = self._kinds.get((kind, hook))
+        if found is None:
+            name = kind.__qualname__.rpartition(".")[2]
+            if len(self._kinds) >= MAX_KINDS:
+                return Part(HOOK, "(other)", Frame("", "", 0))
+            found = self._kinds[kind, hook] = Part(HOOK, f"{name}.{hook}", _code(getattr(plugin, hook)))
+        return found
+
+    # -- in its thread -------------------------------------------------------------------------
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            blocks = LoopBlocks(self._scheduler, self._stack(), lambda block: self._blocks.append((clock(), block)))
+            at, has_work = clock(), False
+            waited = self._waited_until(at)
+            while not self._closing.wait(INTERVAL_SECONDS * (0.5 + random.random())):
+                blocks.look(wanted=True)
+                last, last_waited, had_work = at, waited, has_work
+                at, has_work = clock(), self._has_work()
+                waited = self._waited_until(at)
+                if had_work and has_work:
+                    self._with_work += at - last
+                    self._waited_with_work += waited - last_waited
+        except Exception as error:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._guard.fail, error)
+
+    def _stack(self) -> Callable[[], Stack | None]:
+        """What gives where the loop is; None where it has nothing to do, or where frames change as they are walked."""
+        stacks = Stacks()
+        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+        def stack() -> Stack | None:
+            found = stacks.loop(frames_of_others().get(self._ident)) if has_gil else ()
+            return None if not found or has_nothing_to_do(found) else found
+
+        return stack
+
+    def _waited_until(self, at: int) -> int:
+        waited, since = self._waited, self._idle_since
+        return waited + max(0, at - since) if since else waited
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def totals(self) -> LoopTotals:
+        """What is known by now.
+
+        Raises
+        ------
+        RuntimeError
+            If it failed, with the reason.
+        """
+        if self._guard.off is not None:
+            raise RuntimeError(self._guard.off)
+        return LoopTotals(
+            at=clock(),
+            waited=self._waited if self._knows_waits else None,
+            squares=self._squares,
+            gc=self._gc,
+            with_work=self._with_work,
+            waited_with_work=self._waited_with_work,
+            handlers={
+                part: Spent(row.ns, row.calls, row.looked_ns, row.looked_calls, _copied(row.hooks))
+                for part, row in self._rows.items()
+            },
+            hooks=_copied(self._hooks),
+        )
+
+    def totals_if_known(self) -> LoopTotals | None:
+        """The same; None if it failed."""
+        return None if self.off else self.totals()
+
+    def between(self, then: LoopTotals | None = None, until: LoopTotals | None = None) -> SchedulerLoop:
+        """What the event loop spent its time on; from the start and until now where not given."""
+        then, until = then or self._first, until or self.totals()
+        blocks = [block for at, block in list(self._blocks) if at >= then.at and at - block.ns < until.at]
+        return between(then, until, blocks)
+
+
+@coroutine
+def _in_steps(awaited: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Generator[Any, Any, Any]:
+    """Await a coroutine, each of whose steps is called by ``step``."""
+    resume, value = awaited.send, None
+    while True:
+        try:
+            yielded = step(resume, value)
+        except StopIteration as done:
+            return done.value
+        resume = awaited.send
+        try:
+            value = yield yielded
+        except BaseException as error:
+            resume, value = awaited.throw, error
+
+
+def _timed_hook(spent: list[int], hook: Callable[..., Any]) -> Callable[..., Any]:
+    def timed_hook(*args: Any, **kwargs: Any) -> Any:
+        began = clock()
+        try:
+            return hook(*args, **kwargs)
+        finally:
+            spent[0] += clock() - began
+            spent[1] += 1
+
+    return timed_hook
+
+
+def _has(plugin: Any, hook: str) -> bool:
+    """Whether a plugin does anything in a hook."""
+    function = getattr(plugin, hook, None)
+    return function is not None and getattr(function, "__func__", None) is not getattr(SchedulerPlugin, hook, None)
+
+
+def _code(function: Any) -> Frame:
+    """A function, and where it begins."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return Frame(getattr(function, "__qualname__", ""), "", 0)
+    return Frame(code.co_qualname, code.co_filename, code.co_firstlineno)
+
+
+def _copied(spent: dict[Part, list[int]]) -> dict[Part, tuple[int, int]]:
+    return {part: (ns, calls) for part, (ns, calls) in spent.items()}

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.accounts.cluster.scheduler_loop import (
+    HOOK,
+    MAX_BLOCKS,
+    MAX_PARTS,
+    STREAM,
+    LoopTotals,
+    Part,
+    Spent,
+    between,
+)
+from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Hold
+
+MS = 1_000_000
+FINISHED = Part(STREAM, "task-finished", Frame("Scheduler.handle_task_finished", "scheduler.py", 6008))
+RELEASED = Part(STREAM, "client-releases-keys", Frame("Scheduler.client_releases_keys", "scheduler.py", 5824))
+BURNER = Part(HOOK, "Burner.transition", Frame("Burner.transition", "burner.py", 6))
+JOINS = Part(HOOK, "Burner.add_worker", Frame("Burner.add_worker", "burner.py", 9))
+
+
+def test_a_hook_of_which_some_calls_were_timed_has_its_share_of_each_handler() -> None:
+    then = LoopTotals(at=0, waited=0)
+    handlers = {
+        # Looked at for 10 of 100 ms, in 2 of 50 calls, of which 6 ms were the plugin's in 12 calls; and in all calls.
+        FINISHED: Spent(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)}),
+        RELEASED: Spent(20 * MS, 4, 20 * MS, 4, {BURNER: (5 * MS, 3)}),
+    }
+    now = LoopTotals(at=1000 * MS, waited=700 * MS, handlers=handlers, hooks={JOINS: (2 * MS, 1)})
+    found = between(then, now)
+    assert [(part.name, part.seconds, part.calls) for part in found.hooks] == [
+        ("Burner.transition", 0.065, 303),
+        ("Burner.add_worker", 0.002, 1),
+    ]
+    assert [(part.name, part.seconds, part.calls) for part in found.handlers] == [
+        ("task-finished", 0.1, 50),
+        ("client-releases-keys", 0.02, 4),
+    ]
+    assert found.hooks[0].stack == (BURNER.code,)
+    assert (found.handlers_seconds, found.hooks_seconds) == (0.12, 0.067)
+    assert (found.seconds, found.busy_seconds) == (1.0, 0.3)
+
+
+def test_what_came_waits_half_a_turn_in_the_mean_the_longer_the_turn_the_more_come_in_it() -> None:
+    # Of 1 s, a turn took 200 ms: 100 ms are waited in it, and 0.2 of what comes comes in it.
+    found = between(LoopTotals(at=0, waited=0), LoopTotals(at=1000 * MS, waited=800 * MS, squares=(200 * MS) ** 2))
+    assert found.lag_seconds == 0.02
+
+
+def test_only_what_came_in_the_window_counts() -> None:
+    then = LoopTotals(
+        at=100 * MS,
+        waited=50 * MS,
+        squares=7,
+        gc=MS,
+        with_work=40 * MS,
+        waited_with_work=30 * MS,
+        handlers={FINISHED: Spent(100 * MS, 50, 10 * MS, 2, {BURNER: (6 * MS, 12)})},
+        hooks={JOINS: (2 * MS, 1)},
+    )
+    assert between(then, then).handlers == between(then, then).hooks == ()
+    later = LoopTotals(
+        at=200 * MS,
+        waited=70 * MS,
+        squares=7,
+        gc=4 * MS,
+        with_work=80 * MS,
+        waited_with_work=40 * MS,
+        handlers={FINISHED: Spent(140 * MS, 60, 20 * MS, 4, {BURNER: (7 * MS, 13)})},
+        hooks={JOINS: (2 * MS, 1)},
+    )
+    found = between(then, later)
+    assert (found.seconds, found.busy_seconds, found.gc_seconds, found.busy_with_work) == (0.1, 0.08, 0.003, 0.75)
+    assert [(part.seconds, part.calls) for part in found.handlers] == [(0.04, 10)]
+    assert [(part.seconds, part.calls) for part in found.hooks] == [(0.004, 5)]
+
+
+def test_where_nobody_knows_when_the_loop_waits_nothing_is_said_of_how_busy_it_is() -> None:
+    found = between(LoopTotals(at=0, waited=None), LoopTotals(at=9, waited=None, with_work=5))
+    assert (found.busy_seconds, found.lag_seconds, found.busy_with_work) == (None, None, None)
+    # Nor without work.
+    assert between(LoopTotals(at=0, waited=0), LoopTotals(at=9, waited=5)).busy_with_work is None
+
+
+def test_the_costliest_parts_and_the_longest_blocks_are_told() -> None:
+    handlers = {FINISHED._replace(name=f"op-{i:02}"): Spent(i, 1) for i in range(30)}
+    blocks = [Hold(i, EVENT_LOOP, ()) for i in range(30)]
+    found = between(LoopTotals(at=0, waited=0), LoopTotals(at=99, waited=0, handlers=handlers), blocks)
+    assert [part.name for part in found.handlers] == [f"op-{i:02}" for i in range(29, 29 - MAX_PARTS, -1)]
+    assert [round(block.seconds * 1e9) for block in found.blocks] == [*range(29, 29 - MAX_BLOCKS, -1)]
+    assert found.handlers_seconds == sum(range(30)) / 1e9
+
+
+def test_files_whose_names_are_no_text_can_be_sent() -> None:
+    odd = Frame("f", "od\udc80d.py", 1)
+    handlers = {FINISHED._replace(code=odd): Spent(1, 1)}
+    found = between(LoopTotals(0, 0), LoopTotals(9, 0, handlers=handlers), [Hold(1, EVENT_LOOP, (odd,))])
+    assert found.handlers[0].file == found.blocks[0].stack[0].file == "od\\udc80d.py"
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 10**12)] * 3), max_size=20))
+def test_no_hook_takes_more_than_the_handlers_in_which_it_was_called(rows: list[tuple[int, int, int]]) -> None:
+    handlers = {}
+    for i, (rest, looked, of_hook) in enumerate(rows):
+        # A hook that is timed is timed within its handler.
+        handlers[FINISHED._replace(name=str(i))] = Spent(
+            looked + rest, 1, looked, 1, {BURNER: (min(of_hook, looked), 1)}
+        )
+    found = between(LoopTotals(at=0, waited=0), LoopTotals(at=1, waited=0, handlers=handlers))
+    assert found.hooks_seconds <= found.handlers_seconds
+    assert found.handlers_seconds == sum(rest + looked for rest, looked, _ in rows) / 1e9

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart, SchedulerLoop
+from dask_efficiency.plugin.scheduler import loop_meter
+from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
+
+SECOND = 1_000_000_000
+
+
+class Clock:
+    """Stands still but for what is done by hand."""
+
+    def __init__(self) -> None:
+        self.now = SECOND
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += round(seconds * SECOND)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(loop_meter, "clock", clock)
+    monkeypatch.setattr(LoopMeter, "_watch", lambda *_: None)
+    return clock
+
+
+class Slow(SchedulerPlugin):
+    """Takes 3 s for a transition, and 1 s for a worker that comes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def transition(self, *args: Any, **kwargs: Any) -> None:
+        self.clock.pass_by(3)
+
+    def add_worker(self, *args: Any, **kwargs: Any) -> None:
+        self.clock.pass_by(1)
+
+
+class Failing(SchedulerPlugin):
+    """Fails, as its author must see."""
+
+    def transition(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("of the plugin")
+
+
+class FakeScheduler:
+    """As much of a scheduler as is timed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.plugins: dict[str, SchedulerPlugin] = {"slow": Slow(clock), "idle": SchedulerPlugin()}
+        self.stream_handlers = {"task-finished": self.finished, "update-graph": self.update_graph}
+        self.handlers: dict[str, Any] = {"gather": self.gather, "register-worker": self.register}
+        self.periodic_callbacks = {"stealing": SimpleNamespace(callback=self.balance)}
+
+    def finished(self, key: str = "", **_: Any) -> str:
+        self.clock.pass_by(1)
+        for plugin in list(self.plugins.values()):
+            plugin.transition(key, "processing", "memory", stimulus_id="s")
+        return f"finished {key}"
+
+    async def update_graph(self, **_: Any) -> str:
+        self.clock.pass_by(2)
+        await asyncio.sleep(0)
+        self.clock.pass_by(5)
+        return "taken in"
+
+    async def gather(self, comm: Any, keys: list[str]) -> list[str]:
+        raise KeyError(keys[0])
+
+    async def register(self) -> None:
+        pass
+
+    def balance(self) -> None:
+        self.clock.pass_by(4)
+
+
+@pytest.fixture
+def scheduler(clock: Clock) -> FakeScheduler:
+    return FakeScheduler(clock)
+
+
+@pytest.fixture
+def meter(scheduler: Any) -> LoopMeter:
+    return LoopMeter(scheduler, lambda: True)
+
+
+def times(parts: tuple[LoopPart, ...]) -> dict[str, tuple[float, int]]:
+    return {part.name: (part.seconds, part.calls) for part in parts}
+
+
+async def started(meter: LoopMeter) -> None:
+    meter.start()
+    assert meter.off is None
+
+
+def timed(meter: LoopMeter, what: Any) -> SchedulerLoop:
+    """What is known after a coroutine."""
+
+    async def run() -> SchedulerLoop:
+        await started(meter)
+        try:
+            await what()
+            return meter.between()
+        finally:
+            meter.stop()
+
+    return asyncio.run(run())
+
+
+def test_handlers_callbacks_and_hooks_have_what_they_took(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    async def work() -> None:
+        assert scheduler.stream_handlers["task-finished"](key="x") == "finished x"
+        assert await scheduler.stream_handlers["update-graph"]() == "taken in"
+        scheduler.periodic_callbacks["stealing"].callback()
+        scheduler.plugins["slow"].add_worker(scheduler, "w")
+
+    found = timed(meter, work)
+    assert times(found.handlers) == {"update-graph": (7.0, 2), "stealing": (4.0, 1), "task-finished": (4.0, 1)}
+    assert times(found.hooks) == {"Slow.transition": (3.0, 1), "Slow.add_worker": (1.0, 1)}
+    code = Slow.transition.__code__
+    transition = found.hooks[0]
+    assert (transition.function, transition.file, transition.line) == (
+        "Slow.transition",
+        __file__,
+        code.co_firstlineno,
+    )
+    assert [part.kind for part in found.handlers if part.name == "stealing"] == ["periodic callback"]
+
+
+def test_plugins_are_timed_in_some_calls_and_have_their_share_of_all(
+    meter: LoopMeter, scheduler: FakeScheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_meter, "LOOK_NS", 10 * SECOND)
+
+    async def work() -> None:
+        plain = scheduler.plugins["slow"].transition
+        for _ in range(8):  # each takes 4 s: the first one is looked at, and the 5th, 12 s after that
+            scheduler.stream_handlers["task-finished"]()
+            assert scheduler.plugins["slow"].transition == plain
+
+    found = timed(meter, work)
+    assert times(found.handlers) == {"task-finished": (32.0, 8)}
+    assert times(found.hooks) == {"Slow.transition": (24.0, 8)}
+    row = next(row for part, row in meter._rows.items() if part.name == "task-finished")
+    assert row.looked_ns == 8 * SECOND
+
+
+def test_what_comes_later_is_timed_and_what_goes_is_as_it_was(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    async def work() -> None:
+        late = Slow(scheduler.clock)
+        scheduler.plugins["late"] = late
+        scheduler.stream_handlers["late"] = lambda: scheduler.clock.pass_by(2)
+        meter.refresh()
+        scheduler.stream_handlers["late"]()
+        late.add_worker()
+        del scheduler.plugins["late"]
+        meter.refresh()
+        assert set(vars(late)) == {"clock"}
+
+    found = timed(meter, work)
+    assert times(found.handlers) == {"late": (2.0, 1)}
+    assert times(found.hooks) == {"Slow.add_worker": (1.0, 1)}
+
+
+def test_everything_is_put_back(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    def state() -> Any:
+        plugins = [dict(vars(plugin)) for plugin in scheduler.plugins.values()]
+        callbacks = [dict(vars(each)) for each in scheduler.periodic_callbacks.values()]
+        return plugins, callbacks, dict(scheduler.stream_handlers), dict(scheduler.handlers), list(gc.callbacks)
+
+    before = state()
+
+    async def run() -> None:
+        loop: Any = asyncio.get_running_loop()
+        selector = dict(vars(loop._selector))
+        await started(meter)
+        assert state() != before
+        assert vars(loop._selector).keys() - selector.keys() == {"select"}
+        meter.stop()
+        meter.stop()
+        meter.refresh()
+        assert vars(loop._selector).keys() == selector.keys()
+
+    asyncio.run(run())
+    assert state() == before
+
+
+def test_handlers_look_as_they_did_to_who_calls_them(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    async def work() -> None:
+        assert inspect.iscoroutinefunction(scheduler.stream_handlers["update-graph"])
+        assert not inspect.iscoroutinefunction(scheduler.stream_handlers["task-finished"])
+        assert next(iter(inspect.signature(scheduler.handlers["gather"]).parameters)) == "comm"
+        # It lasts as long as its connection.
+        assert scheduler.handlers["register-worker"] == scheduler.register
+
+    timed(meter, work)
+
+
+def test_what_fails_fails_as_before_and_its_time_counts(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    scheduler.plugins["failing"] = Failing()
+
+    async def work() -> None:
+        with pytest.raises(RuntimeError, match="of the plugin"):
+            scheduler.stream_handlers["task-finished"]()
+        with pytest.raises(KeyError, match="missing"):
+            await scheduler.handlers["gather"](None, keys=["missing"])
+
+    assert times(timed(meter, work).handlers)["task-finished"] == (4.0, 1)
+
+
+def test_a_handler_that_is_cancelled_is_cancelled(meter: LoopMeter, scheduler: FakeScheduler) -> None:
+    seen = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    scheduler.handlers["waits"] = waits
+
+    async def work() -> None:
+        task = asyncio.ensure_future(scheduler.handlers["waits"]())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    timed(meter, work)
+    assert seen == ["cancelled"]
+
+
+def test_the_loop_is_busy_but_while_it_has_nothing_to_do(meter: LoopMeter, clock: Clock) -> None:
+    def select(timeout: float | None) -> list[Any]:
+        clock.pass_by(3)
+        return []
+
+    waits = meter._timed_select(select)
+    meter._knows_waits, meter._first = True, meter._first.__class__(at=clock.now, waited=0)
+    clock.pass_by(1)
+    waits(None)
+    clock.pass_by(2)
+    waits(None)
+    found = meter.between()
+    assert (found.seconds, found.busy_seconds) == (9.0, 3.0)
+    assert found.lag_seconds == (1 + 4) / (2 * 9)
+
+
+def test_garbage_collection_is_timed(meter: LoopMeter, clock: Clock) -> None:
+    meter._collecting("stop", {})  # of one that began before
+    meter._collecting("start", {})
+    clock.pass_by(2)
+    meter._collecting("stop", {})
+    assert meter.between().gc_seconds == 2.0
+
+
+def test_a_failure_of_its_own_switches_it_off_and_the_handler_goes_on(
+    meter: LoopMeter, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugins = {name: dict(vars(plugin)) for name, plugin in scheduler.plugins.items()}
+
+    def has(plugin: Any, _: str) -> bool:
+        if plugin is scheduler.plugins["idle"]:
+            raise ZeroDivisionError("of ours")
+        return True
+
+    async def run() -> None:
+        await started(meter)
+        monkeypatch.setattr(loop_meter, "_has", has)  # it fails when the first plugin is timed already
+        assert scheduler.stream_handlers["task-finished"](key="x") == "finished x"
+
+    with caplog.at_level(logging.ERROR, "dask_efficiency"):
+        asyncio.run(run())
+    assert len(caplog.records) == 1
+    assert {name: vars(plugin) for name, plugin in scheduler.plugins.items()} == plugins
+    assert scheduler.stream_handlers["task-finished"] == scheduler.finished
+    with pytest.raises(RuntimeError, match="of ours"):
+        meter.totals()
+
+
+def test_of_a_coroutine_that_is_looked_at_all_steps_are(
+    meter: LoopMeter, scheduler: FakeScheduler, clock: Clock
+) -> None:
+    async def twice() -> None:
+        clock.pass_by(1)
+        await asyncio.sleep(0)
+        for plugin in list(scheduler.plugins.values()):
+            plugin.transition("x", "waiting", "processing", stimulus_id="s")
+
+    scheduler.handlers["twice"] = twice
+
+    async def work() -> None:
+        await scheduler.handlers["twice"]()
+
+    found = timed(meter, work)
+    assert times(found.handlers) == {"twice": (4.0, 2)}
+    assert times(found.hooks) == {"Slow.transition": (3.0, 1)}
