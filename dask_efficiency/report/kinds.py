@@ -73,7 +73,7 @@ _LATE = (
     lambda facts: facts.spilling >= SPILLS,
     "Give workers more memory, or make partitions smaller: event loops are late, and workers spill.",
 )
-_HELD = (
+_LOOP_HELD = (
     lambda facts: facts.loop_held,
     "Do without it, or speed it up: it took {loop_share} of the scheduler's event loop, busy {loop_busy} of the time.",
 )
@@ -229,7 +229,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 lambda facts: facts.imports,
                 "Import modules before the work, by client.run or a preload: the workers' event loops did.",
             ),
-            _HELD,
+            _LOOP_HELD,
             (
                 lambda facts: facts.scheduler_busy,
                 "Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.",
@@ -254,7 +254,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "idle/graph": Kind(
             "Threads idle while the scheduler takes in a graph",
             "Make graphs smaller, by bigger partitions, and keep large objects out of them.",
-            _HELD,
+            _LOOP_HELD,
         ),
         "idle/parallelism": Kind(
             "Threads idle, too few tasks at a time",

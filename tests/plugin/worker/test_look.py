@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.plugin.stacks import Stacks
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.stacks import Stacks
 from dask_efficiency.plugin.worker.thread_clocks import Clocks
 from dask_efficiency.plugin.worker.watched_threads import Watched
 
