@@ -72,6 +72,8 @@ class Figures:
     succeeded: int
     #: (Start, stop, threads of the cluster) of the time in which there was work, as Dask's spans have it.
     intervals: Sequence[tuple[float, float, int]]
+    #: Bytes that P2P shuffles sent, by Dask's metrics.
+    shuffled: float
 
     def of_ours(self, *buckets: str) -> float:
         """Seconds of these buckets; of all without any."""
@@ -106,6 +108,8 @@ class Figures:
             "held by tasks": (held, self.of_dasks()),
             "threads x time with work": (self.report.thread_seconds, active),
         }
+        if self.shuffled:
+            rows["bytes of P2P shuffles"] = self.report.moved["shuffled"].nbytes, self.shuffled
         if self.seceded:
             rows["held, and after seceding"] = held + self.seceded, self.of_dasks()
         return rows
@@ -163,7 +167,8 @@ def _said(dask_scheduler: Any, name: str, told: Mapping[str, Mapping[Any, float]
     for group in span.traverse_groups():
         computing[group.prefix.name] += group.all_durations.get("compute", 0.0)
     succeeded = sum(span.states[state] for state in ("memory", "released", "forgotten"))
-    return seconds, dict(computing), succeeded, span.nthreads_intervals
+    shuffled = span.cumulative_worker_metrics.get(("p2p", "background-comms", "process", "bytes"), 0.0)
+    return seconds, dict(computing), succeeded, span.nthreads_intervals, shuffled
 
 
 # -- sums and causes -------------------------------------------------------------------------------

@@ -98,6 +98,9 @@ def test_a_report_agrees_with_dasks_fine_metrics_and_spans(client, name, label, 
     assert_between(spill, figures.of_ours(Bucket.SPILL), spill + executor + figures.of_dasks("other".__eq__))
     assert_both_held_as_long(figures)
     assert missing_ns(client, report) == 0
+    if label.startswith("p2p-"):
+        assert figures.shuffled > 0
+        assert report.moved["shuffled"].nbytes == pytest.approx(figures.shuffled, abs=len(report.by_worker))
 
 
 def test_dask_counts_the_threads_of_seceded_tasks_in_which_others_run(client, tmp_path):

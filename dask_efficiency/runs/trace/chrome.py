@@ -132,6 +132,9 @@ class _Export:
         self.transfers = (transfers.start != MISSING) & (transfers.stop >= transfers.start)
         if not chosen.all():
             self.transfers &= _wanted_by(trace, chosen)
+        messages = trace.shuffled
+        self.messages = (messages.start != MISSING) & (messages.stop >= messages.start)
+        self.messages &= np.isin(messages.task, runs.task[chosen])
         self.run_places: dict[int, Place] = {}
         self.transfer_places: dict[int, Place] = {}
 
@@ -166,11 +169,12 @@ class _Export:
         self._blocked(process, MISSING)
 
     def worker(self, worker: int) -> None:
-        """A worker's slots, transfers, event loop, changes of state and counters."""
+        """A worker's slots, transfers, messages of shuffles, event loop, changes of state and counters."""
         spec = self.trace.workers[worker]
         process = self.events.process(f"worker {spec.name} {spec.address}")
         self._slots(process, np.flatnonzero(self.runs & (self.trace.runs.worker == worker)))
         self._incoming(process, np.flatnonzero(self.transfers & (self.trace.transfers.receiver == worker)))
+        self._outgoing(process, np.flatnonzero(self.messages & (self.trace.shuffled.sender == worker)))
         self._blocked(process, worker)
         self._changes(process, worker)
         self._counters(process, worker)
@@ -229,6 +233,20 @@ class _Export:
             self.transfer_places[row] = self.events.slice(
                 process, tracks[number], at, until, name, "transfer", args=args
             )
+
+    def _outgoing(self, process: int, rows: NDArray[np.intp]) -> None:
+        messages = self.trace.shuffled
+        start, stop = messages.start[rows], messages.stop[rows]
+        lane = lanes(start, stop)
+        tracks = self._tracks(process, "shuffle", lane)
+        for row, at, until, number in zip(rows.tolist(), start.tolist(), stop.tolist(), lane.tolist(), strict=True):
+            receiver = int(messages.receiver[row])
+            args = {
+                "shuffle": self._key(int(messages.task[row])),
+                "to": self.trace.workers[receiver].name if receiver != MISSING else "unknown",
+                "nbytes": int(messages.nbytes[row]),
+            }
+            self.events.slice(process, tracks[number], at, until, "shuffle message", "transfer", args=args)
 
     def _changes(self, process: int, worker: int) -> None:
         changes = self.trace.worker_events
@@ -348,6 +366,7 @@ def _origin(trace: RunTrace) -> int:
         trace.graphs.received,
         trace.runs.executing,
         trace.transfers.start,
+        trace.shuffled.start,
         trace.blocked.start,
         trace.series.at,
     )

@@ -15,7 +15,7 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.events import Written
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Outcome, Series, WorkerEvents
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Outcome, Series, Shuffled, WorkerEvents
 from tests.runs.trace.perfetto import FAULTS, query, query_each
 
 COUNTS = ("select count(*) from slice", "select count(*) from flow", "select count(*) from counter", FAULTS)
@@ -97,6 +97,20 @@ def test_an_arrow_leads_from_the_run_that_made_a_result_to_its_transfer(tmp_path
     assert len(found) == written.flows == len(trace.transfers)
     for made, brought, name, in_time in found:
         assert (made, name, in_time) == (brought, "transfer", 1)
+
+
+def test_messages_of_a_shuffle_are_on_the_worker_that_sends_them(tmp_path: Path) -> None:
+    trace = spilling()
+    at = trace.start + MS
+    columns = {"task": [0, 1], "sender": [1, 1], "receiver": [0, 1], "nbytes": [7, 8], "start": [at, at]}
+    trace = replace(trace, shuffled=Shuffled.from_columns(columns | {"stop": [at + MS, at + 2 * MS]}))
+    save_chrome(trace, tmp_path / "run.json")
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    messages = [event for event in events if event["name"] == "shuffle message"]
+    assert [event["args"]["nbytes"] for event in messages] == [7, 8]
+    assert [event["args"]["to"] for event in messages] == [trace.workers[0].name, trace.workers[1].name]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {names[event["pid"]] for event in messages} == {f"worker {trace.workers[1].name} {trace.workers[1].address}"}
 
 
 def test_the_critical_path_has_a_track_and_arrows_of_the_kind_between_its_runs(tmp_path: Path) -> None:
