@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
 
 from prometheus_client.core import Metric
 
@@ -50,7 +51,8 @@ class WorkerExports(WorkerPart):
     def of(cls, meter: WorkerMeter) -> Self:  # noqa: D102
         worker = meter.worker
         guard = Guard("the export", f"dask_efficiency exports no more Prometheus metrics on {worker.address}")
-        return cls(worker.http_application, lambda: meter.reported, guard)
+        of = ref(meter)
+        return cls(worker.http_application, lambda: None if (there := of()) is None else there.reported, guard)
 
     def start(self) -> None:
         """Add the accounts to what Dask answers; nothing where Dask has no such page."""

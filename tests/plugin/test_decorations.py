@@ -32,7 +32,18 @@ from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import increment, nap
 
 #: Fields of a report that are no figures.
-DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {
+DECORATED = {
+    "by_span",
+    "metered",
+    "code",
+    "environment",
+    "gpu",
+    "notes",
+    "phases",
+    "stragglers",
+    "timeline",
+    "trace",
+} | {
     "arrivals",
     "causes_by_span",
     "computed_by",

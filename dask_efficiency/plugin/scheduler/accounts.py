@@ -161,8 +161,8 @@ class ClusterAccounts:
         self.since = time.time()
         self.cluster = ClusterLedger(at=time.monotonic_ns())
         self.work = WorkTracker(scheduler, self.cluster, windows)
-        self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle)
         self.loop = LoopMeter(scheduler, lambda: self.cluster.work.outstanding)
+        self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle, lambda: self.loop.waited)
         self.timelines = Timelines(at=self.cluster.started)
         self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.

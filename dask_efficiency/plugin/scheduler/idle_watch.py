@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -61,7 +61,7 @@ class IdleWatch:
     scheduler believed, which :meth:`~dask_efficiency.accounts.cluster.idle.IdleWeights.split` gives to ``scheduler``
     or, while tasks are queued and the event loop has nothing to do, to ``round-trips``: at such an instant a result is
     on its way, or the next task, and only more tasks for each worker (``worker-saturation``) would fill the slot. The
-    loop is taken to be busy for as long as its thread is on a core or waits for one, and for as long as a look is late.
+    loop has nothing to do while it waits for messages, and its thread is on no core and waits for none.
 
     If it fails, it says so once and the meter goes on without it: idle time is ``unknown`` from then on.
 
@@ -75,10 +75,20 @@ class IdleWatch:
         Knows the workers: weights are by :class:`~dask_efficiency.accounts.cluster.presence.Presence`.
     weights
         Where time is counted.
+    waited
+        For how long the event loop has waited for messages so far, nanoseconds.
     """
 
-    def __init__(self, scheduler: Scheduler, work: WorkTracker, cluster: ClusterLedger, weights: IdleWeights) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        work: WorkTracker,
+        cluster: ClusterLedger,
+        weights: IdleWeights,
+        waited: Callable[[], int],
+    ) -> None:
         self.weights = weights
+        self._waits = waited
         #: CPU seconds of looks on the scheduler's thread.
         self.cost_seconds = 0.0
         self._scheduler = scheduler
@@ -98,8 +108,8 @@ class IdleWatch:
         self._soon = False
         #: CPU nanoseconds that the last look took, those that were saved up for others, and until when.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
-        #: For how long the loop's thread was busy, and until when it was not late, as they were counted last.
-        self._busy, self._due = _busy_ns(), 0
+        #: For how long the loop's thread was busy, and the loop waited, as they were counted last.
+        self._busy, self._waited = _busy_ns(), waited()
         self._chance = random.Random(0)
         #: By a worker's number of slots, what it can be, by the number of free ones.
         self._slots: dict[int, list[Slots]] = {}
@@ -150,12 +160,9 @@ class IdleWatch:
         """For how long since the last call tasks were held back and the event loop had nothing to do."""
         if not held.queued or at - self.weights.at < MIN_REST_NS:
             return 0
-        now, before = _busy_ns(), self._busy
-        self._busy = now
-        busy, late = now - before, at - self._due
-        if late > 0:
-            self._due = at  # counted once
-        return max(0, at - self.weights.at - max(late, busy))
+        busy, waited = self._busy, self._waited
+        self._busy, self._waited = _busy_ns(), self._waits()
+        return max(0, min(self._waited - waited, at - self.weights.at - (self._busy - busy)))
 
     def sample(self, *, at: int | None = None) -> None:
         """Count what held until now, and look again."""
@@ -170,7 +177,7 @@ class IdleWatch:
         self.weights.accrue(held, at=at, at_rest=self._at_rest(held, at))
         self._graph_is_of_spans()
         if seen.queued and not held.queued:
-            self._busy = _busy_ns()
+            self._busy, self._waited = _busy_ns(), self._waits()
         self._held = seen
         if not seen.graphs:
             self._last = seen
@@ -201,7 +208,7 @@ class IdleWatch:
         self._working, self._graphs = working, graphs
         if working:
             if not self._poller.is_running():
-                self._expect(at)
+                self._poller.callback_time = self._interval()
                 self._poller.start()
             self._look_soon(at)
 
@@ -232,12 +239,7 @@ class IdleWatch:
             self._poller.stop()
             return
         self.sample()
-        self._expect(time.monotonic_ns())
-
-    def _expect(self, at: int) -> None:
-        """The next look by the clock is due in an interval."""
-        self._poller.callback_time = interval = self._interval()
-        self._due = at + round(interval * (1 + JITTER) * 1e6)
+        self._poller.callback_time = self._interval()
 
     def _interval(self) -> float:
         workers = len(self._scheduler.workers)

@@ -120,6 +120,11 @@ class LoopMeter:
         """Why nothing is timed any more; None while it is."""
         return self._guard.off
 
+    @property
+    def waited(self) -> int:
+        """For how long the loop has waited for messages so far, nanoseconds; 0 where that is not known."""
+        return self._waited
+
     # -- coming and going ----------------------------------------------------------------------
 
     def start(self) -> None:

@@ -81,7 +81,9 @@ class Scene:
         self.cluster = ClusterLedger(at=0)
         self.work: Any = SimpleNamespace(turned=lambda: None, graphs=False)
         self.weights = IdleWeights(at=0)
-        self.watch = IdleWatch(self.scheduler, self.work, self.cluster, self.weights)
+        #: For how long the event loop has waited.
+        self.waited = 0
+        self.watch = IdleWatch(self.scheduler, self.work, self.cluster, self.weights, lambda: self.waited)
 
     def add(self, name: str, *tasks: FakeTask, **options: Any) -> None:
         self.scheduler.add(name, *tasks, **options)
@@ -432,11 +434,12 @@ def test_slots_wait_for_round_trips_while_tasks_are_queued_and_the_loop_has_noth
         scene.watch._busy = 0
         scene.turn(True, at=0)
         await settled()
-        busy.ns = 10 * MS
+        busy.ns, scene.waited = 10 * MS, 40 * MS
         scene.sample(at=40 * MS)
-        # Of the 40 ms it was busy for 10; the slots were believed to be in use.
+        # Of the 40 ms its thread was on a core, or waited for one, for 10; the slots were believed to be in use.
         assert scene.split("a", 40 * MS) == {"scheduler": 10 * MS, "round-trips": 30 * MS}
-        # A look is late by 340 ms: the loop was blocked. What was counted twice would be too much.
+        # It waited for messages for 20 ms, and was blocked on no core for the rest.
+        scene.waited += 20 * MS
         scene.sample(at=400 * MS)
         assert scene.split("a", 360 * MS) == {"scheduler": 340 * MS, "round-trips": 20 * MS}
         scene.watch.catch_up(at=420 * MS)
