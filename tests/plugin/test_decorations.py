@@ -32,18 +32,7 @@ from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import increment, nap
 
 #: Fields of a report that are no figures.
-DECORATED = {
-    "by_span",
-    "metered",
-    "code",
-    "environment",
-    "gpu",
-    "notes",
-    "phases",
-    "stragglers",
-    "timeline",
-    "trace",
-} | {
+DECORATED = {"by_span", "code", "environment", "gpu", "notes", "phases", "stragglers", "timeline", "trace"} | {
     "arrivals",
     "causes_by_span",
     "computed_by",
@@ -52,6 +41,7 @@ DECORATED = {
     "gil_holds",
     "long_tail",
     "loop_blocks",
+    "metered",
     "path",
     "profile",
     "scheduler_loop",
@@ -214,6 +204,7 @@ def test_the_scheduler_s_figures_do_not_depend_on_any_decoration(closed, monkeyp
         "spans",
         "profiles",
         "skew",
+        "metered",
         "timeline",
         "gpu",
         "scheduler_loop",
@@ -264,6 +255,7 @@ def test_the_client_s_figures_do_not_depend_on_any_decoration(closed, monkeypatc
                 "list of stragglers",
                 "account of GPUs",
                 "comparison of tasks",
+                "table of what was metered",
                 "profile",
                 "list of who had the GIL",
                 "list of long holds of the GIL",
