@@ -94,6 +94,11 @@ class Figures:
         """Seconds of ours of tasks that had left their slots; no bucket has them."""
         return self.report.outside.get("seceded tasks", 0.0)
 
+    @property
+    def rescheduled(self) -> float:
+        """Seconds of tasks that shuffles stopped to have them run where their data is; cancelled to Dask."""
+        return self.report.causes.get("overhead/rescheduled", 0.0)
+
     def compared(self) -> dict[str, tuple[float, float]]:
         """Ours and Dask's, by what it is."""
         held, active = self.of_ours(), sum(n * (stop - start) for start, stop, n in self.intervals)
@@ -104,7 +109,10 @@ class Figures:
             "in the thread, by spans": (self.of_ours(*IN_THE_THREAD), sum(self.computing.values())),
             "spill": (self.of_ours(Bucket.SPILL), self.of_dasks(SPILL_LABELS.__contains__)),
             "failed": (self.of_ours(Bucket.FAILED), self.of_dasks("failed".__eq__)),
-            "cancelled": (self.of_ours(Bucket.CANCELLED), self.of_dasks("cancelled".__eq__)),
+            "cancelled, rescheduled": (
+                self.of_ours(Bucket.CANCELLED) + self.rescheduled,
+                self.of_dasks("cancelled".__eq__),
+            ),
             "held by tasks": (held, self.of_dasks()),
             "threads x time with work": (self.report.thread_seconds, active),
         }

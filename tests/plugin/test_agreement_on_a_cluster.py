@@ -59,7 +59,7 @@ def assert_both_held_as_long(figures: Figures) -> None:
     slack = CLOCKS + IN_A_STIMULUS * runs(figures)
     assert figures.of_ours() + figures.seceded == pytest.approx(figures.of_dasks(), rel=0.01, abs=slack)
     # What a shuffle stops to have it run elsewhere is cancelled to Dask.
-    stopped = {"failed": 0.0, "cancelled": figures.report.causes.get("overhead/rescheduled", 0.0)}
+    stopped = {"failed": 0.0, "cancelled": figures.rescheduled}
     for outcome, seconds in stopped.items():
         ours = figures.of_ours(outcome) + seconds
         assert ours == pytest.approx(figures.of_dasks(outcome.__eq__), rel=0.01, abs=slack)
