@@ -7,14 +7,16 @@ from typing import NamedTuple
 #: Units of what ``context_meter`` counts, if users give no others.
 SECONDS, BYTES, COUNT = "seconds", "bytes", "count"
 
-#: Where it is counted: in tasks, by the background of P2P shuffles, of results that go from worker to worker; and of a
-#: worker's memory, the most there was at a time.
-EXECUTE, P2P, TRANSFERS, MEMORY = "execute", "p2p", "transfers", "memory"
+#: Where it is counted: in tasks, by the background of P2P shuffles, of results that go from worker to worker, and that
+#: tasks made; and of a worker's memory, the most there was at a time.
+EXECUTE, P2P, TRANSFERS, MEMORY, RESULTS = "execute", "p2p", "transfers", "memory", "results"
 
 #: Labels of memory: of the worker's process, and of results in it as Dask estimates them.
 PROCESS, MANAGED = "process", "managed"
 
-#: Labels of ours. Of transfers: results that came, and results that others or clients fetched.
+#: Labels of ours. Of results: those of tasks.
+MADE = "made"
+#: Of transfers: results that came, and results that others or clients fetched.
 RECEIVED, SENT = "received", "sent"
 #: In the background of shuffles: taking in what others send, and sending what is left at the barrier.
 RECEIVE, FLUSH = "receive", "flush"
@@ -42,9 +44,9 @@ OF_SHUFFLES = "p2p-"
 #: How the keys of P2P shuffles' barriers begin: of tables, and of arrays that are chunked anew.
 BARRIERS = ("shuffle-barrier", "rechunk-barrier", "p2p-barrier")
 
-#: Ways that data goes: results to disk, back, or found where they were, and to and from other workers and clients; and
-#: parts of the inputs of P2P shuffles.
-WAYS = ("spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
+#: Ways that data goes: results are made, go to disk and come back, are found where they were, and go to and from other
+#: workers and clients; and parts of the inputs of P2P shuffles are sent.
+WAYS = ("made", "spilled", "read-back", "found-in-memory", "received", "sent", "shuffled")
 
 #: In the place of labels beyond those that are kept apart.
 OTHER = "(other)"
@@ -71,7 +73,7 @@ class Metered(NamedTuple):
     @property
     def way(self) -> str:
         """One of :data:`WAYS`; empty where it is none."""
-        if self.context == TRANSFERS:
+        if self.context in (TRANSFERS, RESULTS):
             return self.label
         if self.context == P2P:
             return "shuffled" if (self.prefix, self.label) == ("background-comms", "process") else ""

@@ -122,11 +122,6 @@ class WorkerMeter:
         log: list[Entry] = []
         self.spills = SpillWatch(worker.data, spill_noter(log, worker, self.threads, self._guard.fail))
         self._shuffles = ShuffleWatch(worker)
-        counted = self._process_metrics
-        self._metered = MeteredWindows(
-            self._metrics.metered, self._shuffles.metered, counted.transfers, levels=counted.memory
-        )
-        self._labels = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
         self._kept_back = KeptBack()
         self._slots = Slots(self._ledger, (ts.key for ts in worker.state.long_running))
         self._pending = PendingTasks(
@@ -138,6 +133,15 @@ class WorkerMeter:
             use=self._gpu.use,
             rate=partial(self._paced, self._process_metrics.counter.add),
         )
+        counted = self._process_metrics
+        self._metered = MeteredWindows(
+            self._metrics.metered,
+            self._shuffles.metered,
+            self._pending.made,
+            counted.transfers,
+            levels=counted.memory,
+        )
+        self._labels = Guard("its labels", f"dask_efficiency no longer reports what labels count on {address}")
         self.hooks = WorkerHooks(
             worker, self._slots, self._pending, self.spills, self.threads, log, failed=self._guard.fail, at=at
         )

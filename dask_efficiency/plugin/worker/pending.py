@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dask_efficiency.accounts.gpu.totals import GpuUse
+from dask_efficiency.accounts.metered import BYTES, COUNT, MADE, RESULTS, Metered
 from dask_efficiency.accounts.worker.activity import SlotReservation
 from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Final, Ledger
@@ -96,11 +97,17 @@ class PendingTasks:
         self._after = 0
         #: Nanoseconds for which tasks held slots that a P2P shuffle stopped, to have them run where their data is.
         self._rescheduled = 0
+        #: Bytes and number of results of known size.
+        self._made = [0, 0]
 
     @property
     def overhead(self) -> dict[str, int]:
         """Nanoseconds of the tasks that were finalized, by what they held their slots for without working."""
         return {"hand-over": self._before, "event-loop": self._after, "rescheduled": self._rescheduled}
+
+    def made(self) -> dict[Metered, int]:
+        """Bytes and number of the results that tasks have made so far, as far as their sizes are known."""
+        return {Metered(RESULTS, "", "", MADE, unit): n for unit, n in zip((BYTES, COUNT), self._made, strict=True)}
 
     def rest(self, *, at: int) -> None:
         """Finalize every task, whatever is known of its use of the GPU: no more will be."""
@@ -137,6 +144,9 @@ class PendingTasks:
             elif not spills.watching:
                 spill = self._spill(reservation.span, reservation.prefix)
             succeeded = outcome is _SUCCEEDED
+            if moved.made >= 0:
+                self._made[0] += moved.made
+                self._made[1] += 1
             if succeeded and moved.nbytes >= 0 and wall >= MIN_RATED_NS:
                 rated.append((reservation.prefix, wall, cpu, moved.nbytes))
             within = began >= start and stopped <= stop
