@@ -17,7 +17,7 @@ from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.losses import costs, in_window
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.cluster.totals import Totals, between
-from dask_efficiency.accounts.cluster.windows import WindowAccounts, mean_cores
+from dask_efficiency.accounts.cluster.windows import OwnPart, WindowAccounts, mean_cores
 from dask_efficiency.accounts.details import MergedProfiles, StackNumbers
 from dask_efficiency.accounts.gpu.plain import encode_gpu
 from dask_efficiency.accounts.gpu.totals import GpuTotals
@@ -127,6 +127,19 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         )
     if part is None:
         raise RuntimeError("the time of this client alone is not known: " + "; ".join(missing))
+    return _of_own_part(accounts, opened, closed, part, known, names)
+
+
+def _of_own_part(
+    accounts: ClusterAccounts,
+    opened: OpenWindow,
+    closed: WindowAccounts,
+    part: OwnPart,
+    known: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> Reply:
+    """The part of a window that is its client's alone."""
+    window, own, known_spans = opened.window, opened.spans, spans_of(accounts.scheduler)
     own_time = None if accounts.idle.off else window.shares.own_ns
     known = spans.only_own(known, part, own_time)
     alone_here = {prefix for prefix, row in part.prefixes.items() if row == closed.prefixes.get(prefix)}

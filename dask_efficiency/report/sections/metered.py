@@ -28,7 +28,7 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
         sent = format_seconds(times.at_barriers[last])
         lines.append(f"at barriers all waited for {name_of(last)}, which still sent for {sent}")
-    return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(1,)))
+    return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(0, 1)))
 
 
 def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -57,7 +57,7 @@ def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         (name_of(label), name_of(prefix) or "(no prefix)", _figure(value, unit))
         for (label, unit, prefix), value in found[: extent.prefixes]
     )
-    return section("Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(1,)))
+    return section("Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(0, 1)))
 
 
 def _more(found: Iterable[object], rows: tuple[object, ...]) -> str:
