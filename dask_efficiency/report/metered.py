@@ -113,10 +113,17 @@ def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]
         held_ns={phase: held[phase] for phase in order if held.get(phase)},
         background=background,
         sent=_amount(row for row in beside if (row.prefix, row.label) == ("background-comms", "process")),
-        written=_amount(row for row in beside if row.label == "disk-write"),
+        written=_written([row for row in beside if row.prefix == "background-disk"]),
         read=_amount(row for row in in_tasks if row.label == "p2p-disk-read"),
         at_barriers=at_barriers,
     )
+
+
+def _written(rows: Iterable[MeteredRow]) -> Amount:
+    """What was written to disk; upstream counts no bytes of arrays as ``disk-write``, as it sums used-up frames."""
+    rows = list(rows)
+    pieces = _amount(row for row in rows if row.label == "disk-write").count
+    return Amount(_amount(row for row in rows if row.label == "process").nbytes if pieces else 0, pieces)
 
 
 def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:

@@ -260,6 +260,7 @@ class WorkerMeter:
 
     def _heartbeat(self) -> dict[str, Any]:
         began = thread_time_ns()
+        self._labels(self._metered.sample)
         at, then = monotonic_ns(), self._reported_at
         if self._last_heartbeat is not None and (
             self._answers or (then is not None and at - then < REPEAT_NS) or self._keep_back()
@@ -267,7 +268,6 @@ class WorkerMeter:
             return dict(self._last_heartbeat)
         self._gpu.check()
         self._shuffles.start()
-        self._labels(self._metered.sample)
         self._catch_up(at)
         payload = self._heartbeats.heartbeat(self._snapshot(at))
         pace = self._paced(self._pace)
