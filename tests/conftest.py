@@ -13,6 +13,7 @@ from typing import Any
 import dask
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.cluster_tests import is_listed
 
@@ -30,6 +31,10 @@ settings.register_profile(
 )
 settings.register_profile("nightly", settings.get_profile("test"), derandomize=False, max_examples=500)
 settings.load_profile("test")
+
+# Hypothesis draws from the constants of the modules that are loaded as well, and which those are depends on what ran
+# before in the process: a test would have other examples in each order and with each wing.
+providers._get_local_constants = partial(providers.Constants)  # type: ignore[attr-defined]
 
 # A local cluster gives a worker up for good that is not back from a restart by then, which are 15 s if not told.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})

@@ -16,7 +16,7 @@ from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.model import EfficiencyReport, HeldResult
 from dask_efficiency.report.profile import GilHolder
 from dask_efficiency.report.skew import larger_input
-from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, name_of
+from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, harmless, name_of, shorten
 
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
 MOST = 0.5
@@ -121,7 +121,7 @@ class Facts:
             "saturation": f"{self.saturation:g}",
             "held_results": name_of(self.held_prefix),
             "held_bytes": format_bytes(self.held_nbytes),
-            "held_by": self.held_by[:MAX_CLIENT],
+            "held_by": shorten(harmless(self.held_by[:MAX_CLIENT]), MAX_CLIENT),
             "needed": f"{self.saturation_needed:.1f}",
             "spilled": self.spilled,
             "read_back": self.read_back,

@@ -1,6 +1,7 @@
-from hypothesis import given
+from hypothesis import example, given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.report.model import HeldResult
 from dask_efficiency.report.sections.groups import workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
 from dask_efficiency.show.extent import PAGE
@@ -85,6 +86,7 @@ def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
 
 
 @given(reports)
+@example(report_of(seconds(spill=9), held_results=(HeldResult("p", "\x1b[2J" * 9, 1.0, 1.0),)))
 def test_everything_said_of_any_report_is_printable_and_bounded(report: EfficiencyReport) -> None:
     for section in sections(report):
         for cell in (*section.lines, *section.table.heads, *(cell for row in section.rows for cell in row)):
