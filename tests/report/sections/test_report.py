@@ -88,6 +88,8 @@ def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
 @given(reports)
 @example(report_of(seconds(spill=9), held_results=(HeldResult("p", "\x1b[2J" * 9, 1.0, 1.0),)))
 def test_everything_said_of_any_report_is_printable_and_bounded(report: EfficiencyReport) -> None:
+    for finding in report.findings:
+        assert f"{finding.title}{finding.advice}".isprintable()
     for section in sections(report):
         for cell in (*section.lines, *section.table.heads, *(cell for row in section.rows for cell in row)):
             assert cell.isprintable()
