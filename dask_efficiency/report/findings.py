@@ -139,7 +139,7 @@ def _of_which(report: EfficiencyReport) -> str:
     best, well = next(iter(find(report)), None), f"{format_share(report.efficiency)} efficient"
     if best is None:
         least = format_seconds(WORTH_FINDING * report.wall_clock_seconds)
-        return f"; nothing found that would save more than {least} ({well}{_bound(report)})"
+        return f"; no finding saves more than {least} ({well}{_bound(report)})"
     if best.saves_seconds is None:
         return f", {well} ({_who(report)})"
     saved, up_to = best.saves_seconds, "up to " if best.basis is Basis.BOUNDED else ""

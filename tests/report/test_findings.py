@@ -58,10 +58,10 @@ def test_the_headline_says_how_long_it_took_and_what_can_be_saved() -> None:
 def test_a_healthy_run_says_so() -> None:
     report = report_of(seconds(thread_cpu=39.5, idle=0.5), cluster_seconds=10.0, window_seconds=10.0, nthreads={"w": 4})
     assert find(report) == ()
-    assert headline(report) == "10.0 s; nothing found that would save more than 300 ms (99 % efficient)"
+    assert headline(report) == "10.0 s; no finding saves more than 300 ms (99 % efficient)"
     bound = replace(report, cores=4.0)
     assert headline(bound) == (
-        "10.0 s; nothing found that would save more than 300 ms (99 % efficient, bound by 4 cores)"
+        "10.0 s; no finding saves more than 300 ms (99 % efficient, bound by 4 cores)"
     )
     assert in_a_line(report) == "99 % efficient; Threads idle: 500 ms of thread time"
 
