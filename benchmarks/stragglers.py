@@ -283,7 +283,11 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("STRAGGLER_DATA", "../shared/data")))
     data = parser.parse_args().data
     if not (data / "flowbench").is_dir():
-        print(f"skipped: there is no folder {data / 'flowbench'}; give --data or STRAGGLER_DATA")
+        print(
+            f"skipped: there is no folder {data / 'flowbench'}; give --data or STRAGGLER_DATA the folder that has it: "
+            "flowbench/compute_tasks.parquet with the compute tasks of https://github.com/PoSeiDon-Workflows/FlowBench "
+            "in the columns that stragglers_data.py names"
+        )
         return 0
     judge_flowbench(data / "flowbench")
     return 0 if judge_bytedance(data / "bytedance") else 1

@@ -153,7 +153,8 @@ def comparison(camera: Camera) -> None:
     from dask_efficiency import compare
 
     for name, threads in (("before", 1), ("after", 4)):
-        subprocess.run([sys.executable, DOCS / "slow_job.py", name, "--threads", str(threads)], check=True)
+        run = [sys.executable, "-m", "dask", "efficiency", "run", "--json", f"{name}.json"]
+        subprocess.run([*run, DOCS / "slow_job.py", "--threads", str(threads)], check=True)
     compare("before.json", "after.json").to_html("comparison.html")
     camera.take_file("comparison.html", "comparison", height=1000)
 

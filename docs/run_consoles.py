@@ -40,9 +40,10 @@ def main(pages: list[str]) -> None:
 
 def output_of(command: str, folder: str, environment: dict[str, str]) -> str:
     """What a command prints; it must succeed."""
-    done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    said = subprocess.PIPE, subprocess.STDOUT
+    done = subprocess.run(command, shell=True, cwd=folder, env=environment, stdout=said[0], stderr=said[1], text=True)
     if done.returncode:
-        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout[-2000:]}")
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.strip("\n").splitlines())
 
 

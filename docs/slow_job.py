@@ -1,7 +1,6 @@
 """The slow job of the tutorial: it reads a month of orders from a store, cleans each day, and adds them up.
 
-``python slow_job.py before`` runs it on a local cluster, and writes ``before.json`` (the report) and ``before.trace``
-(the recorded run).
+It knows nothing of dask-efficiency: ``dask-efficiency run slow_job.py`` reports on it.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import time
 import numpy as np
 from distributed import Client, LocalCluster
 from numpy.typing import NDArray
-
-from dask_efficiency import EfficiencyPlugin, efficiency_report
 
 DAYS = 30
 
@@ -43,18 +40,15 @@ def month(client: Client) -> float:
 
 
 def main() -> None:
-    """Run the job, and keep its report and its trace."""
+    """Run the job on a local cluster."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("name")
     parser.add_argument("--threads", type=int, default=1, help="of each of the two workers")
     options = parser.parse_args()
-    with LocalCluster(n_workers=2, threads_per_worker=options.threads, dashboard_address=":0") as cluster:
-        client = Client(cluster)
-        client.register_plugin(EfficiencyPlugin())
-        with efficiency_report(f"{options.name}.json", name=options.name, trace=True) as report:
-            month(client)
-        report.trace.save(f"{options.name}.trace")
-        client.close()
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=options.threads, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        print(f"turnover: {month(client):.0f}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def timedelta(context: click.Context, parameter: click.Parameter, value: str | N
     return seconds
 
 
-def _target(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def target(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """A file or URL, refused where it cannot be written, before there is anything to write."""
     if value is not None:
         try:
@@ -62,7 +62,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print all fi
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object on each line.")
 
 html_option = click.option(
-    "--html", callback=_target, metavar="FILE", help="Write a page that works offline to this file or URL."
+    "--html", callback=target, metavar="FILE", help="Write a page that works offline to this file or URL."
 )
 
 what_if_option = click.option(
@@ -79,7 +79,7 @@ hostfile_option = click.option(
 )
 
 chrome_option = click.option(
-    "--chrome", callback=_target, metavar="FILE", help="Write a timeline for ui.perfetto.dev to this file or URL."
+    "--chrome", callback=target, metavar="FILE", help="Write a timeline for ui.perfetto.dev to this file or URL."
 )
 
 
@@ -117,9 +117,7 @@ def cluster_option(*, required: bool = False) -> Decorator:
 
 def save_option(what: str, **settings: Any) -> Decorator:
     """``--save``, which keeps what other commands or functions read."""
-    return click.option(
-        "--save", callback=_target, metavar="FILE", help=f"Save {what} to this file or URL.", **settings
-    )
+    return click.option("--save", callback=target, metavar="FILE", help=f"Save {what} to this file or URL.", **settings)
 
 
 def without_option(*parts: str) -> Decorator:

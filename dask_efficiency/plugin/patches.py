@@ -246,6 +246,22 @@ CLIENT_CLASS = Patch(
     checked=_DISTRIBUTED,
     places=lambda client: [(client, "__class__")],
 )
+_OF_A_RUN = {
+    "why": "no hook that stays in one process says when a client connects or goes",
+    "without": "nothing was metered: this version of distributed has another Client",
+    "until": "the script of `dask-efficiency run` ends",
+    "checked": _DISTRIBUTED,
+}
+CLIENT_STARTS = Patch(what="Client._start", places=lambda kind: [(kind, "_start")], **_OF_A_RUN)
+CLIENT_CLOSES = Patch(what="Client._close", places=lambda kind: [(kind, "_close")], **_OF_A_RUN)
+CLUSTER_CLOSES = Patch(
+    what="the _close of one Cluster",
+    why="a script may close its cluster before its client",
+    without="then there is no report",
+    until="the cluster has closed",
+    checked=_DISTRIBUTED,
+    places=lambda cluster: [(cluster, "_close")],
+)
 
 METRICS = Patch(
     what="the handler of /metrics among the routes of Server.http_application",

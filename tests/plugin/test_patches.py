@@ -16,7 +16,8 @@ import distributed.scheduler
 import distributed.worker
 import pytest
 import zict
-from distributed import Client, Scheduler, Worker
+from distributed import Client, Scheduler, SpecCluster, Worker
+from distributed.deploy import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.shuffle._buffer import ShardsBuffer
 from distributed.shuffle._comms import CommShardsBuffer
@@ -73,6 +74,18 @@ def test_stream_handlers_of_the_scheduler(scheduler: SimpleNamespace, patch: Pat
     ((handlers, op),) = patch.places(scheduler)
     assert op in handlers, patch.without
     assert takes(handlers[op], *names), patch.without
+
+
+@pytest.mark.parametrize("patch", [patches.CLIENT_STARTS, patches.CLIENT_CLOSES], ids=lambda patch: patch.what)
+def test_a_client_starts_and_closes_in_its_event_loop(patch: Patch) -> None:
+    ((kind, name),) = patch.places(Client)
+    assert inspect.iscoroutinefunction(vars(kind)[name]), patch.without
+
+
+@pytest.mark.parametrize("kind", [Cluster, SpecCluster])
+def test_a_cluster_closes_in_its_event_loop(kind: type[Cluster]) -> None:
+    ((_, name),) = patches.CLUSTER_CLOSES.places(kind)
+    assert inspect.iscoroutinefunction(getattr(kind, name)), patches.CLUSTER_CLOSES.without
 
 
 def test_taking_a_graph_in_is_awaited(scheduler: SimpleNamespace) -> None:
