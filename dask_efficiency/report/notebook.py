@@ -152,13 +152,13 @@ class EfficiencyMagics(Magics):
             report.__enter__()
         except RuntimeError as error:  # an asynchronous client, or a scheduler without the package
             raise UsageError(str(error)) from None
-        return Measured(report, asked, f"cell {self.shell.execution_count}", code, execution)
+        return Measured(report, asked, f"cell {self.shell.displayhook.prompt_count}", code, execution)
 
     def _value_of(self, expression: str, local_ns: dict[str, Any] | None) -> Any:
         """The value of the last statement; None where that is no expression, or ends with a semicolon."""
         compiler = self.shell.compile
         source = self.shell.transform_cell(expression)
-        file = compiler.cache(source, self.shell.execution_count)
+        file = compiler.cache(source, self.shell.displayhook.prompt_count)
         statements: Sequence[ast.stmt] = self.shell.transform_ast(compiler.ast_parse(source, file)).body
         value = None
         for statement in statements:

@@ -14,7 +14,7 @@ from tests.report.test_fragment import Reader
 
 def gpu_section(report: EfficiencyReport) -> str:
     """What a page says of the GPUs."""
-    return fragment(Document("", "", "", (gpus(report, PAGE),)))
+    return fragment(Document("", "", "", (gpus(report, PAGE),))).partition("</pre>")[2]
 
 
 def test_a_page_without_gpus_has_no_section_of_them() -> None:
