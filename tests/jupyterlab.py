@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Settings of a reader who is not asked for anything.
-SETTINGS = {"notification": {"fetchNews": "false"}, "themes": {}}
+#: Settings of a reader who is not asked for anything, and who has a panel of Dask's beside the notebook.
+SETTINGS = {
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false"},
+    "dask-labextension/plugin": {"defaultLayout": {"individual-efficiency-timeline": {"mode": "split-right"}}},
+}
 
 OPTIONS = [
     "--no-browser",
@@ -29,14 +32,14 @@ OPTIONS = [
 
 
 @contextmanager
-def serving(folder: Path, **themes: str) -> Iterator[str]:
+def serving(folder: Path) -> Iterator[str]:
     """A server of a folder, and its URL; it has configuration and settings of its own."""
     # names of sockets are short on Unix, so not in a test's folder
     with tempfile.TemporaryDirectory() as own:
-        settings = Path(own, "settings", "@jupyterlab", "apputils-extension")
-        settings.mkdir(parents=True)
-        for name, content in {**SETTINGS, "themes": themes}.items():
-            (settings / f"{name}.jupyterlab-settings").write_text(json.dumps(content))
+        for name, settings in SETTINGS.items():
+            file = Path(own, "settings", f"{name}.jupyterlab-settings")
+            file.parent.mkdir(parents=True)
+            file.write_text(json.dumps(settings))
         environment = {f"JUPYTER_{name}_DIR": f"{own}/{name.lower()}" for name in ("CONFIG", "DATA", "RUNTIME")}
         environment |= {f"JUPYTERLAB_{name}_DIR": f"{own}/{name.lower()}" for name in ("SETTINGS", "WORKSPACES")}
         with open(f"{own}/log", "w+") as log:
@@ -75,23 +78,18 @@ class Lab:
 
     def __init__(self, page: Any, url: str, name: str) -> None:
         self.page = page
-        self._name = name
         page.goto(f"{url}lab/tree/{name}?reset")
         # before the kernel has started, a cell that is to run would ask for one
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
 
-    def run_all(self) -> None:
-        """Have all cells run."""
-        self.page.locator('.lm-MenuBar-itemLabel:text-is("Run")').click()
-        self.page.locator('.lm-Menu-itemLabel:text-is("Run All Cells")').click()
+    def choose(self, menu: str, item: str) -> None:
+        """Choose from a menu, such as "Run All Cells" of "Run"."""
+        self.page.locator(f'.lm-MenuBar-itemLabel:text-is("{menu}")').click()
+        self.page.locator(f'.lm-Menu-itemLabel:text-is("{item}")').click()
 
     def output(self, cell: int) -> Any:
         """What stands below a cell."""
         return self.page.locator(".jp-CodeCell").nth(cell).locator(".jp-OutputArea-output")
-
-    def to_front(self) -> None:
-        """Show the notebook again, where a panel covers it."""
-        self.page.locator(f'.lm-DockPanel-tabBar .lm-TabBar-tabLabel:text-is("{self._name}")').click()
 
     def find_dashboard(self, url: str) -> list[str]:
         """The pages that Dask's extension lists for a dashboard."""
@@ -103,11 +101,10 @@ class Lab:
         buttons = self.page.locator(".dask-DashboardListing-item button")
         return list(buttons.evaluate_all("all => all.map(each => each.value)"))
 
-    def open_panel(self, label: str) -> Any:
-        """The frame in which one of these pages is shown, once it is drawn."""
-        self.page.locator(f'.dask-DashboardListing-item button[value="{label}"]').click()
-        path = f"/individual-{label.lower().replace(' ', '-')}"
-        element = self.page.locator(f'iframe[src*="{path}"]')
+    def open_panels(self) -> Any:
+        """The frame of the panel beside the notebook, once it is drawn."""
+        self.choose("File", "Launch Dask Dashboard Layout")
+        element = self.page.locator('iframe[src*="/individual-efficiency-timeline"]')
         frame = element.element_handle().content_frame()
         frame.wait_for_function("window.Bokeh && Bokeh.documents[0] && Bokeh.documents[0].is_idle")
         return frame

@@ -48,12 +48,12 @@ def jupyterlab() -> None:
 @pytest.mark.cluster
 @pytest.mark.needs("dask_labextension")
 def test_a_panel_is_live_while_a_cell_runs_and_the_report_stands_below_the_cell(lab: Lab, tmp_path: Path) -> None:
-    lab.run_all()
+    lab.choose("Run", "Run All Cells")
     link = lab.output(0).inner_text().strip()
     listed = lab.find_dashboard(link)
     assert set(PANELS) <= set(listed)
     assert "Task Stream" in listed
-    panel = lab.open_panel("Efficiency Timeline")
+    panel = lab.open_panels()
 
     def timeline() -> dict[str, list[float]]:
         lab.page.wait_for_timeout(100)
@@ -64,7 +64,6 @@ def test_a_panel_is_live_while_a_cell_runs_and_the_report_stands_below_the_cell(
     eventually(lambda: max(timeline()["right"]) > seen)
     assert lab.page.locator(".dask-efficiency").count() == 0
     (tmp_path / "seen").touch()
-    lab.to_front()
     report = lab.page.locator(".dask-efficiency")
     report.wait_for()
     assert report.locator(".de-headline").is_visible()
