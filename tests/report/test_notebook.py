@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import dask.datasets
 import pytest
 from distributed import Client, LocalCluster
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, unregister
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, RunTrace, unregister
 from dask_efficiency.report.notebook import NO_CLIENT, plain_cell
+from tests.docs.markdown import ROOT, blocks
 
 
 class Notebook:
@@ -235,3 +237,16 @@ def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, clust
     notebook.run("%%efficiency\nawait client.submit(sum, [1])")
     assert "use `async with efficiency_report()`" in notebook.stderr
     notebook.run("await client.close()")
+
+
+@pytest.mark.cluster
+def test_the_cells_of_the_documentation_run(client: Client) -> None:
+    cells = [block.text for block in blocks((ROOT / "docs" / "notebooks.md").read_text()) if block.language == "text"]
+    notebook = Notebook(InteractiveShell.instance())
+    notebook.shell.push({"client": client, "df": dask.datasets.timeseries(end="2000-01-02", freq="1min", seed=1)})
+    for cell in cells:
+        notebook.run(cell)
+        assert notebook.result.success, (cell, notebook.stdout, notebook.stderr)
+    assert isinstance(notebook["report"].trace, RunTrace)
+    assert notebook["total"] != 0
+    InteractiveShell.clear_instance()
