@@ -12,6 +12,9 @@ TORCH_STAMP := $(if $(filter-out 0 no,$(TORCH)),$(VENV)/.stamp-torch)
 # Given ORACLE=1, HTA is installed too, with which torch's traces are compared.
 ORACLE ?=
 ORACLE_STAMP := $(if $(filter-out 0 no,$(ORACLE)),$(VENV)/.stamp-oracle)
+# Given JUPYTER=1, JupyterLab and Dask's extension are installed too, in which notebooks are tried.
+JUPYTER ?=
+JUPYTER_STAMP := $(if $(filter-out 0 no,$(JUPYTER)),$(VENV)/.stamp-jupyter)
 # Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
 BENCH ?= overhead
 # What an installation compiles, and how; so a change of it installs again.
@@ -45,7 +48,7 @@ nightly: test-all without test-matrix ## And without each wing, on other version
 	@$(MAKE) --no-print-directory pytest WHICH='not cluster and not slow' PYTEST_ARGS=--hypothesis-profile=nightly
 
 .PHONY: setup
-setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) ## Only install what the tests need
+setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) $(JUPYTER_STAMP) ## Only install what the tests need
 
 .PHONY: lint
 lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
@@ -139,4 +142,9 @@ $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv
 $(VENV)/.stamp-oracle: pyproject.toml | $(VENV)/.stamp-test
 	@echo "Installing HTA in $(VENV)"
 	@$(PIP) install --quiet --no-deps --group oracle
+	@touch $@
+
+$(VENV)/.stamp-jupyter: pyproject.toml | $(VENV)/.stamp-test
+	@echo "Installing JupyterLab in $(VENV)"
+	@$(PIP) install --quiet --group jupyter
 	@touch $@

@@ -45,6 +45,7 @@ _HOMES = {
     "efficiency_report": "dask_efficiency.report.efficiency_report",
     "get_trace": "dask_efficiency.runs.questions",
     "ideal_ladder": "dask_efficiency.simulation.calls",
+    "load_ipython_extension": "dask_efficiency.report.notebook",
     "load_report": "dask_efficiency.report.files",
     "load_trace": "dask_efficiency.runs.trace.files",
     "place": "dask_efficiency.simulation.calls",
@@ -53,6 +54,7 @@ _HOMES = {
     "snapshot": "dask_efficiency.report.questions",
     "stragglers": "dask_efficiency.runs.questions",
     "sweep": "dask_efficiency.simulation.calls",
+    "unload_ipython_extension": "dask_efficiency.report.notebook",
     "unregister": "dask_efficiency.plugin.client.questions",
 }
 

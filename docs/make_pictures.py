@@ -198,6 +198,59 @@ def live(camera: Camera) -> None:
                 page.screenshot(path=picture("prometheus"))
 
 
+#: Cells of a notebook; the last one runs until the panel has been looked at.
+CELLS = (
+    """\
+%load_ext dask_efficiency
+
+from distributed import Client, LocalCluster
+from dask_efficiency import EfficiencyPlugin
+
+client = Client(LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0"))
+client.register_plugin(EfficiencyPlugin())
+print(client.dashboard_link)""",
+    """\
+import time
+
+def read_day(day):
+    time.sleep(0.3)
+    return list(range(200_000))
+
+def total(day):
+    return sum(n % 7 for n in day)""",
+    """\
+%%efficiency -o report
+days = client.map(read_day, range(40))
+sum(client.gather(client.map(total, days)))""",
+    """\
+%%efficiency
+from pathlib import Path
+
+while not Path("seen").exists():
+    days = client.map(read_day, range(8), pure=False)
+    client.gather(client.map(total, days))""",
+)
+
+
+def notebook(camera: Camera) -> None:
+    """A report below its cell in JupyterLab, and a panel of Dask's extension beside a cell that runs; `JUPYTER=1`."""
+    from tests.jupyterlab import Lab, serving, write_notebook
+
+    write_notebook(Path("work.ipynb"), list(CELLS))
+    with serving(Path.cwd()) as url, camera.at(url, width=1200, height=1320) as page:
+        lab = Lab(page, url, "work.ipynb")
+        lab.choose("Run", "Run All Cells")
+        page.locator(".dask-efficiency").wait_for()
+        page.locator(".jp-CodeCell").nth(2).screenshot(path=picture("notebook"))
+        lab.find_dashboard(lab.output(0).inner_text().strip())
+        page.set_viewport_size({"width": 1500, "height": 620})
+        lab.open_panels()
+        page.locator(".jp-CodeCell").nth(3).scroll_into_view_if_needed()
+        page.wait_for_timeout(1000 * LIVE_SECONDS)
+        page.screenshot(path=picture("jupyterlab"))
+        Path("seen").touch()
+
+
 @contextmanager
 def working(client: Any) -> Iterator[None]:
     """The demo's workload, over and over."""
@@ -262,6 +315,7 @@ PICTURES: dict[str, Callable[[Camera], None]] = {
     "gpu": gpu,
     "torch": torch,
     "live": live,
+    "notebook": notebook,
 }
 
 

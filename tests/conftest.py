@@ -66,6 +66,10 @@ NEEDED: dict[str, tuple[Callable[[], object], str]] = {
     "torch": (partial(find_spec, "torch"), "make setup TORCH=1"),
     "hta": (partial(find_spec, "hta"), "make setup ORACLE=1"),
     "networkx": (partial(find_spec, "networkx"), "make setup ORACLE=1"),
+    **{
+        package: (partial(find_spec, package), "make setup JUPYTER=1")
+        for package in ("ipykernel", "nbclient", "jupyterlab", "dask_labextension")
+    },
 }
 found = cache(lambda name: NEEDED[name][0]())
 
@@ -78,6 +82,7 @@ NEEDED_BY = {
     "trained": "torch",
     "minder": "torch",
     "profiler": "torch",
+    "jupyterlab": "jupyterlab",
 }
 
 

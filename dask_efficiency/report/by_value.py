@@ -1,8 +1,9 @@
-"""By value: a function of a script reaches workers without the name of its file, which the script itself knows."""
+"""By value: a function of a script or notebook reaches workers without the name of its file, which is known here."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -10,36 +11,59 @@ from pathlib import Path
 
 from dask_efficiency.accounts.lines import BY_VALUE
 from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.report.cells import cell_of, typed_in
 
 #: Larger scripts are not looked into.
 MAX_BYTES = 2_000_000
 
+#: In the qualified name of what has no name of its own, the part behind the function that it is in.
+_UNNAMED = re.compile(r"(?:\.<locals>\.<\w+>)+$")
+
 
 def in_the_script(frame: Frame) -> Frame:
-    """A frame under the name of this process's script, if it travelled by value and that has the function at this line.
+    """A frame under the name of this process's script, or of the notebook's cell, that has its line.
 
-    cloudpickle 3.1.2 and later call the file of such a function ``<dynamic-code>``.
+    cloudpickle 3.1.2 and later call the file of a function that travels by value ``<dynamic-code>``. It is that of the
+    script, or of the last cell, that has the function at this line.
     """
+    if BY_VALUE not in frame.file:
+        cell = cell_of(frame.file)
+        return frame if cell == frame.file else frame._replace(file=cell)
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    if BY_VALUE not in frame.file or not isinstance(script, str):
-        return frame
-    for name, first, last in _functions(script):
-        if name == frame.function and first <= frame.line <= last:
-            return frame._replace(file=script)
+    if isinstance(script, str) and _has(_functions(script), frame):
+        return frame._replace(file=script)
+    outermost = frame.function.partition(".")[0]
+    for name, source in typed_in():
+        if outermost in source and _has(_functions_in(source), frame):
+            return frame._replace(file=name)
     return frame
+
+
+def _has(functions: tuple[tuple[str, int, int], ...], frame: Frame) -> bool:
+    """Whether one of them has this line; a comprehension or lambda is part of the function around it."""
+    function = _UNNAMED.sub("", frame.function)
+    return any(name == function and first <= frame.line <= last for name, first, last in functions)
 
 
 @lru_cache(maxsize=4)
 def _functions(script: str) -> tuple[tuple[str, int, int], ...]:
-    """Qualified name, first and last line of each function of a file; none where it cannot be read as Python."""
+    """Qualified name, first and last line of each function of a file; none where it cannot be read."""
     try:
         file = Path(script)
         if file.stat().st_size > MAX_BYTES:
             return ()
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        return _functions_in(file.read_bytes())
+    except OSError:
         return ()
-    return tuple(_within(tree, ""))
+
+
+@lru_cache(maxsize=256)
+def _functions_in(source: str | bytes) -> tuple[tuple[str, int, int], ...]:
+    """Those of a source; none where it is not Python."""
+    try:
+        return tuple(_within(ast.parse(source), ""))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
 
 
 def _within(node: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:

@@ -531,6 +531,11 @@ class EfficiencyReport(Printed):
     def __repr__(self) -> str:
         return f"<EfficiencyReport {self.name!r:.80}: {self.headline}>"
 
+    def _repr_html_(self) -> str:
+        from dask_efficiency.show.html.render import fragment
+
+        return fragment(self._said("notebook"))
+
     def show(self, *titles: str) -> None:
         """Print everything that the report says, or the sections of these titles.
 

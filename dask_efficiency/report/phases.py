@@ -19,6 +19,7 @@ from dask_efficiency.accounts.lines import is_the_users, place_of
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.accounts.senders import MAX_GRAPHS, graph_name
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
+from dask_efficiency.report.cells import cell_of
 from dask_efficiency.report.model import PHASES
 
 #: Lines of one graph that are kept, and characters of each.
@@ -197,7 +198,7 @@ def users_line(frame: FrameType | None) -> tuple[str, str]:
         return "", ""
     file, lineno = frame.f_code.co_filename, frame.f_lineno
     source = linecache.getline(file, lineno, frame.f_globals).strip()
-    return place_of(Frame(frame.f_code.co_name, file, lineno)), source[:MAX_SOURCE]
+    return place_of(Frame(frame.f_code.co_name, cell_of(file), lineno)), source[:MAX_SOURCE]
 
 
 class ClientPhases:

@@ -6,13 +6,13 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.model import Repeat
-from dask_efficiency.report.sections.report import document
+from dask_efficiency.report.sections.report import notebook
 from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 
 
 def render_html(report: EfficiencyReport) -> str:
-    return fragment(document(report))
+    return fragment(notebook(report))
 
 
 class Reader(HTMLParser):
@@ -59,10 +59,11 @@ def test_any_report_makes_html_without_script_request_or_id(report: EfficiencyRe
     html = render_html(report)
     page = Reader(html)
     allowed = {"div", "style", "b", "span", "svg", "path", "title", "text", "rect", "table", "thead", "tbody"}
-    allowed |= {"ol", "li", "tr", "th", "td", "section", "details", "summary"}
+    allowed |= {"ol", "li", "tr", "th", "td", "section", "details", "summary", "pre"}
     assert {tag for tag, _ in page.elements} <= allowed
     attributes = {name for _, given_ in page.elements for name in given_}
-    assert not attributes & {"id", "href", "src", "style"}
+    assert not attributes & {"id", "href", "src"}
+    assert [given_["style"] for _, given_ in page.elements if "style" in given_] == ["display:none"]
     assert not any(name.startswith("on") for name in attributes)
     assert not re.search(r"url\(|@import|https?:", html.partition("</style>")[0])
 
@@ -96,12 +97,17 @@ def test_every_rule_of_the_style_is_scoped_to_the_report() -> None:
         assert all(selector.strip().startswith(".dask-efficiency") for selector in selectors.split(","))
 
 
-def test_the_notebooks_theme_wins_over_the_readers() -> None:
-    html = render_html(by_hand())
-    light, dark = (
-        f"--de-ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,{c}))" for c in ("#1f2328", "#e6edf3")
-    )
-    assert html.index(light) < html.index("prefers-color-scheme:dark") < html.index(dark)
+def test_everything_but_caveats_is_folded() -> None:
+    html = render_html(by_hand(notes=("Idle is an estimate.",)))
+    drawn = html.partition("</pre>")[2]
+    assert re.findall(r'<section[^>]*><div class="de-head">([^<]*)</div>', drawn) == ["Notes"]
+    assert re.findall("<summary>([^<]*)</summary>", drawn)[:2] == ["More findings", "Lost time"]
+
+
+def test_the_text_that_shows_where_the_style_is_removed_is_the_first_screen() -> None:
+    text = Reader(re.sub(".*<pre[^>]*>|</pre>.*", "", render_html(by_hand()), flags=re.DOTALL)).text
+    assert by_hand().headline in text
+    assert "Prefixes" not in text
 
 
 @pytest.mark.parametrize(

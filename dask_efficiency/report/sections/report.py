@@ -76,7 +76,7 @@ MAX_CODE = 12_000
 
 
 def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
-    """The report for a screen or a notebook."""
+    """The report for a screen."""
     return replace(first_screen(report), sections=sections(report, extent), last=())
 
 
@@ -104,6 +104,12 @@ def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
     if unknown:
         raise ValueError(f"{unknown[0]!r:.80} is no section of this report; expected one of {sorted(known)}")
     return replace(whole, findings=(), figure=None, sections=tuple(known[title.lower()] for title in titles))
+
+
+def notebook(report: EfficiencyReport) -> Document:
+    """The report for a notebook: what is seen first, and below it all else, which unfolds by a click; caveats show."""
+    shown = document(report)
+    return replace(shown, sections=tuple(replace(one, folded=not one.caveat) for one in shown.sections))
 
 
 def page(report: EfficiencyReport) -> Document:

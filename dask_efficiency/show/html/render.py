@@ -18,6 +18,7 @@ from markupsafe import Markup
 from dask_efficiency.files.storage import writing
 from dask_efficiency.show.document import Block, Cell, Document, Flames, Label, Section, Strips, Table, Through
 from dask_efficiency.show.html import figures
+from dask_efficiency.show.terminal.plain import plain
 
 #: What figures need when a reader points at them.
 SCRIPTS = {Through: "timeline.js", Flames: "flames.js", Strips: "strips.js"}
@@ -54,11 +55,15 @@ def fragment(document: Document) -> str:
     Returns
     -------
     str
-        No script, no request and no id, so that one page can hold several. Colours follow
-        JupyterLab's or VS Code's theme, elsewhere the reader's ``prefers-color-scheme``.
+        No script, no request and no id, so that one page can hold several. Colours are those of JupyterLab's or
+        VS Code's theme; elsewhere they are mixed from that of the text around it. Where the style is removed, as
+        from a notebook that is not trusted, the text of what is not folded shows.
     """
-    sections = [_folded(section, position) for position, section in enumerate(document.sections)]
-    return _environment().get_template("fragment.html").render(document=document, sections=sections)
+    sections = tuple(_folded(section, position) for position, section in enumerate(document.sections))
+    unfolded = replace(document, sections=tuple(section for section in sections if not section.folded))
+    return (
+        _environment().get_template("fragment.html").render(document=document, sections=sections, text=plain(unfolded))
+    )
 
 
 def _folded(section: Section, position: int) -> Section:

@@ -1,0 +1,220 @@
+"""``%%efficiency`` and ``%efficiency``: the report of a cell, or of an expression, below the cell.
+
+A cell that begins with ``%%efficiency`` is run by IPython as any other: its first line becomes a call that opens the
+report, its other lines stay as they are, and the report is closed and displayed once IPython says that the cell has
+ended. So top-level ``await``, tracebacks, ``Out`` and ``_``, a semicolon at the end, and ``%%capture`` around it work
+as they do without it. To run its lines from within a magic, as others do, would change each of these.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from distributed import Client, get_client
+from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import cell_magic
+from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
+from IPython.display import display
+
+from dask_efficiency.plugin.source import bounded
+from dask_efficiency.report.efficiency_report import efficiency_report
+from dask_efficiency.show.terminal.plain import plain
+
+NAME = "%%efficiency"
+
+#: What stands in place of the magic's line.
+_BEGIN = "get_ipython().magics_manager.registry['EfficiencyMagics'].begin({line!r})\n"
+
+NO_CLIENT = (
+    "there is no Dask client, so no cluster to report of; make one first, on this machine by "
+    "`from distributed import Client, LocalCluster; client = Client(LocalCluster())`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options of a magic ask for."""
+
+    #: The variable that the report is kept in; empty for none.
+    keep: str
+    trace: bool
+    only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A report that is open, of a cell or of an expression."""
+
+    report: efficiency_report
+    asked: Asked
+    #: What it is called, and the source.
+    name: str
+    code: str
+    #: What IPython knows of the cell's execution; None for an expression.
+    execution: Any = None
+
+
+def plain_cell(lines: list[str]) -> list[str]:
+    """A cell that begins with ``%%efficiency`` as a plain one that opens its report first; any other as it is.
+
+    What follows the magic's line may be a cell magic in turn. A cell without further lines, or a question
+    (``%%efficiency?``), is left to IPython.
+    """
+    name, *rest = lines[0].split(maxsplit=1) if lines else [""]
+    if name != NAME or not "".join(lines[1:]).strip():
+        return lines
+    return [_BEGIN.format(line="".join(rest).strip()), *cell_magic(lines[1:])]
+
+
+# So that a terminal, which transforms what is typed to see if it is complete, waits for the lines below the magic's.
+plain_cell.has_side_effects = True  # type: ignore[attr-defined]
+
+
+@magics_class
+class EfficiencyMagics(Magics):
+    """The magics of one IPython shell, and the cells that they report."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._latest: Any = None
+        self._open: list[Measured] = []
+
+    @no_var_expand
+    @needs_local_scope
+    @line_cell_magic
+    def efficiency(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
+        """Show where the cluster's threads spent the time in a cell, or in an expression.
+
+        As a cell magic, it runs the cell, and shows the report below it, also if the cell fails or is interrupted::
+
+            %%efficiency [-o NAME] [--trace] [--only]
+            df.groupby("name").x.mean().compute()
+
+        As a line magic, it has the value of the expression, which cannot await::
+
+            means = %efficiency df.groupby("name").x.mean().compute()
+
+        The cluster is that of the current client. The plugin is registered while reports are open; where it is
+        registered already, it stays as it is.
+
+        Options:
+
+        -o NAME
+            Keep the report in this variable, for ``NAME.show()``, ``NAME.to_html("run.html")`` and so on.
+        --trace
+            Record each task and transfer as well, for the critical path and for how much each finding saves.
+        --only
+            Report only what this client runs, where others use the cluster, too.
+        """
+        if cell is not None:  # called by another magic or by a function
+            self.shell.run_cell(f"{NAME} {line}\n{cell}")
+            return None
+        asked, expression = self._asked(line)
+        if not expression:
+            raise UsageError("%efficiency takes an expression, such as `%efficiency df.x.mean().compute()`")
+        measured = self._begun(asked, f"%efficiency {line}")
+        try:
+            return self._value_of(expression, local_ns)
+        finally:
+            self._end(measured)
+
+    def begin(self, line: str) -> None:
+        """Open the report of the cell that runs."""
+        asked, more = self._asked(line)
+        if more:
+            raise UsageError(f"{NAME} takes no expression, but lines below it; got {more!r:.80}")
+        self._open.append(self._begun(asked, getattr(self._latest, "raw_cell", ""), self._latest))
+
+    def cell_begins(self, execution: Any) -> None:
+        """A cell begins; it may be one within another, as of ``%%capture``."""
+        self._latest = execution
+
+    def cell_ends(self, result: Any) -> None:
+        """A cell has ended: close and show its report, if it has one."""
+        while self._open and (result is None or self._open[-1].execution is result.info):
+            self._end(self._open.pop())
+
+    def _asked(self, line: str) -> tuple[Asked, str]:
+        """The options, and what comes after them."""
+        given, rest = self.parse_options(line, "o:", "trace", "only", posix=False, strict=False, preserve_non_opts=True)
+        keep = given.get("o", "")
+        if keep and not keep.isidentifier():
+            raise UsageError(f"-o is {keep!r:.80}; expected the name of a variable, such as `-o report`")
+        return Asked(keep, "trace" in given, "only" in given), rest.strip()
+
+    def _begun(self, asked: Asked, code: str, execution: Any = None) -> Measured:
+        report = efficiency_report(client=_current_client(), trace=asked.trace, only=asked.only)
+        try:
+            report.__enter__()
+        except RuntimeError as error:  # an asynchronous client, or a scheduler without the package
+            raise UsageError(str(error)) from None
+        return Measured(report, asked, f"cell {self.shell.displayhook.prompt_count}", code, execution)
+
+    def _value_of(self, expression: str, local_ns: dict[str, Any] | None) -> Any:
+        """The value of the last statement; None where that is no expression, or ends with a semicolon."""
+        compiler = self.shell.compile
+        source = self.shell.transform_cell(expression)
+        file = compiler.cache(source, self.shell.displayhook.prompt_count)
+        statements: Sequence[ast.stmt] = self.shell.transform_ast(compiler.ast_parse(source, file)).body
+        value = None
+        for statement in statements:
+            if isinstance(statement, ast.Expr):
+                value = eval(compiler(ast.Expression(statement.value), file, "eval"), self.shell.user_ns, local_ns)
+            else:
+                exec(compiler(ast.Module([statement], []), file, "exec"), self.shell.user_ns, local_ns)
+                value = None
+        return None if expression.endswith(";") else value
+
+    def _end(self, measured: Measured) -> None:
+        measured.report.__exit__(None, None, None)
+        try:
+            report = measured.report.report
+        except RuntimeError:  # there is none, which a warning has said
+            return
+        report = replace(report, name=measured.name, code=bounded([measured.code]))
+        keep = measured.asked.keep
+        if keep:
+            self.shell.user_ns[keep] = report
+        try:
+            first = replace(report.first_screen, last=(_more(keep),))
+            display({"text/plain": plain(first), "text/html": report._repr_html_()}, raw=True)
+        except Exception as failure:  # the value of an expression must not be lost with its report
+            warnings.warn(f"the report of {measured.name} cannot be shown: {failure!r}", RuntimeWarning, stacklevel=2)
+
+
+def _more(kept: str) -> str:
+    """Where a terminal's reader finds the rest; in a notebook it is there to unfold."""
+    if not kept:
+        return f"More: `{NAME} -o report` keeps the report, and report.show() then prints all of it."
+    return f"More: {kept}.show() prints all of it; {kept}.to_html(path) writes a page."
+
+
+def _current_client() -> Client:
+    try:
+        return get_client()
+    except ValueError:
+        raise UsageError(NO_CLIENT) from None
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Add the magics: what ``%load_ext dask_efficiency`` calls."""
+    magics = EfficiencyMagics(ipython)
+    ipython.register_magics(magics)
+    ipython.input_transformers_cleanup.append(plain_cell)
+    ipython.events.register("pre_run_cell", magics.cell_begins)
+    ipython.events.register("post_run_cell", magics.cell_ends)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """Take the magics away again: what ``%unload_ext dask_efficiency`` calls."""
+    manager = ipython.magics_manager
+    magics = manager.registry.pop(EfficiencyMagics.__name__)
+    for kind in ("line", "cell"):
+        del manager.magics[kind]["efficiency"]
+    ipython.input_transformers_cleanup.remove(plain_cell)
+    ipython.events.unregister("pre_run_cell", magics.cell_begins)
+    ipython.events.unregister("post_run_cell", magics.cell_ends)

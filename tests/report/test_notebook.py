@@ -1,0 +1,252 @@
+"""The magics in a plain IPython shell, with a cluster in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import dask.datasets
+import pytest
+from distributed import Client, LocalCluster
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from dask_efficiency import EfficiencyPlugin, EfficiencyReport, RunTrace, unregister
+from dask_efficiency.report.notebook import NO_CLIENT, plain_cell
+from tests.docs.markdown import ROOT, blocks
+
+
+class Notebook:
+    """A shell, and what its last cell left."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+
+    def run(self, cell: str) -> Any:
+        """Run a cell as a person does; its result, with what it printed and displayed in ``stdout`` and ``outputs``."""
+        with capture_output() as captured:
+            self.result = self.shell.run_cell(cell, store_history=True)
+        self.outputs = captured.outputs
+        self.stdout, self.stderr = captured.stdout, captured.stderr
+        return self.result.result
+
+    @property
+    def reports(self) -> list[dict[str, str]]:
+        """What was displayed of reports, by kind."""
+        return [output.data for output in self.outputs if "dask-efficiency" in output.data.get("text/html", "")]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.shell.user_ns[name]
+
+
+@pytest.fixture
+def notebook() -> Iterator[Notebook]:
+    notebook = Notebook(InteractiveShell.instance())
+    notebook.run("%load_ext dask_efficiency")
+    yield notebook
+    notebook.run("%unload_ext dask_efficiency")
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0", "silence_logs": False}
+    with LocalCluster(processes=False, **options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        yield client
+        unregister(client)
+
+
+def plugins(client: Client) -> list[str]:
+    return client.run_on_scheduler(lambda dask_scheduler: [n for n in dask_scheduler.plugins if "efficiency" in n])
+
+
+# -- without a cluster --------------------------------------------------------------------------
+
+
+def test_without_a_client_one_line_says_how_to_make_one_and_the_cell_does_not_run(notebook: Notebook) -> None:
+    notebook.run("%%efficiency\nx = 1")
+    assert notebook.stderr.splitlines()[-1] == f"UsageError: {NO_CLIENT}"
+    assert "x" not in notebook.shell.user_ns
+    notebook.run("y = %efficiency 1 + 1")
+    assert NO_CLIENT in notebook.stderr
+    assert "y" not in notebook.shell.user_ns
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("%%efficiency --trce\n1", "option --trce not recognized"),
+        ("%%efficiency df.compute()\n1", "%%efficiency takes no expression, but lines below it; got 'df.compute()'"),
+        ("%%efficiency -o my-report\n1", "-o is 'my-report'; expected the name of a variable"),
+        ("%efficiency --trace", "%efficiency takes an expression, such as"),
+        ("%%efficiency", "but the cell body is empty. Did you mean the line magic %efficiency"),
+    ],
+)
+def test_what_is_wrong_with_a_magic_is_one_line(notebook: Notebook, cell: str, said: str) -> None:
+    notebook.run(cell)
+    assert said in notebook.stderr
+    assert "Traceback" not in notebook.stdout + notebook.stderr
+
+
+def test_lines_below_keep_their_numbers_and_other_cells_stay_as_they_are() -> None:
+    begin, *rest = plain_cell(["%%efficiency  --trace\n", "x = 1\n", "x\n"])
+    assert begin.endswith(".begin('--trace')\n")
+    assert rest == ["x = 1\n", "x\n"]
+    for cell in ([], ["x = 1\n"], ["%%efficiency?\n"], ["%%efficiency\n", "  \n"], ["%%efficiency_of\n", "x\n"]):
+        assert plain_cell(cell) is cell
+
+
+def test_a_terminal_waits_for_the_lines_below(notebook: Notebook) -> None:
+    assert notebook.shell.check_complete("%%efficiency\nx = 1")[0] == "incomplete"
+    assert notebook.shell.check_complete("%%efficiency\nx = 1\n\n")[0] == "complete"
+
+
+def test_help_names_the_options_and_unloading_leaves_nothing() -> None:
+    shell = InteractiveShell.instance()
+    callbacks = {name: list(found) for name, found in shell.events.callbacks.items()}
+    notebook = Notebook(shell)
+    notebook.run("%load_ext dask_efficiency")
+    assert all(option in shell.find_cell_magic("efficiency").__doc__ for option in ("-o NAME", "--trace", "--only"))
+    notebook.run("%reload_ext dask_efficiency")
+    notebook.run("%unload_ext dask_efficiency")
+    assert shell.find_cell_magic("efficiency") is None
+    assert shell.find_line_magic("efficiency") is None
+    assert plain_cell not in shell.input_transformers_cleanup
+    assert shell.events.callbacks == callbacks
+    InteractiveShell.clear_instance()
+
+
+# -- with one -----------------------------------------------------------------------------------
+
+
+@pytest.mark.cluster
+def test_a_cell_has_its_value_its_output_and_its_report_below(notebook: Notebook, client: Client) -> None:
+    notebook.shell.push({"client": client})
+    value = notebook.run("%%efficiency -o report\nx = client.submit(sum, [1, 2])\nprint('sent')\nx.result()")
+    assert value == notebook["_"] == notebook["Out"][2] == 3
+    assert notebook["x"].key.startswith("sum-")
+    assert "sent" in notebook.stdout
+    assert "Out[2]: 3" in notebook.stdout
+    report = notebook["report"]
+    assert isinstance(report, EfficiencyReport)
+    assert report.tasks["succeeded"] == 1
+    assert report.name == "cell 2"
+    assert report.code == ("%%efficiency -o report\nx = client.submit(sum, [1, 2])\nprint('sent')\nx.result()",)
+    assert "efficiency_report/In[2]:2" in report.by_span
+    (shown,) = notebook.reports
+    assert report.headline in shown["text/plain"]
+    assert "report.show() prints all of it" in shown["text/plain"]
+    assert shown["text/html"] == report._repr_html_()
+
+
+@pytest.mark.cluster
+def test_a_semicolon_hides_the_value_and_a_cell_that_awaits_is_reported(notebook: Notebook, client: Client) -> None:
+    notebook.shell.push({"client": client})
+    notebook.run("%%efficiency\nclient.submit(sum, [1, 2]).result();")
+    assert "Out" not in notebook.stdout
+    assert len(notebook.reports) == 1
+    cell = "%%efficiency -o r\nimport asyncio\nawait asyncio.sleep(0.01)\ny = client.submit(sum, [4]).result()\ny"
+    assert notebook.run(cell) == 4
+    assert notebook["r"].tasks["succeeded"] == 1
+
+
+@pytest.mark.cluster
+def test_a_cell_that_fails_fails_as_it_does_without_and_has_a_report(notebook: Notebook, client: Client) -> None:
+    notebook.shell.push({"client": client})
+    notebook.run("%%efficiency -o r\nclient.submit(sum, [1]).result()\n1 / 0")
+    assert isinstance(notebook.result.error_in_exec, ZeroDivisionError)
+    assert notebook.result.error_in_exec.__traceback__.tb_next.tb_lineno == 3
+    assert notebook.stdout.count("division by zero") == 1
+    assert notebook["r"].tasks["succeeded"] == 1
+    notebook.run("%%efficiency -o interrupted\nraise KeyboardInterrupt")
+    assert isinstance(notebook["interrupted"], EfficiencyReport)
+    notebook.run("%%efficiency -o wrong\nx = (")
+    assert isinstance(notebook.result.error_before_exec, SyntaxError)
+    assert "wrong" not in notebook.shell.user_ns
+    assert notebook.run("1") == 1
+    assert notebook.reports == []
+    assert plugins(client) == []
+
+
+@pytest.mark.cluster
+def test_magics_around_and_within_work_and_each_cell_has_one_report(notebook: Notebook, client: Client) -> None:
+    notebook.shell.push({"client": client})
+    for cell in ("%%time\n%%efficiency\nclient.submit(sum, [1]).result()", "%%efficiency\n%%time\n1 + 1"):
+        notebook.run(cell)
+        assert "Wall time" in notebook.stdout
+        assert len(notebook.reports) == 1
+    # what is captured is the cell, so its report is shown
+    notebook.run("%%efficiency\n%%capture inner\nprint('x')")
+    assert len(notebook.reports) == 1
+    assert notebook["inner"].stdout == "x\n"
+    notebook.run("%%capture outer\n%%efficiency\nprint('x')")
+    assert notebook.reports == []
+    assert "dask-efficiency" in notebook["outer"].outputs[-1].data["text/html"]
+    notebook.shell.run_cell_magic("efficiency", "-o called", "z = 5")
+    assert notebook["z"] == 5
+    assert notebook["called"].code == ("%%efficiency -o called\nz = 5",)
+
+
+@pytest.mark.cluster
+def test_an_expression_has_its_value_and_a_trace_if_that_is_asked_for(notebook: Notebook, client: Client) -> None:
+    notebook.shell.push({"client": client, "numbers": [1, 2]})
+    notebook.run("y = %efficiency --trace -o report client.submit(sum, numbers).result()")
+    assert notebook["y"] == 3
+    assert len(notebook["report"].trace.runs) == 1
+    assert notebook["report"].code == ("%efficiency --trace -o report client.submit(sum, numbers).result()",)
+    assert notebook.run("%efficiency client.submit(sum, numbers).result()") == 3
+    assert notebook.run("%efficiency client.submit(sum, numbers).result();") is None
+    notebook.run("%efficiency w = {1: '$numbers {y}'}; v = w[1]")
+    assert notebook["v"] == "$numbers {y}"
+    notebook.run("def f(a):\n    b = %efficiency a + 1\n    return b\n")
+    assert notebook.run("f(6)") == 7
+    notebook.run("%efficiency 1 / 0")
+    assert isinstance(notebook.result.error_in_exec, ZeroDivisionError)
+    assert len(notebook.reports) == 1
+
+
+@pytest.mark.cluster
+def test_a_plugin_that_an_operator_registered_keeps_its_options_and_stays(notebook: Notebook, client: Client) -> None:
+    def options(dask_scheduler: Any) -> Any:
+        (plugin,) = (p for p in dask_scheduler.plugins.values() if isinstance(p, EfficiencyPlugin))
+        return id(plugin._meter), plugin._meter.options
+
+    client.register_plugin(EfficiencyPlugin(price_per_worker_hour=7.0, max_prefixes=3))
+    before = client.run_on_scheduler(options)
+    notebook.shell.push({"client": client})
+    notebook.run("%%efficiency -o report\nclient.submit(sum, [1]).result()")
+    assert notebook["report"].price_per_worker_hour == 7.0
+    assert client.run_on_scheduler(options) == before
+    notebook.run("%efficiency client.submit(sum, [2]).result()")
+    assert client.run_on_scheduler(options) == before
+
+
+@pytest.mark.cluster
+def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, cluster: LocalCluster) -> None:
+    notebook.run(
+        "from distributed import Client\n"
+        f"client = await Client({cluster.scheduler_address!r}, asynchronous=True)\n"
+        "await client.run_on_scheduler(lambda: 1)"
+    )
+    notebook.run("%%efficiency\nawait client.submit(sum, [1])")
+    assert "use `async with efficiency_report()`" in notebook.stderr
+    notebook.run("await client.close()")
+
+
+@pytest.mark.cluster
+def test_the_cells_of_the_documentation_run(client: Client) -> None:
+    cells = [block.text for block in blocks((ROOT / "docs" / "notebooks.md").read_text()) if block.language == "text"]
+    notebook = Notebook(InteractiveShell.instance())
+    notebook.shell.push({"client": client, "df": dask.datasets.timeseries(end="2000-01-02", freq="1min", seed=1)})
+    for cell in cells:
+        notebook.run(cell)
+        assert notebook.result.success, (cell, notebook.stdout, notebook.stderr)
+    assert isinstance(notebook["report"].trace, RunTrace)
+    assert notebook["total"] != 0
+    InteractiveShell.clear_instance()
