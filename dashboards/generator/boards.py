@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from dashboards.generator import causes, gpus, overview, workers
+from dashboards.generator import causes, findings, gpus, overview, workers
 from dashboards.generator.by_worker import OVERVIEW_UID, WORKERS_UID
 from dashboards.generator.panels import DATASOURCE
 from dashboards.generator.queries import ALL_WORKERS, CHOSEN, CHOSEN_WORKERS, CLUSTERS, select
@@ -31,7 +32,10 @@ Panels = Callable[[], list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under a title that folds them away; rows without a title always show."""
+    """Panels under a title that folds them away; rows without a title always show.
+
+    Panels of a tuple stand below each other.
+    """
 
     panels: Panels
     title: str = ""
@@ -55,14 +59,14 @@ BOARDS = (
     Board(
         OVERVIEW_UID,
         "Dask efficiency / Overview",
-        "Where the thread time of Dask clusters goes. The numbers at the top are over the time shown.",
+        "Where the thread time of Dask clusters goes. Numbers, bars and findings are over the time shown.",
         (
-            Row(overview.strip),
+            Row(findings.findings),
             Row(partial(thread_time, CLUSTERS)),
+            Row(overview.strip),
             Row(causes.of_clusters),
-            Row(overview.what_costs_most),
             Row(overview.efficiency_and_workers),
-            Row(overview.tasks),
+            Row(overview.outcomes),
             Row(overview.spill_and_pause, "Spill and pause", 140),
             Row(overview.stragglers, "Stragglers", 145),
             Row(gpus.of_clusters, "GPUs", 148),
@@ -112,13 +116,13 @@ def _fill(made: dashboard.Dashboard, board_rows: Sequence[Row]) -> None:
         panels = row.panels()
         if not row.title:
             y = _place(panels, y)
-            for panel in panels:
+            for panel in _each(panels):
                 made.with_panel(panel)
             continue
         folded = dashboard.Row(row.title).id(row.id).collapsed(True).grid_pos(d.GridPos(h=1, w=WIDTH, x=0, y=y))
         y += 1
         _place(panels, y)  # below a folded row nothing moves down
-        for panel in panels:
+        for panel in _each(panels):
             folded.with_panel(panel)
         made.with_row(folded)
 
@@ -126,14 +130,26 @@ def _fill(made: dashboard.Dashboard, board_rows: Sequence[Row]) -> None:
 def _place(panels: Sequence[Any], y: int) -> int:
     """Put panels beside each other, and below where the row is full; gives where the next row starts."""
     x = height = 0
-    for panel in panels:
-        position = panel.build().grid_pos
-        if x + position.w > WIDTH:
+    for column in map(_column, panels):
+        places = [panel.build().grid_pos for panel in column]
+        width = max(place.w for place in places)
+        if x + width > WIDTH:
             x, y, height = 0, y + height, 0
-        position.x, position.y = x, y
-        x += position.w
-        height = max(height, position.h)
+        below = y
+        for place in places:
+            place.x, place.y = x, below
+            below += place.h
+        x += width
+        height = max(height, below - y)
     return y + height
+
+
+def _column(panel: Any) -> tuple[Any, ...]:
+    return panel if isinstance(panel, tuple) else (panel,)
+
+
+def _each(panels: Sequence[Any]) -> Iterator[Any]:
+    return chain.from_iterable(map(_column, panels))
 
 
 def _variables(board: Board) -> list[Any]:

@@ -15,6 +15,7 @@ from dashboards.generator.queries import (
     gain_at_the_end,
     one_of,
     rate,
+    seen,
     select,
     total,
 )
@@ -108,5 +109,5 @@ def of_workers() -> list[Any]:
 def _by_cause(metric: str, chosen: Iterable[str] = CHOSEN) -> Query:
     """Threads by cause, without the causes that took no time in all of the graph."""
     series = select(metric, chosen=chosen)
-    seen = f"{total(gain_at_the_end(series), by='cause')} > 0"
-    return Query(f"{total(rate(series), by='cause')} and on (cause) ({seen})", "{{cause}}")
+    in_all = total(gain_at_the_end(series), by="cause")
+    return Query(seen(total(rate(series), by="cause"), in_all, by="cause"), "{{cause}}")

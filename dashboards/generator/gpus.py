@@ -102,6 +102,7 @@ def of_clusters() -> list[Any]:
             Query(f"sum({_reading('throttled_thermal')})", "heat"),
             Query(f"sum({_reading('throttled_power')})", "power"),
             colours={"heat": BAD_COLOUR, "power": FAIR_COLOUR},
+            up_to=1,
         ),
         numbers(
             About(

@@ -7,7 +7,6 @@ from typing import Any
 from dashboards.generator.by_worker import MAX_BARS, TO_ONE_WORKER, least_efficient
 from dashboards.generator.panels import (
     BAD_COLOUR,
-    EFFICIENCY_STEPS,
     FAIR_COLOUR,
     GOOD_COLOUR,
     PLAIN,
@@ -23,16 +22,18 @@ from dashboards.generator.queries import (
     CLUSTERS,
     IN_A_TASK,
     IN_VAIN,
-    LOST,
     WITH_WORK,
     WORKER,
+    activities_seen,
     gain,
+    gain_at_the_end,
     in_vain,
     mean_threads,
     nthreads,
     one_of,
     rate,
     ratio,
+    seen,
     select,
     share,
     threads,
@@ -48,29 +49,15 @@ OUTCOME_COLOURS = {
     str(Outcome.FAILED): COLOURS[Bucket.FAILED],
     str(Outcome.CANCELLED): COLOURS[Bucket.CANCELLED],
     str(Outcome.RECOMPUTED): COLOURS[Bucket.RECOMPUTED],
+    str(Outcome.RESCHEDULED): COLOURS[Bucket.OVERHEAD],
 }
 
 
 def strip() -> list[Any]:
-    """The overview in one row of numbers, all of them over the time shown."""
+    """Time, workers and what the numbers are worth, in one row of numbers over the time shown."""
     had_the_plugin = f"last_over_time({select(CLUSTERS.nthreads)}[$__range])"
     down = f"{select('up')} == bool 0 and on (cluster, job, instance) {had_the_plugin}"
     return [
-        numbers(
-            About(
-                1,
-                "Efficiency",
-                "Share of the threads' time that did useful work, over the time shown: computing over all time with "
-                "work outstanding. 80 % and above is good. Tasks that fail count as what their thread did; see "
-                "*Thread-hours in vain*.",
-                "percentunit",
-                width=4,
-                height=4,
-            ),
-            Query(share(CLUSTERS, gain, GOOD), "efficiency"),
-            steps=EFFICIENCY_STEPS,
-            decimals=0,
-        ),
         numbers(
             About(
                 2,
@@ -78,7 +65,7 @@ def strip() -> list[Any]:
                 "How long there was work outstanding in the time shown, and how long the same work would have taken "
                 "with all threads always useful. A graph may not have that much parallelism.",
                 "s",
-                width=5,
+                width=6,
                 height=4,
             ),
             Query(f"{threads(CLUSTERS, gain, WITH_WORK)} / {mean_threads(CLUSTERS)}", "actual"),
@@ -86,30 +73,18 @@ def strip() -> list[Any]:
         ),
         numbers(
             About(
-                3,
-                "Lost thread-hours",
-                "Thread time, in hours, that was not useful although there was work, over the time shown. One thread "
-                "that does nothing for an hour is one.",
-                "short",
-                width=3,
-                height=4,
-            ),
-            Query(f"{threads(CLUSTERS, gain, LOST)} / 3600", "lost"),
-        ),
-        numbers(
-            About(
                 4,
-                "Thread-hours in vain",
-                "Thread time, in hours, of tasks that failed, were cancelled, or computed again what was lost, over "
-                "the time shown. Booked when the task ends. Its computing is in *Efficiency* as useful.",
-                "short",
-                width=3,
+                "Thread time in vain",
+                "Thread time of tasks that failed, were cancelled, or computed again what was lost, over the time "
+                "shown. Booked when the task ends. Its computing is in *Efficiency* as useful.",
+                "s",
+                width=5,
                 height=4,
             ),
-            Query(f"{in_vain(CLUSTERS, gain)} / 3600", "in vain"),
+            Query(in_vain(CLUSTERS, gain), "in vain"),
         ),
         numbers(
-            About(5, "Workers and threads", "Workers and their threads at the end of the time shown.", "short", 4, 4),
+            About(5, "Workers and threads", "Workers and their threads at the end of the time shown.", "short", 5, 4),
             Query(total(select("dask_scheduler_workers")), "workers"),
             Query(nthreads(CLUSTERS), "threads"),
         ),
@@ -120,7 +95,7 @@ def strip() -> list[Any]:
                 "Share of all thread time that could not be measured, over the time shown. Above 1 % the other numbers "
                 "say less than they seem to; the row *The plugin itself* says more.",
                 "percentunit",
-                width=3,
+                width=4,
                 height=4,
             ),
             Query(
@@ -135,34 +110,13 @@ def strip() -> list[Any]:
                 "Targets down",
                 "Schedulers that Prometheus cannot scrape now, of those that had the plugin in the time shown.",
                 "short",
-                width=2,
+                width=4,
                 height=4,
                 no_value="no target",
             ),
             Query(total(down), "down"),
             steps=((None, GOOD_COLOUR), (1, BAD_COLOUR)),
         ),
-    ]
-
-
-def what_costs_most() -> list[Any]:
-    """What fixing would save most."""
-    found = select("dask_efficiency_finding_seconds")
-    return [
-        bars(
-            About(
-                22,
-                "What costs most",
-                "Wall time of the last five minutes that fixing it would save at most, by its bucket and cause, and "
-                "the prefix of the tasks in which most of it was lost, where one is known. They do not add up. "
-                "`dask-efficiency explain` says what each means, and what to do.",
-                "s",
-                width=24,
-                height=7,
-                no_value="nothing costs 3 % of the time",
-            ),
-            Query(f"topk({MAX_BARS}, {total(found, by='kind, where')})", "{{kind}} {{where}}"),
-        )
     ]
 
 
@@ -189,8 +143,9 @@ def efficiency_and_workers() -> list[Any]:
     ]
 
 
-def tasks() -> list[Any]:
+def outcomes() -> list[Any]:
     """What became of tasks, the time that went into those that did not succeed, and whose tasks took most."""
+    tasks = select("dask_efficiency_tasks_total")
     by_prefix = gain(select("dask_efficiency_prefix_thread_seconds_total"))
     return [
         stack(
@@ -203,7 +158,10 @@ def tasks() -> list[Any]:
                 width=8,
                 height=8,
             ),
-            Query(total(rate(select("dask_efficiency_tasks_total")), by="outcome"), "{{outcome}}"),
+            Query(
+                seen(total(rate(tasks), by="outcome"), total(gain_at_the_end(tasks), by="outcome"), by="outcome"),
+                "{{outcome}}",
+            ),
             colours=OUTCOME_COLOURS,
         ),
         stack(
@@ -215,9 +173,12 @@ def tasks() -> list[Any]:
                 "short",
                 width=8,
                 height=8,
+                no_value="nothing in vain",
             ),
             Query(
-                in_vain(CLUSTERS, rate, by="bucket"),
+                seen(
+                    in_vain(CLUSTERS, rate, by="bucket"), in_vain(CLUSTERS, gain_at_the_end, by="bucket"), by="bucket"
+                ),
                 "{{bucket}}",
             ),
             colours={str(bucket): COLOURS[bucket] for bucket in IN_VAIN},
@@ -240,7 +201,7 @@ def tasks() -> list[Any]:
 
 def spill_and_pause() -> list[Any]:
     """What too little memory costs, and on which workers."""
-    memory = one_of("activity", (Bucket.SPILL, Bucket.PAUSED))
+    to_memory = (Bucket.SPILL, Bucket.PAUSED)
     return [
         stack(
             About(
@@ -251,8 +212,9 @@ def spill_and_pause() -> list[Any]:
                 "short",
                 width=12,
                 height=8,
+                no_value="no spill and no pause",
             ),
-            Query(threads(CLUSTERS, rate, memory, by="activity"), "{{activity}}"),
+            Query(activities_seen(CLUSTERS, to_memory), "{{activity}}"),
             colours=ACTIVITY_COLOURS,
         ),
         bars(
@@ -267,7 +229,7 @@ def spill_and_pause() -> list[Any]:
                 no_value="no spill and no pause",
             ),
             Query(
-                f"topk({MAX_BARS}, {threads(ALL_WORKERS, gain, memory, by=WORKER)} > 0)",
+                f"topk({MAX_BARS}, {threads(ALL_WORKERS, gain, one_of('activity', to_memory), by=WORKER)} > 0)",
                 "{{worker}}",
             ),
             colour=COLOURS[Bucket.SPILL],
@@ -278,6 +240,7 @@ def spill_and_pause() -> list[Any]:
 
 def stragglers() -> list[Any]:
     """Who takes longer than others for the same work, and why."""
+    found = select("dask_efficiency_stragglers")
     return [
         stack(
             About(
@@ -288,9 +251,16 @@ def stragglers() -> list[Any]:
                 "short",
                 width=12,
                 height=8,
+                no_value="no stragglers",
             ),
-            Query(total(select("dask_efficiency_stragglers"), by="cause"), "{{cause}}"),
+            Query(
+                seen(
+                    total(found, by="cause"), total(f"max_over_time({found}[$__range] @ end())", by="cause"), by="cause"
+                ),
+                "{{cause}}",
+            ),
             colours={},
+            up_to=1,
         ),
         lines(
             About(
@@ -339,6 +309,7 @@ def the_plugin_itself() -> list[Any]:
             Query(total(rate(select("dask_efficiency_snapshots_refused_total"))), "refused"),
             Query(total(rate(select("dask_efficiency_snapshots_stale_total"))), "stale"),
             Query(total(rate(select("dask_efficiency_export_failures_total"))), "export failures"),
+            up_to=1,
         ),
         lines(
             About(
@@ -355,5 +326,6 @@ def the_plugin_itself() -> list[Any]:
             Query(total(select("dask_efficiency_unmeasured_workers")), "workers unmeasured"),
             Query(total(select("dask_efficiency_meter_off")), "schedulers off"),
             Query(total(select("dask_efficiency_worker_metrics_limited")), "worker metrics limited"),
+            up_to=1,
         ),
     ]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from grafana_foundation_sdk.builders import bargauge, common, dashboard, piechart, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders import table as grid
 from grafana_foundation_sdk.models import common as c
 from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models import piechart as p
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.generator.queries import metrics
 from dask_efficiency.show.colours import OTHER_COLOUR
@@ -18,6 +20,9 @@ DATASOURCE = c.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 #: Stands where there would be no number.
 NO_TRAFFIC = "no traffic"
+
+#: What Prometheus's number is called among the columns of a table.
+VALUE = "Value"
 
 #: What the slices are called that a pie folds into one.
 OTHER = "other"
@@ -56,6 +61,23 @@ class About:
     no_value: str = NO_TRAFFIC
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    #: The label that it shows, or ``Value``.
+    label: str
+    title: str
+    #: Pixels; 0 for all that is left.
+    width: int = 0
+    #: What stands for a value.
+    words: Mapping[str, str] = field(default_factory=dict)
+    #: The background of a value.
+    colours: Mapping[str, str] = field(default_factory=dict)
+    #: Whether a bar shows how large it is.
+    bar: bool = False
+
+
 def describe(text: str, queries: Iterable[Query]) -> str:
     """The description of a panel: what it shows, and from which metrics."""
     used = dict.fromkeys(name for query in queries for name in metrics(query.expr))
@@ -71,7 +93,8 @@ def numbers(
     panel.color_mode(c.BigValueColorMode.VALUE).justify_mode(c.BigValueJustifyMode.CENTER).wide_layout(False)
     panel.orientation(c.VizOrientation.AUTO)
     if steps:
-        panel.thresholds(_thresholds(steps)).color_scheme(_by_threshold())
+        # No number is neither good nor bad.
+        panel.thresholds(_thresholds(steps)).color_scheme(_by_threshold()).mappings([_none(about.no_value)])
     else:
         panel.color_scheme(_fixed(PLAIN))
     if decimals is not None:
@@ -79,18 +102,29 @@ def numbers(
     return _finished(panel, about, queries, instant=True)
 
 
-def lines(about: About, *queries: Query, colours: Mapping[str, str] | None = None, limit: float | None = None) -> Any:
-    """A line for each series."""
-    panel = _graph(limit).fill_opacity(10).line_width(2)
+def lines(
+    about: About,
+    *queries: Query,
+    colours: Mapping[str, str] | None = None,
+    limit: float | None = None,
+    up_to: float | None = None,
+) -> Any:
+    """A line for each series. The axis ends at ``limit``, or at ``up_to`` where nothing is above it."""
+    panel = _graph(limit, up_to).fill_opacity(10).line_width(2)
     _colour(panel, colours or {})
     return _finished(panel, about, queries)
 
 
 def stack(
-    about: About, *queries: Query, colours: Mapping[str, str], top: str | None = None, legend: str = "bottom"
+    about: About,
+    *queries: Query,
+    colours: Mapping[str, str],
+    top: str | None = None,
+    legend: str = "bottom",
+    up_to: float | None = None,
 ) -> Any:
     """Areas on top of each other; a series called ``top`` is a dotted line that they should add up to."""
-    panel = _graph(None).fill_opacity(80).line_width(0)
+    panel = _graph(None, up_to).fill_opacity(100).line_width(0)
     panel.stacking(common.StackingConfig().mode(c.StackingMode.NORMAL).group("A"))
     panel.legend(_legend(legend))
     _colour(panel, colours)
@@ -117,7 +151,7 @@ def pie(about: About, *queries: Query, colours: Mapping[str, str]) -> Any:
         .show_legend(True)
         .display_mode(c.LegendDisplayMode.TABLE)
         .placement(c.LegendPlacement.RIGHT)
-        .values([p.PieChartLegendValues.PERCENT, p.PieChartLegendValues.VALUE])
+        .values([p.PieChartLegendValues.PERCENT])
     )
     panel.tooltip(common.VizTooltipOptions().mode(c.TooltipDisplayMode.SINGLE).sort(c.SortOrder.NONE))
     _colour(panel, {**colours, OTHER: OTHER_COLOUR})
@@ -137,7 +171,9 @@ def bars(
     panel = bargauge.Panel().orientation(c.VizOrientation.HORIZONTAL).reduce_options(_last())
     panel.display_mode(c.BarGaugeDisplayMode.BASIC).value_mode(c.BarGaugeValueMode.TEXT).show_unfilled(True)
     panel.name_placement(c.BarGaugeNamePlacement.LEFT).sizing(c.BarGaugeSizing.MANUAL)
-    panel.min_viz_width(8).min_viz_height(16).max_viz_height(32).min(0)
+    panel.min_viz_width(8).min_viz_height(14).max_viz_height(32).min(0)
+    # Else a bar's text is as large as the room that it has, and each number of another size.
+    panel.text(common.VizTextDisplayOptions().title_size(14).value_size(14))
     if limit is not None:
         panel.max(limit)
     if steps:
@@ -149,16 +185,67 @@ def bars(
     return _finished(panel, about, [query], instant=True)
 
 
-def _finished(panel: Any, about: About, queries: Sequence[Query], *, instant: bool = False) -> Any:
+def table(about: About, query: Query, *, columns: Sequence[Column]) -> Any:
+    """A row for each series, the largest first."""
+    panel = grid.Panel().show_header(True).cell_height(c.TableCellHeight.SM).min(0).color_scheme(_fixed(PLAIN))
+    for column in columns:
+        panel.with_override(*_dressed(column))
+    value = next(column.title for column in columns if column.label == VALUE)
+    panel.sort_by([common.TableSortByFieldState().display_name(value).desc(True)])
+    panel.with_transformation(
+        d.DataTransformerConfig(
+            id_val="organize",
+            options={
+                "excludeByName": {"Time": True},
+                "indexByName": {column.label: place for place, column in enumerate(columns)},
+                "renameByName": {},
+            },
+        )
+    )
+    return _finished(panel, about, [query], instant=True, table=True)
+
+
+def _dressed(column: Column) -> tuple[d.MatcherConfig, list[d.DynamicConfigValue]]:
+    """The fields of a column, and how they look."""
+    number = column.label == VALUE  # whatever Grafana calls it
+    look: dict[str, Any] = {"displayName": column.title}
+    if column.width:
+        look["custom.width"] = column.width
+    if column.words or column.colours:
+        results = {
+            name: d.ValueMappingResult(column.words.get(name), column.colours.get(name), index=index)
+            for index, name in enumerate({**column.words, **column.colours})
+        }
+        look["mappings"] = [d.ValueMap(results)]
+    if column.bar:
+        look["custom.cellOptions"] = c.TableBarGaugeCellOptions(c.BarGaugeDisplayMode.BASIC, c.BarGaugeValueMode.TEXT)
+    elif column.colours:
+        look["custom.cellOptions"] = c.TableColoredBackgroundCellOptions(c.TableCellBackgroundDisplayMode.BASIC)
+    else:
+        look["custom.cellOptions"] = c.TableAutoCellOptions(wrap_text=True)
+    matcher = d.MatcherConfig("byType", "number") if number else d.MatcherConfig("byName", column.label)
+    return matcher, [d.DynamicConfigValue(name, value) for name, value in look.items()]
+
+
+def _finished(
+    panel: Any,
+    about: About,
+    queries: Sequence[Query],
+    *,
+    instant: bool = False,
+    table: bool = False,
+) -> Any:
     panel.id(about.id).title(about.title).description(describe(about.text, queries)).unit(about.unit)
     panel.no_value(about.no_value).datasource(DATASOURCE).span(about.width).height(about.height)
     for ref, query in zip("ABCDEFGH", queries, strict=False):
         target = prometheus.Dataquery().ref_id(ref).expr(query.expr).legend_format(query.legend)
+        if table:
+            target.format(PromQueryFormat.TABLE)
         panel.with_target((target.instant() if instant else target.range()).datasource(DATASOURCE))
     return panel
 
 
-def _graph(limit: float | None) -> timeseries.Panel:
+def _graph(limit: float | None, up_to: float | None) -> timeseries.Panel:
     panel = timeseries.Panel().draw_style(c.GraphDrawStyle.LINE).line_interpolation(c.LineInterpolation.LINEAR)
     panel.show_points(c.VisibilityMode.NEVER).min(0).legend(_legend("bottom"))
     panel.tooltip(
@@ -166,6 +253,8 @@ def _graph(limit: float | None) -> timeseries.Panel:
     )
     if limit is not None:
         panel.max(limit)
+    if up_to is not None:
+        panel.axis_soft_max(up_to)
     return panel
 
 
@@ -192,6 +281,12 @@ def _fixed(colour: str) -> dashboard.FieldColor:
 
 def _by_threshold() -> dashboard.FieldColor:
     return dashboard.FieldColor().mode(d.FieldColorModeId.THRESHOLDS)
+
+
+def _none(text: str) -> d.SpecialValueMap:
+    """What stands there, in a colour of no meaning, where there is no number."""
+    result = d.ValueMappingResult(text, PLAIN)
+    return d.SpecialValueMap(d.DashboardSpecialValueMapOptions(d.SpecialValueMatch.NULL_AND_NAN, result))
 
 
 def _thresholds(steps: Sequence[tuple[float | None, str]]) -> dashboard.ThresholdsConfig:

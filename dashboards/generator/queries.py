@@ -46,6 +46,8 @@ IN_VAIN = (Bucket.FAILED, Bucket.CANCELLED, Bucket.RECOMPUTED)
 
 #: Time that counts: without it nobody could have done anything.
 WITH_WORK = f'activity!="{Bucket.NO_WORK}"'
+#: Threads with work, in the mean, that are none: when work ends, threads of some workers seem idle for a moment.
+LEAST_THREADS = 0.01
 #: Of that, the time that was not useful.
 LOST = f'activity!~"{"|".join((*GOOD, Bucket.NO_WORK))}"'
 
@@ -80,9 +82,14 @@ def total(expression: str, *, by: str = "") -> str:
     return f"sum by ({by}) ({expression})" if by else f"sum({expression})"
 
 
-def ratio(part: str, whole: str) -> str:
-    """A quotient; no series, rather than NaN, where the whole is zero."""
-    return f"{part} / ({whole} > 0)"
+def ratio(part: str, whole: str, *, above: float = 0) -> str:
+    """A quotient; no series, rather than NaN or chance, where the whole is no larger than this."""
+    return f"{part} / ({whole} > {above})"
+
+
+def seen(now: str, in_all: str, *, by: str) -> str:
+    """Series of a graph, without those that have nothing in all of it."""
+    return f"{now} and on ({by}) ({in_all} > 0)"
 
 
 def threads(of: Subject, grow: Growth, *matchers: str, by: str = "") -> str:
@@ -92,7 +99,16 @@ def threads(of: Subject, grow: Growth, *matchers: str, by: str = "") -> str:
 
 def share(of: Subject, grow: Growth, activities: Iterable[str], *, by: str = "") -> str:
     """Share of the thread time with work outstanding that went to some activities, in [0, 1]."""
-    return ratio(threads(of, grow, one_of("activity", activities), by=by), threads(of, grow, WITH_WORK, by=by))
+    part, whole = threads(of, grow, one_of("activity", activities), by=by), threads(of, grow, WITH_WORK, by=by)
+    return ratio(part, whole, above=LEAST_THREADS if grow is rate else 0)
+
+
+def activities_seen(of: Subject, activities: Iterable[str]) -> str:
+    """Threads by what they were doing, without what none of them ever did in the graph."""
+    which = one_of("activity", activities)
+    return seen(
+        threads(of, rate, which, by="activity"), threads(of, gain_at_the_end, which, by="activity"), by="activity"
+    )
 
 
 def in_vain(of: Subject, grow: Growth, *, by: str = "") -> str:

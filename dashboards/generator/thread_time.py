@@ -15,11 +15,9 @@ from dashboards.generator.queries import (
     CHOSEN_WORKERS,
     IN_A_TASK,
     Subject,
+    activities_seen,
     gain,
-    gain_at_the_end,
     nthreads,
-    one_of,
-    rate,
     threads,
 )
 from dask_efficiency.accounts.buckets import GOOD, Bucket
@@ -44,14 +42,7 @@ LAYERS = (
 def thread_time(of: Subject) -> list[Any]:
     """What the threads did: over time, and all in all."""
     whose = "of the chosen workers " if of is CHOSEN_WORKERS else ""
-    seen = f"{threads(of, gain_at_the_end, by='activity')} > 0"
-    layers = [
-        Query(
-            f"{threads(of, rate, one_of('activity', layer), by='activity')} and on (activity) ({seen})",
-            "{{activity}}",
-        )
-        for layer in LAYERS
-    ]
+    layers = [Query(activities_seen(of, layer), "{{activity}}") for layer in LAYERS]
     slices = f"({threads(of, gain, by='activity')} > 0)"
     return [
         stack(
@@ -62,7 +53,7 @@ def thread_time(of: Subject) -> list[Any]:
                 "the number of threads. Green and blue is useful.",
                 "short",
                 width=16,
-                height=11,
+                height=10,
             ),
             *layers,
             Query(nthreads(of), "threads"),
@@ -78,7 +69,7 @@ def thread_time(of: Subject) -> list[Any]:
                 f"folded into *{OTHER}*.",
                 "s",
                 width=8,
-                height=11,
+                height=10,
             ),
             Query(f"topk({MAX_SLICES}, {slices})", "{{activity}}"),
             Query(f"sum({slices} unless topk({MAX_SLICES}, {slices}))", OTHER),

@@ -52,26 +52,25 @@ def strip() -> list[Any]:
         numbers(
             About(
                 2,
-                "Lost thread-hours",
-                "Thread time of the chosen workers, in hours, that was not useful although there was work, over the "
-                "time shown.",
-                "short",
+                "Lost thread time",
+                "Thread time of the chosen workers that was not useful although there was work, over the time shown.",
+                "s",
                 width=4,
                 height=4,
             ),
-            Query(f"{threads(CHOSEN_WORKERS, gain, LOST)} / 3600", "lost"),
+            Query(threads(CHOSEN_WORKERS, gain, LOST), "lost"),
         ),
         numbers(
             About(
                 3,
-                "Thread-hours in vain",
-                "Thread time of the chosen workers, in hours, of tasks that failed, were cancelled, or computed again "
-                "what was lost, over the time shown.",
-                "short",
+                "Thread time in vain",
+                "Thread time of the chosen workers of tasks that failed, were cancelled, or computed again what was "
+                "lost, over the time shown.",
+                "s",
                 width=4,
                 height=4,
             ),
-            Query(f"{in_vain(CHOSEN_WORKERS, gain)} / 3600", "in vain"),
+            Query(in_vain(CHOSEN_WORKERS, gain), "in vain"),
         ),
         numbers(
             About(4, "Workers and threads", "The chosen workers that are there now, and their threads.", "short", 5, 4),
@@ -166,21 +165,23 @@ def spill_and_pause() -> list[Any]:
                 "short",
                 width=12,
                 height=8,
-                no_value=f"no {activity}",
+                no_value=none,
             ),
             Query(_busiest(f'activity="{activity}"'), "{{worker}}"),
         )
-        for identity, activity, title, text in (
+        for identity, activity, title, none, text in (
             (
                 40,
                 Bucket.SPILL,
                 "Threads that spill, by worker",
+                "no worker spilled",
                 "Threads, on average, that move data between memory and disk.",
             ),
             (
                 41,
                 Bucket.PAUSED,
                 "Threads paused, by worker",
+                "no worker was paused",
                 "Threads, on average, that may not take a task, as their worker's memory is nearly full.",
             ),
         )
