@@ -26,6 +26,9 @@ WINDOW = 5
 
 HEIGHT = 10
 
+#: That of idle threads as a whole has figures of a run in it.
+ADVICE = {kind: advice(kind) for kind in KINDS} | {"idle": advice("idle/unknown")}
+
 #: Name of a label, and of a copy of it that another column shows in other words.
 COPIES = {"finding": "kind", "advice": "kind"}
 
@@ -75,13 +78,13 @@ def findings() -> list[Any]:
                 height=HEIGHT,
                 no_value=f"nothing costs 3 % of {WINDOW} minutes",
             ),
-            Query(_worst(), ""),
+            Query(_worst(), "{{kind}}"),
             columns=(
                 Column("kind", "Kind", 170, colours={kind: COLOURS[_bucket(kind)] for kind in KINDS}),
                 Column("finding", "What", 270, words={kind: known.title for kind, known in KINDS.items()}),
                 Column("where", "Mostly in", 130),
                 Column(VALUE, "Saves up to", 190, bar=True),
-                Column("advice", "What to do", words={kind: advice(kind) for kind in KINDS}),
+                Column("advice", "What to do", words=ADVICE),
             ),
         ),
     ]
@@ -95,7 +98,7 @@ def _worst() -> str:
     most = f"group by (kind, where) ({total(found, by='kind, where')} > on (kind) group_left () 0.5 * {by_kind})"
     worst = f"topk({MAX_ROWS}, {by_kind} * on (kind) group_left (where) {most} or on (kind) {by_kind})"
     for copy, label in COPIES.items():
-        worst = f'label_replace({worst}, "{copy}", "$1", "{label}", "(.*)")'
+        worst = f'label_join({worst}, "{copy}", "", "{label}")'
     return worst
 
 

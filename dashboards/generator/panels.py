@@ -187,7 +187,8 @@ def bars(
 
 def table(about: About, query: Query, *, columns: Sequence[Column]) -> Any:
     """A row for each series, the largest first."""
-    panel = grid.Panel().show_header(True).cell_height(c.TableCellHeight.SM).min(0).color_scheme(_fixed(PLAIN))
+    panel = grid.Panel().show_header(True).cell_height(c.TableCellHeight.LG).min(0).color_scheme(_fixed(PLAIN))
+    panel.align(c.FieldTextAlignment.AUTO).inspect(False)
     for column in columns:
         panel.with_override(*_dressed(column))
     value = next(column.title for column in columns if column.label == VALUE)
@@ -208,7 +209,8 @@ def table(about: About, query: Query, *, columns: Sequence[Column]) -> Any:
 def _dressed(column: Column) -> tuple[d.MatcherConfig, list[d.DynamicConfigValue]]:
     """The fields of a column, and how they look."""
     number = column.label == VALUE  # whatever Grafana calls it
-    look: dict[str, Any] = {"displayName": column.title}
+    # What an empty panel says is not what an empty cell says.
+    look: dict[str, Any] = {"displayName": column.title, "noValue": ""}
     if column.width:
         look["custom.width"] = column.width
     if column.words or column.colours:

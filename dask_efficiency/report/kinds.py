@@ -275,15 +275,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "idle/unknown": Kind("Threads idle", "There were too few tasks at a time, or a busy scheduler."),
         "idle": Kind(
             "Threads idle",
-            "There were too few tasks at a time, or a busy scheduler.",
+            "{held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.",
             _SKEWED,
             _LONGEST,
             _CHAIN,
             _ONE_TASK,
-            (
-                lambda facts: facts.held_threads >= 0,
-                "{held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.",
-            ),
         ),
         "lost-worker": Kind(
             "Workers vanished",

@@ -24,6 +24,7 @@ from dashboards.prove import BUILT_IN, panels, questions
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.gpu.readings import READINGS
 from dask_efficiency.live.prometheus import ClusterCollector, Export
+from dask_efficiency.report.kinds import KINDS, advice
 from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
 from tests.live.prometheus_process import needs_promtool
 from tests.live.test_prometheus import SECOND, Source, straggler, watched
@@ -226,14 +227,14 @@ def test_counters_are_taken_as_rates_or_increases_only(board):
 def test_rates_are_over_the_interval_that_grafana_finds_and_increases_over_the_time_shown(board):
     for expr in panel_expressions(board):
         for function, window in re.findall(r"\b(\w+)\(\w+\{[^}]*\}\[([^\]]*)\]", expr):
-            expected = {"rate": "$__rate_interval", "increase": "$__range", "last_over_time": "$__range"}[function]
+            expected = {"rate": "$__rate_interval", "sum_over_time": "$__range:1m"}.get(function, "$__range")
             assert window == expected, expr
 
 
 def test_nothing_is_divided_by_what_may_be_zero(board):
     for expr in panel_expressions(board):
         for divisor in re.findall(r"(?<!\w) / (.*)", expr):
-            assert re.match(r"3600$|avg_over_time\(\(.* > 0\)\[|\(.* > 0\)", divisor), expr
+            assert re.match(r"\d|avg_over_time\(\(.* > 0\)\[|\(.* > 0(\.01)?\)", divisor), expr
 
 
 @needs_promtool
@@ -285,7 +286,7 @@ def test_a_single_number_is_the_last_one_of_an_instant_query(board):
         single = panel["type"] != "timeseries"
         assert all(target["instant"] is single for target in panel["targets"])
         assert all(target["range"] is not single for target in panel["targets"])
-        if single:
+        if single and panel["type"] != "table":
             assert panel["options"]["reduceOptions"]["calcs"] == ["lastNotNull"]
 
 
@@ -313,6 +314,8 @@ def test_folded_panels_come_below_their_row(board):
 def test_buckets_have_the_colours_that_they_have_everywhere(board):
     seen = set()
     for panel in shown(board):
+        if panel["type"] == "table":
+            continue
         for override in panel["fieldConfig"]["overrides"]:
             name = override["matcher"]["options"]
             colours = [p["value"]["fixedColor"] for p in override["properties"] if p["id"] == "color"]
@@ -325,7 +328,7 @@ def test_buckets_have_the_colours_that_they_have_everywhere(board):
 
 
 def test_causes_have_colours_of_their_own_within_a_panel(board):
-    found = [panel for panel in shown(board) if "and on (cause)" in panel["targets"][0]["expr"]]
+    found = [panel for panel in shown(board) if re.search(r"rate.* and on \(cause\)", panel["targets"][0]["expr"])]
     assert len(found) == (3 if "overview" in board["uid"] else 1)
     known = exported()
     for panel in found:
@@ -352,6 +355,78 @@ def test_the_layers_of_the_stack_hold_every_activity_once(board):
     layers = [re.search(r'activity=~"([^"]*)"', target["expr"]) for target in panel["targets"][:-1]]
     found = [activity for layer in layers if layer for activity in layer[1].split("|")]
     assert sorted(found) == sorted(exported()["dask_efficiency_thread_activity_seconds_total"]["activity"])
+
+
+# -- what costs most ---------------------------------------------------------------------------
+
+
+def overview() -> dict[str, Any]:
+    (found,) = [json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES if "overview" in name]
+    return found
+
+
+def columns() -> dict[str, dict[str, Any]]:
+    """What each column of the findings is told, by its title."""
+    (panel,) = [panel for panel in shown(overview()) if panel["type"] == "table"]
+    told = [{p["id"]: p["value"] for p in o["properties"]} for o in panel["fieldConfig"]["overrides"]]
+    return {look["displayName"]: look for look in told}
+
+
+def words(title: str) -> dict[str, dict[str, str]]:
+    """What stands for each value in a column, and its colour."""
+    (mapping,) = columns()[title]["mappings"]
+    return mapping["options"]
+
+
+def test_findings_and_efficiency_are_the_first_row_and_the_threads_the_second():
+    by_height: dict[int, list[str]] = {}
+    for panel in overview()["panels"]:
+        by_height.setdefault(panel["gridPos"]["y"], []).append(panel["title"])
+    first, *_ = by_height.values()
+    assert first == ["Efficiency", "What costs most"]
+    places = {panel["title"]: panel["gridPos"] for panel in overview()["panels"]}
+    findings = places["What costs most"]
+    assert places["What the threads did"]["y"] == findings["y"] + findings["h"]
+    lost = places["Lost thread time"]
+    assert (lost["x"], lost["y"] + lost["h"]) == (0, findings["h"])
+
+
+def test_each_kind_of_finding_has_its_title_its_advice_and_the_colour_of_its_bucket():
+    for kind, known in KINDS.items():
+        assert words("What")[kind]["text"] == known.title
+        assert words("What to do")[kind]["text"] == advice("idle/unknown" if kind == "idle" else kind)
+        assert "nan" not in words("What to do")[kind]["text"].split()
+        assert words("Kind")[kind]["color"] == COLOURS[Bucket(kind.partition("/")[0])]
+        assert "text" not in words("Kind")[kind]
+
+
+def test_a_finding_without_a_prefix_has_an_empty_cell():
+    (panel,) = [panel for panel in shown(overview()) if panel["type"] == "table"]
+    assert panel["fieldConfig"]["defaults"]["noValue"]
+    assert columns()["Mostly in"]["noValue"] == ""
+
+
+def test_the_largest_finding_stands_first():
+    (panel,) = [panel for panel in shown(overview()) if panel["type"] == "table"]
+    assert panel["targets"][0]["format"] == "table"
+    (order,) = panel["options"]["sortBy"]
+    assert order == {"displayName": "Saves up to", "desc": True}
+    assert columns()[order["displayName"]]["custom.cellOptions"]["type"] == "gauge"
+    (organize,) = panel["transformations"]
+    assert organize["options"]["excludeByName"] == {"Time": True}
+    places = organize["options"]["indexByName"]
+    assert sorted(places, key=places.__getitem__) == ["kind", "finding", "where", "Value", "advice"]
+
+
+# -- what there is no number of ----------------------------------------------------------------
+
+
+def test_a_number_that_is_not_there_is_neither_good_nor_bad(board):
+    for panel in shown(board):
+        told = panel["fieldConfig"]["defaults"]
+        if panel["type"] == "stat" and "thresholds" in told:
+            (mapping,) = told["mappings"]
+            assert mapping["options"] == {"match": "null+nan", "result": {"color": "text", "text": told["noValue"]}}
 
 
 # -- links and annotations ---------------------------------------------------------------------
