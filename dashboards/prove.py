@@ -38,7 +38,7 @@ from tests.plugin.watch import addresses, eventually, set_status
 #: What the dashboards show, in seconds. Grafana's own variables are set for it.
 SHOWN = 120
 
-BUILT_IN = {"__rate_interval": "4s", "__range": f"{SHOWN}s", "__interval": "1s"}
+BUILT_IN = {"__rate_interval": "4s", "__range": f"{SHOWN}s", "__interval": "1s", "__interval_ms": "1000"}
 
 #: The same scheduler, scraped with and without a label ``cluster``.
 JOBS = {"dask": {}, "labelled": {"cluster": "alpha"}}

@@ -21,7 +21,7 @@ from dask_efficiency.show.colours import COLOURS
 #: Rows of the table; Prometheus has ten findings at most of one moment.
 MAX_ROWS = 10
 
-#: Minutes that a finding is of.
+#: Minutes that findings are of.
 WINDOW = 5
 
 HEIGHT = 10
@@ -69,10 +69,9 @@ def findings() -> list[Any]:
             About(
                 22,
                 "What costs most",
-                "Wall time that fixing it would have saved at most in the time shown: what was found of the last "
-                f"{WINDOW} minutes at each minute, added up and divided by {WINDOW}. The rows do not add up. *Mostly "
-                "in*: the prefix of the tasks in which more than half of it was lost. `dask-efficiency explain` says "
-                "more of each kind.",
+                "Wall time that fixing it would have saved at most in the time shown; an estimate at its ends, for "
+                f"findings are of the last {WINDOW} minutes. The rows do not add up. *Mostly in*: the prefix of the "
+                "tasks in which more than half of it was lost. `dask-efficiency explain` says more of each kind.",
                 "s",
                 width=20,
                 height=HEIGHT,
@@ -92,7 +91,9 @@ def findings() -> list[Any]:
 
 def _worst() -> str:
     """Findings by kind, with the prefix that has most of one."""
-    found = f"sum_over_time({select('dask_efficiency_finding_seconds')}[$__range:1m]) / {WINDOW}"
+    series = select("dask_efficiency_finding_seconds")
+    # Each moment's findings are of the minutes before it: their integral counts every minute that often.
+    found = f"sum_over_time({series}[$__range:$__interval]) * $__interval_ms / {WINDOW * 60_000}"
     by_kind = total(found, by="kind")
     # No more than one prefix has more than half.
     most = f"group by (kind, where) ({total(found, by='kind, where')} > on (kind) group_left () 0.5 * {by_kind})"

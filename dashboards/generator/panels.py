@@ -172,8 +172,8 @@ def bars(
     panel.display_mode(c.BarGaugeDisplayMode.BASIC).value_mode(c.BarGaugeValueMode.TEXT).show_unfilled(True)
     panel.name_placement(c.BarGaugeNamePlacement.LEFT).sizing(c.BarGaugeSizing.MANUAL)
     panel.min_viz_width(8).min_viz_height(14).max_viz_height(32).min(0)
-    # Else a bar's text is as large as the room that it has, and each number of another size.
-    panel.text(common.VizTextDisplayOptions().title_size(14).value_size(14))
+    # Else each number is as large as its room. A name's room is not of the name's size, so it has none.
+    panel.text(common.VizTextDisplayOptions().value_size(14))
     if limit is not None:
         panel.max(limit)
     if steps:

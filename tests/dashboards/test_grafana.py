@@ -227,7 +227,7 @@ def test_counters_are_taken_as_rates_or_increases_only(board):
 def test_rates_are_over_the_interval_that_grafana_finds_and_increases_over_the_time_shown(board):
     for expr in panel_expressions(board):
         for function, window in re.findall(r"\b(\w+)\(\w+\{[^}]*\}\[([^\]]*)\]", expr):
-            expected = {"rate": "$__rate_interval", "sum_over_time": "$__range:1m"}.get(function, "$__range")
+            expected = {"rate": "$__rate_interval", "sum_over_time": "$__range:$__interval"}.get(function, "$__range")
             assert window == expected, expr
 
 
