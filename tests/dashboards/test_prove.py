@@ -105,6 +105,15 @@ def test_the_slices_of_the_pie_are_all_of_the_thread_time(prometheus):
     assert sum(value for _, value in slices) + rest == pytest.approx(whole, rel=0.2)
 
 
+def test_what_costs_most_is_no_more_than_the_time_shown_and_stands_once_for_each_kind(prometheus):
+    findings = eventually(lambda: prometheus.query(question("What costs most").substituted({"job": "dask"})))
+    kinds = [labels["kind"] for labels, _ in findings]
+    assert len(set(kinds)) == len(kinds)
+    for labels, seconds in findings:
+        assert labels["finding"] == labels["advice"] == labels["kind"]
+        assert 0 < seconds < SHOWN
+
+
 class _Metrics(BaseHTTPRequestHandler):
     """All that a scheduler needs to be counted."""
 
