@@ -60,9 +60,7 @@ def test_a_healthy_run_says_so() -> None:
     assert find(report) == ()
     assert headline(report) == "10.0 s; no finding saves more than 300 ms (99 % efficient)"
     bound = replace(report, cores=4.0)
-    assert headline(bound) == (
-        "10.0 s; no finding saves more than 300 ms (99 % efficient, bound by 4 cores)"
-    )
+    assert headline(bound) == ("10.0 s; no finding saves more than 300 ms (99 % efficient, bound by 4 cores)")
     assert in_a_line(report) == "99 % efficient; Threads idle: 500 ms of thread time"
 
 
