@@ -238,6 +238,7 @@ def notebook(camera: Camera) -> None:
 
     write_notebook(Path("work.ipynb"), list(CELLS))
     with serving(Path.cwd()) as url, camera.at(url, width=1200, height=1320) as page:
+        page.set_default_timeout(120_000)
         lab = Lab(page, url, "work.ipynb")
         lab.choose("Run", "Run All Cells")
         page.locator(".dask-efficiency").wait_for()

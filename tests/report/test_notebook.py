@@ -228,6 +228,20 @@ def test_a_plugin_that_an_operator_registered_keeps_its_options_and_stays(notebo
 
 
 @pytest.mark.cluster
+def test_a_report_that_cannot_be_shown_takes_no_value_away(
+    notebook: Notebook, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(document: Any) -> str:
+        raise ValueError("no words")
+
+    monkeypatch.setattr("dask_efficiency.report.notebook.plain", fail)
+    with pytest.warns(RuntimeWarning, match="the report of cell 2 cannot be shown: ValueError"):
+        assert notebook.run("%efficiency -o report 1 + 1") == 2
+    assert isinstance(notebook["report"], EfficiencyReport)
+    assert notebook.reports == []
+
+
+@pytest.mark.cluster
 def test_an_asynchronous_client_is_refused_in_one_line(notebook: Notebook, cluster: LocalCluster) -> None:
     notebook.run(
         "from distributed import Client\n"
