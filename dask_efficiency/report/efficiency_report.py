@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import sys
@@ -42,10 +41,10 @@ from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.profiles import cost_note
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.figures import harmless, sentence
+from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Said in the first report of a client whose scheduler has the plugin only while reports are open.
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
@@ -389,13 +388,13 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _failed(self, failure: Exception) -> None:
         """The user's results must not be lost with a report: warn, and say so when it is asked for."""
-        self._why_not = f"there is no report: {type(failure).__name__}: {failure}"
-        warnings.warn(f"efficiency_report {self._name!r}: {self._why_not}", RuntimeWarning, stacklevel=3)
+        self._why_not = f"there is no report: {type(failure).__name__}: {sentence(str(failure))}"
+        warnings.warn(f"efficiency_report {self._name!r}: {harmless(self._why_not)}", RuntimeWarning, stacklevel=3)
 
     def _unsaved(self, failure: Exception) -> None:
         """Neither the user's results nor the report must be lost with a file."""
-        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {failure}"
-        warnings.warn(f"efficiency_report {self._name!r}: {why}", RuntimeWarning, stacklevel=3)
+        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {sentence(str(failure))}"
+        warnings.warn(f"efficiency_report {self._name!r}: {harmless(why)}", RuntimeWarning, stacklevel=3)
 
 
 def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
