@@ -71,7 +71,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     filename
         Path or fsspec URL where the report is written when the block ends: as a page for people
         (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
-        otherwise. Both hold the source of the block. It may also be given first, without its name.
+        otherwise. Both hold the source of the block (see ``source``). It may also be given first, without its name.
     client
         The client whose cluster is reported; the current one by default. It, too, may be given first.
     name
@@ -88,6 +88,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         (:attr:`~dask_efficiency.EfficiencyReport.by_span` says how that is shared), where others use the cluster, too.
         All buckets add up to that part of nthreads x elapsed. What is known of all clients together is left out, such
         as the timeline, and so are ``no-work`` and what a trace says.
+    source
+        Whether the report holds source code: that of the block, and of the lines in it that sent tasks. By default as
+        ``efficiency.source`` in Dask's configuration says; False where the scheduler's plugin was told so.
 
     Raises
     ------
@@ -117,6 +120,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         storage_options: dict[str, Any] | None = None,
         trace: bool = False,
         only: bool = False,
+        source: bool | None = None,
     ) -> None:
         self._filename, self._client = _file_and_client(first, filename, client)
         self._name = name or "efficiency_report"
@@ -124,6 +128,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._storage_options = storage_options or {}
         self._traced = trace
         self._only = only
+        self._source = source
         self._report: EfficiencyReport | None = None
         self._why_not = "the report is there when its block has ended"
 
@@ -258,6 +263,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     async def _open(self) -> None:
         client = self._client
         assert client is not None
+        source = options.given({"source": self._source}).get("source", True)
         await register(client, EfficiencyPlugin.leased_to(client.id))
         try:
             reply = await ask(
@@ -269,6 +275,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 trace=self._traced,
                 only=self._only,
             )
+            self._holds_source = source and reply.get("source", True)
             self._behind = await clock_offset(client)
         except BaseException:
             await ask(client, names.RELEASE, client=client.id)
@@ -294,17 +301,21 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
         """The report that the scheduler's answer makes, and the trace."""
+        lines = self._phases.lines
+        if not self._holds_source:
+            payload["code"] = ()
+            lines = {graph: dict.fromkeys(sources, "") for graph, sources in lines.items()}
         found, missing = decorate(
             [
                 Decoration("trace", "trace", lambda: self._trace_of(payload.get("trace"))),
                 Decoration("phases", "record of the client's phases", lambda: self._split(payload, stopped)),
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
-                Decoration("code", "source listing", lambda: block_at(self._place)),
+                Decoration("code", "source listing", lambda: block_at(self._place if self._holds_source else None)),
                 Decoration(
                     "computed_by",
                     "list of lines that sent graphs",
-                    lambda: by_prefix(payload["sent"], self._phases.lines),
+                    lambda: by_prefix(payload["sent"], lines),
                 ),
             ]
         )

@@ -275,7 +275,7 @@ class ClusterMeter:
             raise RuntimeError(self.guard.off)
         if action == names.OPEN:
             await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], kwargs)
-            return {"leased": not self._permanent}
+            return {"leased": not self._permanent, "source": self.options.source}
         if action == names.CLOSE:
             return await self._windows.close(kwargs["window"])
         if action == names.LIFE:
