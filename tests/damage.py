@@ -142,7 +142,7 @@ def damaged_lines(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def damaged_archive(draw: st.DrawFn, content: bytes, description: str) -> bytes:
-    """An archive of columns as `runs/trace/archive.py` writes them, forged: all of its checksums and sizes are right."""
+    """An archive of columns as `runs/trace/archive.py` writes them, forged: its checksums are right."""
     with zipfile.ZipFile(BytesIO(content)) as file:
         members = {name: file.read(name) for name in file.namelist()}
     described = json.loads(members[description])

@@ -156,15 +156,16 @@ def command(
     they do so on the run's own cluster, which shows how far predictions can be trusted.
     """
     _check(asked, save)
-    with _one_line(), _ends_when_asked(), _warnings() as warned:
-        found = _found(recorded(source, connection), asked)
-        if save is not None:
-            found.trace.save(save)
-        if html is not None:
-            found.to_html(html)
-    for warning in warned:
-        tell(f"Warning: {warning}", err=True)
-    say(found, as_json=as_json, written=html is not None or save is not None)
+    with _one_line():
+        with _ends_when_asked(), _warnings() as warned:
+            found = _found(recorded(source, connection), asked)
+            if save is not None:
+                found.trace.save(save)
+            if html is not None:
+                found.to_html(html)
+        for warning in warned:
+            tell(f"Warning: {warning}", err=True)
+        say(found, as_json=as_json, written=html is not None or save is not None)
 
 
 def _check(asked: dict[str, Any], save: str | None) -> None:

@@ -49,8 +49,8 @@ def check_positions(trace: RunTrace) -> None:
 def check_numbers(trace: RunTrace) -> None:
     """See that sums and differences of a trace's numbers are such numbers, too.
 
-    Instants lie at most :data:`MAX_NS` before or after the run, which takes no longer itself, as does no duration; sizes
-    and rates are at most :data:`MAX_NUMBER`. All of them may be ``MISSING``.
+    Instants lie at most :data:`MAX_NS` before or after the run, which takes no longer itself, as does no duration.
+    Sizes and rates are at most :data:`MAX_NUMBER`. All of them may be ``MISSING``.
 
     Raises
     ------
