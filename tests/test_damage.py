@@ -184,7 +184,7 @@ def test_a_damaged_trace_of_an_mpi_program(content: bytes, zipped: bool) -> None
     check_command("mpi", "simulate", "ranks.txt", "--cluster", "lab.yaml", "--html", "x.html")
 
 
-@fuzz
+@few(4)
 @given(
     damaged_lines(CLUSTER) | damaged_lines((DATA / "simulation" / "lab.yaml").read_text()),
     damaged_lines("pc1:4\npc2:4\n"),
