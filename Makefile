@@ -47,6 +47,13 @@ test-all: test ## And what is beyond it: all tests on clusters, in a browser, wi
 nightly: test-all without test-matrix ## And without each wing, on other versions, and property tests with 500 new examples: hours
 	@$(MAKE) --no-print-directory pytest WHICH='not cluster and not slow' PYTEST_ARGS=--hypothesis-profile=nightly
 
+# Kilobytes of memory for each process: what a damaged file may not exceed.
+FUZZ_MEMORY ?= 6000000
+
+.PHONY: fuzz
+fuzz: setup ## What each reader and handler does with damage, thousands of new examples, with memory limited: an hour
+	@ulimit -v $(FUZZ_MEMORY) && $(BIN)/python -m pytest -n 2 --timeout 0 --hypothesis-profile=fuzz $(PYTEST_ARGS) tests/test_damage.py
+
 .PHONY: setup
 setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) $(JUPYTER_STAMP) ## Only install what the tests need
 

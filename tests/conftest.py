@@ -30,6 +30,7 @@ settings.register_profile(
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.register_profile("nightly", settings.get_profile("test"), derandomize=False, max_examples=500)
+settings.register_profile("fuzz", settings.get_profile("nightly"), max_examples=2_000)
 settings.load_profile("test")
 
 # Hypothesis draws from the constants of the modules that are loaded as well, and which those are depends on what ran

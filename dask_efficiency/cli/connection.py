@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dask_efficiency.cli.output import tell
+
 if TYPE_CHECKING:
     from distributed import Security
 
@@ -63,7 +65,7 @@ class Connection:
 
     def announce(self, address: str) -> None:
         """Say at once what is waited for."""
-        click.echo(f"connecting to {address}, up to {self.timeout_seconds:g} s", err=True)
+        tell(f"connecting to {address}, up to {self.timeout_seconds:g} s", err=True)
 
     async def _asked(self, address: str, security: Security, question: Callable[[Any], Awaitable[Answer]]) -> Answer:
         from distributed.core import rpc

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from dask_efficiency.show.figures import harmless
+
 
 class LazyGroup(click.Group):
     """A group whose commands stand in a table; those whose folder is not installed are not listed.
@@ -53,6 +55,14 @@ class LazyGroup(click.Group):
             return found
         table = {known.removeprefix(f"{name} "): self._table[known] for known in homes}
         return LazyGroup(name, table=table, help=self._groups[name])
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command; an error's message is harmless, whoever wrote what it quotes."""
+        try:
+            return super().invoke(context)
+        except click.ClickException as error:
+            error.message = harmless(error.message)  # type: ignore[misc]  # what is shown, by whichever class
+            raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """A whole line for each command, which is not imported for it."""

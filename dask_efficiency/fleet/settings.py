@@ -32,8 +32,9 @@ class WatchSettings:
         How Prometheus is talked to.
     webhook, command
         Who is told of findings.
-    metrics_port
-        Where the watch serves metrics of itself; 0 for nowhere.
+    metrics_port, metrics_address
+        Where the watch serves metrics of itself; port 0 for nowhere. They name no machine, so, as with Prometheus'
+        exporters, it is on all addresses of the host where nothing else is said.
     retire_share, retire_every
         How much of the workers may be retired within a day, and the seconds between two of them.
     """
@@ -47,6 +48,7 @@ class WatchSettings:
     webhook: Webhook | None = None
     command: Command | None = None
     metrics_port: int = 0
+    metrics_address: str = "0.0.0.0"
     retire_share: float = RETIRE_SHARE
     retire_every: float = 1800.0
 
@@ -77,6 +79,7 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
         "webhook": Webhook,
         "command": Command.of,
         "metrics-port": _port,
+        "metrics-address": _address,
         "retire-share": _share,
         "retire-every": duration_of,
     }
@@ -85,6 +88,8 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
         raise section.error(
             "continuity", "'continuity' is given beside 'model', which has its own; expected one of them"
         )
+    if "metrics-address" in section and "metrics-port" not in section:
+        raise section.error("metrics-address", "'metrics-address' is given without 'metrics-port'")
     given: dict[str, Any] = {
         name.replace("-", "_"): section.get(name, read, None) for name, read in readers.items() if name in section
     }
@@ -101,6 +106,12 @@ def _port(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= 65_535):
         raise ValueError(f"expected a port from 1 to 65535, got {text[:80]!r}")
     return int(text)
+
+
+def _address(text: str) -> str:
+    if not text:
+        raise ValueError("expected an address of this host, such as 127.0.0.1 or ::1; 0.0.0.0 is all of them")
+    return text
 
 
 def _share(text: str) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: The module whose functions start and stop every profiler of torch's.
 _MODULE = "torch.autograd.profiler"

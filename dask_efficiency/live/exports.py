@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.patches import METRICS, Replacements
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-
-logger = logging.getLogger("dask_efficiency")
 
 
 class Exports(SchedulerPart):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,8 +30,7 @@ from dask_efficiency.live.families import PREFIX, counter, gauge, seconds
 from dask_efficiency.live.last_findings import last_findings
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.show.figures import harmless, shorten
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: GPUs exported one by one; above it, only how well they are known is. Each has 28 series.
 MAX_GPUS = 256

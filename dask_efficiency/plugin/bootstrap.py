@@ -72,7 +72,7 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
             self.meter = attach(worker, self)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"[:500]
-            logging.getLogger("dask_efficiency").warning("This worker is not metered: %s", reason)
+            logging.getLogger("dask_efficiency").warning("This worker is not metered: %r", reason)
             worker.metrics["efficiency"] = lambda worker: {"schema": 5, "off": reason}
 
     def teardown(self, worker):  # type: ignore[no-untyped-def]

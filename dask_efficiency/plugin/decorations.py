@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: Characters of a note that says what is missing.
 MAX_NOTE = 500

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: Characters of a reason.
 MAX_REASON = 500

@@ -158,6 +158,12 @@ OPTIONS: dict[str, Option] = {
         "Whether each worker that joins is measured for two to three seconds before it gets tasks, and flagged if it "
         "is slow.",
     ),
+    "source": Option(
+        True,
+        _flag,
+        "Whether reports hold source code: of the block that they are about, or what Dask recorded with graphs, and of "
+        "lines that sent tasks. Names of files and numbers of lines stay.",
+    ),
     "profile": Option(
         {},
         _profile,
@@ -186,6 +192,7 @@ class Options:
     max_exported_workers: int
     max_exported_prefixes: int
     preflight: bool
+    source: bool
     profile: dict[str, int]
 
 

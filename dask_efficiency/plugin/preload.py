@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from distributed import Scheduler
 
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 
 def dask_setup(server: Any) -> None:

@@ -46,41 +46,45 @@ def block_at(place: Place | None) -> tuple[str, ...]:
     Returns
     -------
     tuple
-        One text; the function or, outside any, the file around it, where no such block begins there (an
-        ``ExitStack``, say); empty where there is no source.
+        One text; where an ``ExitStack`` entered the block, that of the stack. Empty where there is no such block, or no
+        source: nothing else of a file is shown.
     """
     if place is None:
         return ()
     lines = linecache.getlines(place.filename, place.module)
-    if not lines:
+    extent = _extent(lines, place.lineno)
+    if extent is None:
         return ()
-    start, stop = _extent(lines, place.lineno)
+    start, stop = extent
     first = lines[start - 1]
     # not textwrap.dedent: a string of several lines may begin to the left of the block
     margin = first[: len(first) - len(first.lstrip())]
     return bounded(["".join(line.removeprefix(margin) for line in lines[start - 1 : stop])])
 
 
-def _extent(lines: list[str], lineno: int) -> tuple[int, int]:
-    """First and last line of what is worth showing around a line."""
+def _extent(lines: list[str], lineno: int) -> tuple[int, int] | None:
+    """First and last line of the innermost block that begins on a line, or of the stack that is entered there."""
     text = "".join(lines)
     if len(text) > MAX_FILE:
-        return lineno, lineno
+        return None
     try:
         with _PARSING:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a cell with magics, or no Python at all
-        return 1, len(lines)
-    blocks: list[tuple[int, int]] = []
-    functions: list[tuple[int, int]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With | ast.AsyncWith):
-            if node.lineno <= lineno < node.body[0].lineno or node.lineno == lineno:
-                blocks.append((node.lineno, node.end_lineno or lineno))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions.append((node.lineno, node.end_lineno or node.lineno))
-    around = [extent for extent in blocks or functions if extent[0] <= lineno <= extent[1]]
-    return max(around, default=(1, len(lines)))
+        return None
+    around = [
+        (node.lineno, node.end_lineno or lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With | ast.AsyncWith)
+        and node.lineno <= lineno <= (node.end_lineno or lineno)
+        and (lineno < node.body[0].lineno or lineno == node.lineno or _is_stack(node))
+    ]
+    return max(around, default=None)
+
+
+def _is_stack(node: ast.With | ast.AsyncWith) -> bool:
+    calls = (item.context_expr for item in node.items)
+    return any(isinstance(call, ast.Call) and ast.unparse(call.func).endswith("ExitStack") for call in calls)
 
 
 def recorded(spans: Mapping[str, Any], own: Collection[str]) -> tuple[str, ...]:

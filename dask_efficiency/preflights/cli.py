@@ -57,7 +57,7 @@ def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection:
     # RuntimeError is NotRegisteredError, or was raised over there.
     with one_line_errors(RuntimeError, kind=NotJudgedError):
         found = asyncio.run(_tested(scheduler_address(scheduler), connection, timeout=limit, **asked))
-    say(found, as_json=as_json)
+        say(found, as_json=as_json)
     if fail and not found.passed:
         raise SystemExit(1 if found.findings else 2)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import sys
@@ -42,10 +41,10 @@ from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.profiles import cost_note
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.figures import harmless, sentence
+from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Said in the first report of a client whose scheduler has the plugin only while reports are open.
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
@@ -72,7 +71,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     filename
         Path or fsspec URL where the report is written when the block ends: as a page for people
         (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
-        otherwise. Both hold the source of the block. It may also be given first, without its name.
+        otherwise. Both hold the source of the block (see ``source``). It may also be given first, without its name.
     client
         The client whose cluster is reported; the current one by default. It, too, may be given first.
     name
@@ -89,6 +88,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         (:attr:`~dask_efficiency.EfficiencyReport.by_span` says how that is shared), where others use the cluster, too.
         All buckets add up to that part of nthreads x elapsed. What is known of all clients together is left out, such
         as the timeline, and so are ``no-work`` and what a trace says.
+    source
+        Whether the report holds source code: that of the block, and of the lines in it that sent tasks. By default as
+        ``efficiency.source`` in Dask's configuration says; False where the scheduler's plugin was told so.
 
     Raises
     ------
@@ -118,6 +120,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         storage_options: dict[str, Any] | None = None,
         trace: bool = False,
         only: bool = False,
+        source: bool | None = None,
     ) -> None:
         self._filename, self._client = _file_and_client(first, filename, client)
         self._name = name or "efficiency_report"
@@ -125,6 +128,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._storage_options = storage_options or {}
         self._traced = trace
         self._only = only
+        self._source = source
         self._report: EfficiencyReport | None = None
         self._why_not = "the report is there when its block has ended"
 
@@ -259,6 +263,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     async def _open(self) -> None:
         client = self._client
         assert client is not None
+        source = options.given({"source": self._source}).get("source", True)
         await register(client, EfficiencyPlugin.leased_to(client.id))
         try:
             reply = await ask(
@@ -270,6 +275,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 trace=self._traced,
                 only=self._only,
             )
+            self._holds_source = source and reply.get("source", True)
             self._behind = await clock_offset(client)
         except BaseException:
             await ask(client, names.RELEASE, client=client.id)
@@ -295,17 +301,21 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
         """The report that the scheduler's answer makes, and the trace."""
+        lines = self._phases.lines
+        if not self._holds_source:
+            payload["code"] = ()
+            lines = {graph: dict.fromkeys(sources, "") for graph, sources in lines.items()}
         found, missing = decorate(
             [
                 Decoration("trace", "trace", lambda: self._trace_of(payload.get("trace"))),
                 Decoration("phases", "record of the client's phases", lambda: self._split(payload, stopped)),
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
-                Decoration("code", "source listing", lambda: block_at(self._place)),
+                Decoration("code", "source listing", lambda: block_at(self._place if self._holds_source else None)),
                 Decoration(
                     "computed_by",
                     "list of lines that sent graphs",
-                    lambda: by_prefix(payload["sent"], self._phases.lines),
+                    lambda: by_prefix(payload["sent"], lines),
                 ),
             ]
         )
@@ -389,13 +399,13 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     def _failed(self, failure: Exception) -> None:
         """The user's results must not be lost with a report: warn, and say so when it is asked for."""
-        self._why_not = f"there is no report: {type(failure).__name__}: {failure}"
-        warnings.warn(f"efficiency_report {self._name!r}: {self._why_not}", RuntimeWarning, stacklevel=3)
+        self._why_not = f"there is no report: {type(failure).__name__}: {sentence(str(failure))}"
+        warnings.warn(f"efficiency_report {self._name!r}: {harmless(self._why_not)}", RuntimeWarning, stacklevel=3)
 
     def _unsaved(self, failure: Exception) -> None:
         """Neither the user's results nor the report must be lost with a file."""
-        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {failure}"
-        warnings.warn(f"efficiency_report {self._name!r}: {why}", RuntimeWarning, stacklevel=3)
+        why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {sentence(str(failure))}"
+        warnings.warn(f"efficiency_report {self._name!r}: {harmless(why)}", RuntimeWarning, stacklevel=3)
 
 
 def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:

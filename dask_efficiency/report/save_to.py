@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any, Self
 
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.report.files import save
 from dask_efficiency.report.replies import life_report, unpacked
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 
 class SaveTo(SchedulerPart):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,11 +16,10 @@ from dask_efficiency.runs.recording.recordings import unpack
 from dask_efficiency.runs.stragglers.offline import REPLAYED, REPLAYS, find_stragglers, seconds_lost
 from dask_efficiency.runs.trace.build import build
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     import pandas as pd
-
-logger = logging.getLogger("dask_efficiency")
 
 
 class MetricSeries(Protocol):

@@ -1,4 +1,10 @@
-"""Numbers and names as a reader sees them: rounded so that they add up, bounded, harmless."""
+"""Numbers and names as a reader sees them: rounded so that they add up, bounded, harmless.
+
+Text that others wrote (names of tasks, workers, machines and files, messages of errors) is printed through one of four
+functions: :func:`name_of` for a name in a document, :func:`named` for several, :func:`sentence` for a message, and
+:func:`harmless`, which these three call, for a line whose length is bounded already. Log records and lines of commands
+pass through :func:`harmless` as wholes.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from dask_efficiency.cli.options import (
     what_if_option,
     without_option,
 )
-from dask_efficiency.cli.output import say
+from dask_efficiency.cli.output import say, tell
 from dask_efficiency.runs.cli.recorded import WITHOUT, recorded
 from dask_efficiency.runs.trace.errors import UnknownNameError
 
@@ -156,15 +156,16 @@ def command(
     they do so on the run's own cluster, which shows how far predictions can be trusted.
     """
     _check(asked, save)
-    with _one_line(), _ends_when_asked(), _warnings() as warned:
-        found = _found(recorded(source, connection), asked)
-        if save is not None:
-            found.trace.save(save)
-        if html is not None:
-            found.to_html(html)
-    for warning in warned:
-        click.echo(f"Warning: {warning}", err=True)
-    say(found, as_json=as_json, written=html is not None or save is not None)
+    with _one_line():
+        with _ends_when_asked(), _warnings() as warned:
+            found = _found(recorded(source, connection), asked)
+            if save is not None:
+                found.trace.save(save)
+            if html is not None:
+                found.to_html(html)
+        for warning in warned:
+            tell(f"Warning: {warning}", err=True)
+        say(found, as_json=as_json, written=html is not None or save is not None)
 
 
 def _check(asked: dict[str, Any], save: str | None) -> None:
@@ -225,7 +226,7 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
         cluster = ClusterSpec.from_trace(trace)
     else:
         cluster = ClusterSpec.from_file(asked["cluster"], next(iter(asked["hostfile"]), None))
-        click.echo(f"{cluster.picture()}\n", err=True)
+        tell(*cluster.picture().splitlines(), "", err=True)
     if asked["remove"]:
         cluster = cluster.without_workers(*asked["remove"])
     if asked["config"]:

@@ -98,15 +98,15 @@ def command(
             path.to_html(html)
         if save is not None:
             path.save(save)
-    if as_json and changed is not None:
-        click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict() | {"changes": changes}}, indent=1))
-    elif changed is not None:
-        from dask_efficiency.show.terminal.coloured import show
-        from dask_efficiency.torch_traces.sections.path import what_if_document
+        if as_json and changed is not None:
+            click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict() | {"changes": changes}}, indent=1))
+        elif changed is not None:
+            from dask_efficiency.show.terminal.coloured import show
+            from dask_efficiency.torch_traces.sections.path import what_if_document
 
-        show(what_if_document(recorded, changed))
-    else:
-        say(recorded, as_json=as_json, written=any(file is not None for file in (chrome, html, save)))
+            show(what_if_document(recorded, changed))
+        else:
+            say(recorded, as_json=as_json, written=any(file is not None for file in (chrome, html, save)))
 
 
 def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str, Any]) -> TorchCriticalPath:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import logging
 import os
 import sys
 import tempfile
@@ -15,8 +14,6 @@ from typing import Any
 
 from dask_efficiency.gpu.profilers import GAVE_UP, PROFILERS, NotProfiled
 from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Kineto's JSON of an event takes a tenth of this when it is compressed; more is not even compressed.
 MAX_JSON_BYTES = 32 * MAX_PROFILE_BYTES

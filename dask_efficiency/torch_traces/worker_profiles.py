@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,12 +15,11 @@ from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import Around
 from dask_efficiency.runs.recording.worker.recorder import Requests
 from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.show.log import logger
 from dask_efficiency.torch_traces.profiler import TorchProfile
 
 if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: How often to look whether profiles are written.
 _LOOK_SECONDS = 0.01

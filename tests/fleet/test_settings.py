@@ -19,6 +19,7 @@ http-config: web.yaml
 webhook: http://host:5001/drain
 command: {python} -c 'print("a b")'
 metrics-port: 9469
+metrics-address: 127.0.0.1
 retire-share: 0.1
 retire-every: 1h30m
 """
@@ -33,6 +34,7 @@ def test_a_file_says_how_a_fleet_is_watched(tmp_path: Path) -> None:
     (tmp_path / "web.yaml").write_text("http_headers: {x: {values: [y]}}")
     found = read(tmp_path, GOOD.format(python=sys.executable))
     assert (found.every, found.window, found.history, found.continuity) == (60, 1200, 7200, None)
+    assert found.metrics_address == "127.0.0.1"
     assert (found.metrics_port, found.retire_share, found.retire_every) == (9469, 0.1, 5400)
     assert found.model == str(tmp_path / "minder.npz")
     assert found.http_config.headers == {"x": "y"}
@@ -51,7 +53,7 @@ def test_the_file_on_the_page_has_the_defaults(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "web.yaml").touch()
     (text,) = (block.text for block in blocks((ROOT / "docs/watch.md").read_text()) if "retire-every" in block.text)
     found, usual = read(tmp_path, text), WatchSettings()
-    for name in ("every", "window", "history", "continuity", "retire_share", "retire_every"):
+    for name in ("every", "window", "history", "continuity", "metrics_address", "retire_share", "retire_every"):
         assert getattr(found, name) == getattr(usual, name)
     assert len(found.receivers) == 2
 
@@ -66,6 +68,8 @@ def test_the_file_on_the_page_has_the_defaults(tmp_path: Path, monkeypatch: pyte
         ("webhook: host", "line 1: webhook: no URL of a webhook: expected http://"),
         ("command: nosuchprogram", "line 1: command: there is no program 'nosuchprogram' to run"),
         ("metrics-port: 70000", "line 1: metrics-port: expected a port from 1 to 65535, got '70000'"),
+        ("metrics-address: ::1", "line 1: 'metrics-address' is given without 'metrics-port'"),
+        ("metrics-port: 1\nmetrics-address:", "line 2: metrics-address: expected an address of this host, such as"),
         ("retire-share: 25%", "line 1: retire-share: expected a share above 0 and below 1 such as 0.25, got '25%'"),
         ("retire-share: 1", "line 1: retire-share: expected a share above 0 and below 1"),
     ],

@@ -11,7 +11,7 @@ from tests.strategies import plain_data
 def test_every_option_has_a_default_that_can_be_read():
     options = resolve({})
     first = (None, None, 5.0, 5.0, 100, False, 1_000_000, "auto", True, "warn")
-    assert options == Options(*first, False, 1200.0, True, 100, 50, False, {})
+    assert options == Options(*first, False, 1200.0, True, 100, 50, False, True, {})
     assert OPTIONS.keys() == set(Options.__dataclass_fields__)
 
 

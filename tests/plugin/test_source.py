@@ -62,16 +62,25 @@ def test_an_asynchronous_block_is_shown() -> None:
     assert block_at(asyncio.run(main())) == ("async with block() as found:\n    await asyncio.sleep(0)",)
 
 
-def test_a_block_entered_by_a_stack_shows_the_function() -> None:
-    def work() -> block:
-        with contextlib.ExitStack() as stack:
-            found = block()
+def test_a_block_entered_by_a_stack_is_that_of_the_stack() -> None:
+    secret = "outside"
+    with contextlib.nullcontext(), contextlib.ExitStack() as stack:
+        found = block()
+        with contextlib.nullcontext():
             stack.enter_context(found)
-        return found
+    (code,) = block_at(found.place)
+    assert code.startswith("with contextlib.nullcontext(), contextlib.ExitStack() as stack:\n    found = block()")
+    assert code.endswith("stack.enter_context(found)")
+    assert secret not in code
 
-    (code,) = block_at(work().place)
-    assert code.startswith("def work() -> block:")
-    assert code.endswith("return found")
+
+def test_nothing_is_shown_of_what_is_in_no_block(tmp_path: Path) -> None:
+    """A stack of a module's, or of a function's, that no `with` closes."""
+    file = tmp_path / "file.py"
+    text = "PASSWORD = 1\nstack = ExitStack()\nstack.enter_context(report)\ndef f():\n    stack.enter_context(report)\n"
+    file.write_text(text)
+    assert block_at(Place(str(file), 3, {})) == ()
+    assert block_at(Place(str(file), 5, {})) == ()
 
 
 def test_code_without_source_shows_nothing() -> None:
@@ -88,10 +97,13 @@ def test_a_block_is_found_by_any_line_of_its_beginning(tmp_path: Path) -> None:
         assert block_at(Place(str(file), lineno, {})) == ("with (\n    one(),\n    two(),\n):\n    pass",)
 
 
-def test_a_file_that_is_no_python_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_nothing_is_shown_of_a_file_that_is_no_python_or_far_too_large(tmp_path: Path) -> None:
     cell = tmp_path / "cell.py"
     cell.write_text("%%time\nwith report():\n    pass\n")
-    assert block_at(Place(str(cell), 2, {})) == ("%%time\nwith report():\n    pass",)
+    assert block_at(Place(str(cell), 2, {})) == ()
+    large = tmp_path / "large.py"
+    large.write_text("with report():\n    pass\n" + "PASSWORD = 1\n" * 100_000)
+    assert block_at(Place(str(large), 1, {})) == ()
 
 
 @pytest.fixture
@@ -118,6 +130,7 @@ def test_blocks_are_found_in_many_threads_at_once() -> None:
     """In a process of its own, whose garbage collector lets other threads in as often as can be."""
     program = """
 import ast, gc, sys, threading
+from pathlib import Path
 from dask_efficiency.plugin.source import Place, block_at
 
 sys.setswitchinterval(1e-6)
@@ -125,10 +138,13 @@ gc.set_threshold(50)
 gc.callbacks.append(lambda *args: sum(range(50)))
 found = []
 
+lines = Path(ast.__file__).read_text().splitlines()
+place = Place(ast.__file__, next(i for i, line in enumerate(lines, 1) if line.strip().startswith("with self.")), {})
+
 def look():
     for _ in range(3):
         try:
-            found.append(len(block_at(Place(ast.__file__, 50, {}))))
+            found.append(len(block_at(place)))
         except SystemError as error:
             found.append(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,33 @@ def test_a_report_holds_the_code_of_its_block(client: Client) -> None:
     with efficiency_report(client) as found:
         client.submit(tasks.spin, 0.0).result()
     assert found.code == ("with efficiency_report(client) as found:\n    client.submit(tasks.spin, 0.0).result()",)
+
+
+@pytest.mark.parametrize("who", ["report", "client", "scheduler"])
+def test_a_report_holds_no_source_where_somebody_does_not_want_it(client: Client, who: str, tmp_path: Path) -> None:
+    if who == "scheduler":
+        client.register_plugin(EfficiencyPlugin(source=False))
+    wanted = False if who == "report" else None
+    settings = {"distributed.diagnostics.computations.nframes": 1} | (
+        {"efficiency.source": False} if who == "client" else {}
+    )
+    page = tmp_path / "r.html"
+    try:
+        with dask.config.set(settings), efficiency_report(page, client=client, source=wanted, trace=True) as found:
+            secret_name = client.submit(tasks.spin, 0.0)
+            secret_name.result()
+    finally:
+        client.register_plugin(EfficiencyPlugin())
+    assert found.code == ()
+    assert list(found.computed_by) == ["spin"]
+    found.save(tmp_path / "r.json")
+    found.trace.save(tmp_path / "r.trace")
+    with zipfile.ZipFile(tmp_path / "r.trace") as archive:
+        content = b"".join(archive.read(name) for name in archive.namelist())
+    assert b"secret_name" not in content
+    saved = (tmp_path / "r.json").read_text()
+    assert Path(__file__).name in saved
+    assert "secret_name" not in saved + page.read_text()
 
 
 def test_code_that_dask_recorded_comes_first(client: Client) -> None:

@@ -9,6 +9,7 @@ import click
 
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import save_option, timeout_option
+from dask_efficiency.cli.output import tell
 from dask_efficiency.cli.source import look_at
 from dask_efficiency.fleet.cli.options import between_option, metrics_option, settings_option
 from dask_efficiency.runs.cli.recorded import run_or_table
@@ -71,7 +72,7 @@ def command(
             runs = list(_pulled(asked, between, chosen.window, windows))
         minder = train_minder(runs, steps=steps, seed=seed)
         minder.save(save)
-    click.echo(f"{save}: {', '.join(minder.metrics)}, of {len(runs)} runs or windows.")
+    tell(f"{save}: {', '.join(minder.metrics)}, of {len(runs)} runs or windows.")
 
 
 def _pulled(

@@ -13,6 +13,7 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import NotJudgedError, one_line_errors
 from dask_efficiency.cli.options import json_lines_option, scheduler_options
+from dask_efficiency.cli.output import tell
 from dask_efficiency.fleet.cli.options import between_option, metrics_option, settings_option
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _shown(as_json: bool) -> Callable[[Event], None]:
         if as_json:
             click.echo(json.dumps(said.record(event)))
         else:
-            click.secho(said.line(event), fg="red" if event.change is Change.BEGINS else "green")
+            tell(said.line(event), fg="red" if event.change is Change.BEGINS else "green")
 
     return show
 
@@ -159,4 +160,4 @@ def _shown(as_json: bool) -> Callable[[Event], None]:
 def _warn(text: str) -> None:
     from dask_efficiency.fleet.rounds.messages import instant as shown
 
-    click.echo(f"{shown(time.time())} {' '.join(text.split())}", err=True)
+    tell(f"{shown(time.time())} {' '.join(text.split())}", err=True)

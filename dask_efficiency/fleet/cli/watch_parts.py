@@ -70,7 +70,7 @@ def fleet_watch(
     observers: tuple[OwnMetrics, ...] = ()
     if settings.metrics_port:
         metrics = OwnMetrics()
-        metrics.serve(settings.metrics_port)
+        metrics.serve(settings.metrics_port, settings.metrics_address)
         observers = (metrics,)
     return FleetWatch(
         source=source,

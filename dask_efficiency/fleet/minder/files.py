@@ -75,7 +75,10 @@ def read(path: str | os.PathLike[str], build: Callable[..., Detector], **storage
 
 def _array(content: bytes) -> NDArray[Any]:
     # np.load would also open an archive in the archive.
-    array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    try:
+        array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # a damaged header is no Python, which raises anything
+        raise MinderFileError(f"found no array of numbers or text: {str(error)[:200]}") from error
     if array.size > len(content):
         raise MinderFileError(f"found {array.size} values in {len(content)} bytes")
     return array

@@ -66,8 +66,9 @@ def _answered(content: Any) -> Answered:
         points = content.get("values", ())
         labels = {str(name): str(value) for name, value in content["metric"].items()}
         at = np.array([point[0] for point in points], np.float64)
-        values = np.array([float(point[1]) for point in points], np.float32)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        with np.errstate(over="ignore"):  # what is too large is infinite
+            values = np.array([float(point[1]) for point in points], np.float32)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise AnswerError(f"expected a series of a range query, got {str(content)[:200]!r}") from error
     return Answered(labels, at, values)
 
@@ -126,5 +127,7 @@ class _Text:
                 if len(self._text) - self._at > MAX_SERIES_BYTES or not self._more(amount):
                     raise AnswerError(f"the answer ends too early, or is no JSON: {error}") from error
                 amount *= 2
+            except (RecursionError, ValueError) as error:  # nested too deep, or a number of thousands of digits
+                raise AnswerError(f"a value cannot be read: {error}") from error
             else:
                 return content

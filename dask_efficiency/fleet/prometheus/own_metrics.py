@@ -68,14 +68,17 @@ class OwnMetrics:
         for cause in Cause:
             self._findings.labels(str(cause)).set(counts[str(cause)])
 
-    def serve(self, port: int, address: str = "") -> Any:
+    def serve(self, port: int, address: str) -> Any:
         """Answer scrapes until the process ends; returns the server.
 
         Raises
         ------
         OSError
-            If the port is taken.
+            If the port is taken, or the address is none of this host's.
         """
         from prometheus_client import start_http_server
 
-        return start_http_server(port, address or "0.0.0.0", registry=self.registry)[0]
+        try:
+            return start_http_server(port, address, registry=self.registry)[0]
+        except OSError as error:
+            raise OSError(f"metrics-address {address}, metrics-port {port}: {error}") from error

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
-import urllib.error
+import tempfile
+import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Sequence
@@ -51,6 +55,8 @@ class Webhook:
     url: str
     config: HttpConfig = field(default_factory=HttpConfig)
     timeout_seconds: float = TIMEOUT_SECONDS
+    #: Waits for the answer; one that never ends is waited for by one thread only.
+    _waiting: list[threading.Thread] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
@@ -64,7 +70,29 @@ class Webhook:
             )
 
     def tell(self, body: dict[str, Any], /) -> None:
-        """Post it."""
+        """Post it, and wait for the first byte of the answer's body, for so many seconds in all."""
+        url = _without_secrets(self.url)
+        if any(thread.is_alive() for thread in self._waiting):
+            raise NotReceivedError(f"the webhook {url} was not told: it has not yet answered to what it was told last")
+        failed: list[Exception] = []
+
+        def post() -> None:
+            try:
+                self._post(body)
+            except Exception as error:
+                failed.append(error)
+
+        # Sockets have a timeout for each read, and names of hosts none.
+        thread = threading.Thread(target=post, name="dask-efficiency-webhook", daemon=True)
+        self._waiting[:] = [thread]
+        thread.start()
+        thread.join(self.timeout_seconds)
+        if thread.is_alive():
+            raise NotReceivedError(f"the webhook {url} timed out after {self.timeout_seconds:g} s")
+        if failed:
+            raise failed[0]
+
+    def _post(self, body: dict[str, Any]) -> None:
         headers = {"Content-Type": "application/json", **self.config.sent_headers()}
         request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
@@ -104,23 +132,34 @@ class Command:
         return cls(tuple(words))
 
     def tell(self, body: dict[str, Any], /) -> None:
-        """Run it, and wait for its end."""
-        try:
-            done = subprocess.run(
-                list(self.arguments),
-                input=json.dumps(body).encode(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=self.timeout_seconds,
-                check=False,
-            )
-        except OSError as error:
-            raise NotReceivedError(f"{self.arguments[0]} was not told: {error}") from error
-        except subprocess.TimeoutExpired as error:  # which quotes all arguments
-            raise NotReceivedError(f"{self.arguments[0]} timed out after {self.timeout_seconds:g} s") from error
-        if done.returncode:
-            said = " ".join(done.stderr.decode("utf-8", "replace").split())[-_QUOTED:]
-            raise NotReceivedError(f"{self.arguments[0]} ended with status {done.returncode}: {said}")
+        """Run it, and wait for its end; one that takes too long is killed with its children."""
+        # Files, as a child that it leaves would keep pipes open.
+        with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as written:
+            told.write(json.dumps(body).encode())
+            told.seek(0)
+            try:
+                process = subprocess.Popen(
+                    list(self.arguments),
+                    stdin=told,
+                    stdout=subprocess.DEVNULL,
+                    stderr=written,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise NotReceivedError(f"{self.arguments[0]} was not told: {error}") from error
+            try:
+                status = process.wait(self.timeout_seconds)
+            except subprocess.TimeoutExpired as error:  # which quotes all arguments
+                raise NotReceivedError(f"{self.arguments[0]} timed out after {self.timeout_seconds:g} s") from error
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            if status:
+                written.seek(max(written.seek(0, os.SEEK_END) - _QUOTED, 0))
+                said = " ".join(written.read(_QUOTED).decode("utf-8", "replace").split())
+                raise NotReceivedError(f"{self.arguments[0]} ended with status {status}: {said}")
 
 
 def _without_secrets(url: str) -> str:

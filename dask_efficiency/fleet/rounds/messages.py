@@ -11,6 +11,7 @@ from typing import Any
 
 from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.fleet.rounds.rounds import Change, Event
+from dask_efficiency.show.figures import harmless
 from dask_efficiency.straggler.wording import as_finding
 
 #: The name that a finding has as an alert.
@@ -28,6 +29,10 @@ _NO_END = "0001-01-01T00:00:00Z"
 
 def line(event: Event) -> str:
     """A line for people."""
+    return harmless(_line(event))
+
+
+def _line(event: Event) -> str:
     slow, title = event.finding, as_finding(event.finding).title
     text = f"{instant(event.at)} {event.change:<6} {slow.subject[:200]}"
     since = f"since {instant(slow.since)}"

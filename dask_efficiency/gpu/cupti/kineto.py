@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable
 from typing import Any
 
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: The functions that ``torch.autograd.profiler`` calls before a trace begins and when it ends. The first one registers
 #: Kineto's buffers with CUPTI, which serves one client at a time.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +17,7 @@ from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
 from dask_efficiency.live.bins import WINDOW_NS, ThreadTotals
 from dask_efficiency.live.last_seconds import Details
 from dask_efficiency.live.tab_view import TabView, tab_view
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: Where the page with Dask's links is.
 LINK = "efficiency"

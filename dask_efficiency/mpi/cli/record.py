@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.output import tell
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -40,13 +41,13 @@ def command(mpicc: str, library: Path, save: Path, command: tuple[str, ...]) -> 
     with one_line_errors():
         environment = preloaded(compiled, folder)
         compressed = compile_tracer(mpicc, compiled)
-    click.echo(f"Compiled {library} with {mpicc}{'' if compressed else ', without zlib: traces are not compressed'}.")
+    tell(f"Compiled {library} with {mpicc}{'' if compressed else ', without zlib: traces are not compressed'}.")
     if command:
         _record(command, environment, folder)
         return
     said = [f"{name}={value}" for name, value in environment.items()]
-    click.echo(f"Record with:    {' '.join(said)} mpiexec -n 4 ./program")
-    click.echo(f"Simulate with:  dask-efficiency mpi simulate --cluster lab.yaml {folder}.txt")
+    tell(f"Record with:    {' '.join(said)} mpiexec -n 4 ./program")
+    tell(f"Simulate with:  dask-efficiency mpi simulate --cluster lab.yaml {folder}.txt")
 
 
 def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path) -> None:
@@ -63,7 +64,7 @@ def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path)
             f"nothing was recorded: {command[0]} ended with {code}, and no rank called MPI_Init of a shared library of "
             "the MPI that the tracer was compiled with (--mpicc)"
         )
-    click.echo(
+    tell(
         f"Recorded {len(listed.read_text().splitlines())} ranks in {folder}. "
         f"Simulate with:  dask-efficiency mpi simulate --cluster lab.yaml {listed}",
         err=True,

@@ -72,7 +72,7 @@ def command(
             found.to_chrome(chrome)  # type: ignore[union-attr]  # not of a comparison
         if html is not None:
             found.to_html(html)
-    say(found, as_json=as_json, written=html is not None or chrome is not None)
+        say(found, as_json=as_json, written=html is not None or chrome is not None)
 
 
 def _found(

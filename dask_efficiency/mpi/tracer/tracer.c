@@ -1202,10 +1202,23 @@ static void end(void)
         fprintf(stderr, "dask-efficiency: rank %d: %s: %s\n", world_rank, output.path, strerror(errno));
 }
 
-/* The folder with all above it. */
+/* A file of its own in the place of any that is there: that may be a link to what is not to be written to. */
+static int make_file(const char *path)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        return -1;
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+/* The folder with all above it; not by a link that is another user's. */
 static int make_folder(const char *folder)
 {
     char path[MAX_PATH];
+    struct stat found;
+    if (lstat(folder, &found) == 0 && S_ISLNK(found.st_mode) && found.st_uid != geteuid()) {
+        errno = ELOOP;
+        return -1;
+    }
     snprintf(path, sizeof path, "%s", folder);
     for (char *at = path + 1; *at; at++) {
         if (*at != '/')
@@ -1223,7 +1236,8 @@ static int write_list(const char *folder)
     char path[MAX_PATH + 64];
     const char *slash = strrchr(folder, '/');
     snprintf(path, sizeof path, "%s.txt", folder);
-    FILE *list = fopen(path, "w");
+    int descriptor = make_file(path);
+    FILE *list = descriptor < 0 ? NULL : fdopen(descriptor, "w");
     if (list == NULL)
         return -1;
     for (int rank = 0; rank < world_size; rank++)
@@ -1257,7 +1271,7 @@ static bool open_output(void)
         return false;
     if (world_rank == 0 && write_list(folder) != 0)
         return false;
-    output.descriptor = open(output.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    output.descriptor = make_file(output.path);
     return output.descriptor >= 0;
 }
 

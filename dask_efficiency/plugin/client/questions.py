@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,8 +13,6 @@ from distributed import Client, get_client
 
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Reads of the scheduler's clock, of which the quickest counts.
 _CLOCK_READS = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import threading
 import time
@@ -36,12 +35,11 @@ from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 from dask_efficiency.plugin.scheduler.timelines import Timelines
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: A worker that sends no snapshot in so many heartbeats is not measured; the first comes up to one after joining.
 MIN_SILENT_HEARTBEATS = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,6 @@ from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: How often the heartbeats that have arrived are taken: no hook fires when one does.
 POLL_MS = 500
@@ -278,7 +275,7 @@ class ClusterMeter:
             raise RuntimeError(self.guard.off)
         if action == names.OPEN:
             await self._windows.open(kwargs["window"], kwargs["client"], kwargs["span"], kwargs)
-            return {"leased": not self._permanent}
+            return {"leased": not self._permanent, "source": self.options.source}
         if action == names.CLOSE:
             return await self._windows.close(kwargs["window"])
         if action == names.LIFE:

@@ -37,6 +37,9 @@ IN_TASKS = "Client-worker-"
 #: Windows that a cluster keeps open at once; a client that never closes its own costs no more.
 MAX_WINDOWS = 64
 
+#: Windows of which is known why they are not open any more.
+MAX_ENDED = 256
+
 
 class OpenWindows:
     """Opens and closes windows on all workers at once.
@@ -65,6 +68,8 @@ class OpenWindows:
         self._parts = parts
         self._ask_leaving = ask_leaving
         self._open: dict[str, OpenWindow] = {}
+        #: By window: why it is not open any more.
+        self._ended: dict[str, str] = {}
 
     async def open(self, window_id: str, client: str, span: str, wanted: Mapping[str, Any]) -> None:
         """Open a window for a client, whose work is tagged with a span, and who wants this of the parts."""
@@ -72,7 +77,7 @@ class OpenWindows:
         await accounts.poll_all()
         await self._parts.each_in_turn("window_opens", window_id, wanted)
         while len(self._open) >= MAX_WINDOWS:
-            self.forget(next(iter(self._open)))
+            self.forget(next(iter(self._open)), f"it was the oldest, and {MAX_WINDOWS} others were opened after it")
         at, work = time.monotonic_ns(), accounts.work
         accounts.idle.catch_up(at=at)
         if not work.spans.followed:
@@ -111,7 +116,7 @@ class OpenWindows:
             self._workers.update()  # those that join from now on open it, too
             await self._workers.take(OPEN, window_id, take)
         except BaseException:
-            self.forget(window_id)
+            self.forget(window_id, "it could not be opened")
             raise
         # What the workers do from now on is not spread over the time before.
         accounts.follow()
@@ -127,7 +132,8 @@ class OpenWindows:
         """
         opened = self._open.get(window_id)
         if opened is None:
-            raise RuntimeError(f"no window {window_id!r} is open: it expired, or the scheduler restarted")
+            why = self._ended.get(window_id, "the scheduler, or the plugin on it, was started after it opened")
+            raise RuntimeError(f"no window {window_id!r} is open: {why}")
         accounts, cluster = self._accounts, self._accounts.cluster
         at = time.monotonic_ns()  # waiting for a worker that does not answer is no part of the window
         opened.timeline.stop(at=at)
@@ -152,7 +158,7 @@ class OpenWindows:
         added: dict[str, Any] = {}
         await self._parts.each_in_turn("window_closes", window_id, opened.window.opened, added, reply.known["notes"])
         reply.known["notes"] += self._parts.failures()
-        self.forget(window_id)
+        self.forget(window_id, "it was closed already")
         return {**await replies.packed(reply), **added}
 
     async def with_lines(self, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
@@ -172,8 +178,11 @@ class OpenWindows:
                 await asyncio.sleep(LOOKING_SECONDS)
         return tuple(replace(one, line=lines.get(one.worker, "")) for one in findings)
 
-    def forget(self, window_id: str) -> None:
-        """Close a window without a report."""
+    def forget(self, window_id: str, why: str) -> None:
+        """Close a window without a report; who asks for one later is told why there is none."""
+        self._ended[window_id] = why
+        while len(self._ended) > MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
         opened = self._open.pop(window_id, None)
         if opened is not None:
             self._accounts.timelines.end(opened.timeline)
@@ -189,7 +198,7 @@ class OpenWindows:
     def client_left(self, client: str) -> None:
         """Close the windows of a client that is gone."""
         for window_id in [window_id for window_id, opened in self._open.items() if opened.client == client]:
-            self.forget(window_id)
+            self.forget(window_id, "its client lost its connection to the scheduler meanwhile, which ends its windows")
 
     def graph_taken_in(self, client: str, keys: Iterable[Any], wanted: Any) -> None:
         """Note which spans are a client's, and what its graph is made of, for the windows that it has open."""

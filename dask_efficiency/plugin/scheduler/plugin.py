@@ -74,6 +74,9 @@ class EfficiencyPlugin(SchedulerPlugin):
         with those that joined before: one that is slow is logged, and told as an event of the topic
         ``dask-efficiency``, before it is blamed for tasks. One that has tasks by then is left alone, and told as not
         tested.
+    source
+        Whether reports hold source code: of the block that they are about, or what Dask recorded with graphs, and of
+        lines that sent tasks.
     profile
         Which tasks run under ``torch.profiler`` while a trace is recorded: by task prefix, how many on each worker at
         most, such as ``{"train_step": 3}``. :func:`~dask_efficiency.critical_path` leads into these tasks' kernels.
@@ -107,6 +110,7 @@ class EfficiencyPlugin(SchedulerPlugin):
         max_exported_workers: int | None = None,
         max_exported_prefixes: int | None = None,
         preflight: bool | None = None,
+        source: bool | None = None,
         profile: Mapping[str, int] | None = None,
     ) -> None:
         self._given = options.given(
@@ -127,6 +131,7 @@ class EfficiencyPlugin(SchedulerPlugin):
                 "max_exported_workers": max_exported_workers,
                 "max_exported_prefixes": max_exported_prefixes,
                 "preflight": preflight,
+                "source": source,
                 "profile": profile,
             }
         )

@@ -75,7 +75,11 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
             Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
             Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-            Decoration("code", "source listing", lambda: source.recorded(spans_of(accounts.scheduler), own)),
+            Decoration(
+                "code",
+                "source listing",
+                lambda: source.recorded(spans_of(accounts.scheduler), own if accounts.options.source else ()),
+            ),
             Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
             Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         ]

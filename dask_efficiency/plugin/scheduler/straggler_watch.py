@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, header
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
+from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
 from dask_efficiency.straggler.online import StragglerWatch
 from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
@@ -29,8 +29,6 @@ from dask_efficiency.straggler.wording import as_finding
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Length of an interval in which workers are compared; it is two heartbeats at least.
 INTERVAL_SECONDS = 2.5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from time import monotonic_ns
@@ -17,6 +16,7 @@ from dask_efficiency.plugin import bootstrap, names
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.scheduler.departures import LOG_LINES
 from dask_efficiency.plugin.version import __version__
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -36,8 +36,6 @@ APART_SECONDS = {names.SNAPSHOT: 0.0005, names.OPEN: 0.0005, names.CLOSE: 0.0025
 
 #: Turns of the event loop in which what has come is read: after it stood still, answers may be waiting.
 TURNS_TO_READ = 30
-
-logger = logging.getLogger("dask_efficiency")
 
 #: What a worker answered, or the exception that came instead; and when, monotonic nanoseconds.
 Answer = tuple[Any, int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,14 +17,13 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
 from dask_efficiency.plugin.worker.sampler import WaitingSampler
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
     from distributed.worker_state_machine import WorkerState
 
     from dask_efficiency.accounts.worker.waiting import Key
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Why nobody samples where the user wants it so.
 SWITCHED_OFF = "efficiency.waiting is off"

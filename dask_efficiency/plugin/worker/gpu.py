@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import replace
 from functools import partial
@@ -12,11 +11,10 @@ from dask_efficiency.accounts.gpu.sums import add_totals
 from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Dask's own threads, by how their names begin: what they ask of a GPU belongs to no task.
 _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import time
@@ -26,8 +25,7 @@ from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: Seconds between two flushes, and between two looks whether there is anything to meter.
 INTERVAL_SECONDS = 0.5

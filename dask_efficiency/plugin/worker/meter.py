@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import time
 import uuid
@@ -51,6 +50,7 @@ from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
 from dask_efficiency.plugin.worker.shuffle_watch import ShuffleWatch
 from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.worker.half import WorkerHalf
 
 check_distributed(__version__)
-
-logger = logging.getLogger("dask_efficiency")
 
 #: A heartbeat repeats the last new one that is less old. A quarter less than is wanted, because they do not keep step.
 REPEAT_NS = round(0.75e9 * REPORT_SECONDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import logging
 import platform
 import random
 import sys
@@ -30,13 +29,12 @@ from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, Thre
 from dask_efficiency.plugin.worker.throttling import Throttling
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates
 from dask_efficiency.plugin.worker.watched_threads import WatchedThreads
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
 
     from dask_efficiency.plugin.worker.threads import TaskThreads
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Between two looks, on average.
 MIN_INTERVAL_NS = 50_000_000

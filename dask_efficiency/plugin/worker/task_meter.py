@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 import time
 import traceback
@@ -20,8 +19,7 @@ from distributed import worker as upstream
 from dask_efficiency.accounts.worker.log import Run
 from dask_efficiency.gpu.records import TaskId, TaskWindow
 from dask_efficiency.plugin.patches import RUN_ACTOR, RUN_TASK, Replacements
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: Runs that the event loop has not heard of; beyond, the oldest go, should some never be asked for.
 MAX_UNCLAIMED = 10_000

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
 from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
 from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
-
-logger = logging.getLogger("dask_efficiency")
+from dask_efficiency.show.log import logger
 
 #: Tasks of a prefix that are sketched together: one costs a third of what it costs among a hundred.
 MAX_BUFFERED = 1_000

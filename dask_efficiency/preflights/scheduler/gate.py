@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -17,13 +16,12 @@ from dask_efficiency.preflights.judge.components import Component
 from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
+from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.wording import as_finding
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: A worker that joins gets its half of the plugin a moment later: it is looked so often, and until then.
 LOOK_SECONDS = 0.25

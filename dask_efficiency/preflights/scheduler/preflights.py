@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from random import Random
@@ -19,12 +18,11 @@ from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.judge.wire import encode
 from dask_efficiency.preflights.scheduler.gate import Gate
 from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Seconds for which a client is kept waiting at a time; and for which it may be silent before its test is stopped.
 WAIT_SECONDS = 1.0

@@ -72,7 +72,7 @@ def command(
         found = _compared(*((sides[0],), (sides[1],)) if sides else (before, after))
         if html is not None:
             found.to_html(html)
-    say(found, as_json=as_json, written=html is not None)
+        say(found, as_json=as_json, written=html is not None)
     if max_loss is not None:
         _gate(found, max_loss)
 

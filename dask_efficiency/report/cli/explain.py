@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dask_efficiency.cli.errors import one_line_errors
+from dask_efficiency.cli.output import tell
 
 
 @click.command("explain")
@@ -18,4 +19,4 @@ def command(kind: str) -> None:
         from dask_efficiency.report.explain import explain
 
         said = explain(kind)
-    click.echo(said)
+    tell(*said.splitlines())

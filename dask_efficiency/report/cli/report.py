@@ -52,8 +52,8 @@ def command(
             found.save(save)
         if html is not None:
             found.to_html(html)
-    written = save is not None or html is not None
-    say(found, as_json=as_json, written=written, everything=everything)
+        written = save is not None or html is not None
+        say(found, as_json=as_json, written=written, everything=everything)
 
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:

@@ -39,14 +39,14 @@ def command(source: str, history: tuple[str, ...], factor: float | None, as_json
     """
     with one_line_errors():
         found = _judgement(look_at(source), history, factor, connection)
-    from dask_efficiency.report.sections.stragglers import document, to_dict
+        from dask_efficiency.report.sections.stragglers import document, to_dict
 
-    if as_json:
-        click.echo(json.dumps(to_dict(found), indent=1))
-    else:
-        from dask_efficiency.show.terminal.coloured import show
+        if as_json:
+            click.echo(json.dumps(to_dict(found), indent=1))
+        else:
+            from dask_efficiency.show.terminal.coloured import show
 
-        show(document(found, source))
+            show(document(found, source))
 
 
 def _judgement(source: Source, history: tuple[str, ...], factor: float | None, connection: Connection) -> Judgement:

@@ -75,30 +75,30 @@ def command(
             (changed or found).to_chrome(chrome, only_critical=only_critical)
         if html is not None:
             (changed or found).to_html(html)
-    if as_json:
-        from dask_efficiency.runs.sections.path_data import improvements, to_dict
+        if as_json:
+            from dask_efficiency.runs.sections.path_data import improvements, to_dict
 
-        data = to_dict(found)
-        if changed is not None:
-            data["what_if"] = to_dict(changed) | {"changes": changes}
+            data = to_dict(found)
+            if changed is not None:
+                data["what_if"] = to_dict(changed) | {"changes": changes}
+            if earlier is not None:
+                data["before"] = to_dict(earlier)
+            if speedups:
+                data["speedups"] = improvements(found)
+            click.echo(json.dumps(data, indent=1))
+            return
+        from dask_efficiency.runs.path.compare import compare_paths
+        from dask_efficiency.runs.sections import path as sections
+        from dask_efficiency.show.terminal.coloured import show
+
         if earlier is not None:
-            data["before"] = to_dict(earlier)
-        if speedups:
-            data["speedups"] = improvements(found)
-        click.echo(json.dumps(data, indent=1))
-        return
-    from dask_efficiency.runs.path.compare import compare_paths
-    from dask_efficiency.runs.sections import path as sections
-    from dask_efficiency.show.terminal.coloured import show
-
-    if earlier is not None:
-        show(compare_paths(earlier, found).document)
-    elif speedups:
-        show(sections.improvements_document(found))
-    elif changed is not None:
-        show(sections.what_if_document(found, changed, _in_words(**changes)))
-    else:
-        say(found, as_json=False, written=chrome is not None or html is not None)
+            show(compare_paths(earlier, found).document)
+        elif speedups:
+            show(sections.improvements_document(found))
+        elif changed is not None:
+            show(sections.what_if_document(found, changed, _in_words(**changes)))
+        else:
+            say(found, as_json=False, written=chrome is not None or html is not None)
 
 
 def _paths(

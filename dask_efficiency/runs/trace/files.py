@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.runs.trace.archive import Archive, Format, plain, read_archive, write_archive
-from dask_efficiency.runs.trace.positions import check_positions
+from dask_efficiency.runs.trace.positions import MAX_NUMBER, check_numbers, check_positions
 from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_BYTES, Profile
 from dask_efficiency.runs.trace.run_trace import TABLES, RunTrace, WorkerSpec
 
@@ -34,8 +35,8 @@ _PROFILE = "profiles/{}.json.gz"
 #: What is said of a profile in the description.
 _OF_PROFILE = tuple(field.name for field in fields(Profile) if field.name != "content")
 
-#: Nanoseconds since the epoch, until the year 2116: sums and differences fit into 64 bits.
-_MAX_NUMBER = 1 << 62
+#: Threads of a worker, at most.
+_MAX_THREADS = 1 << 20
 
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
@@ -147,6 +148,7 @@ def _trace(archive: Archive) -> RunTrace:
             **tables,
         )
         check_positions(trace)
+        check_numbers(trace)
     except TraceFileError:
         raise
     except ValueError as error:
@@ -167,8 +169,8 @@ def _profiles(archive: Archive) -> Iterator[Profile]:
         name = _PROFILE.format(i)
         numbers = {field: archive.part(profile, field, int, name) for field in _OF_PROFILE}
         for field, number in numbers.items():
-            if not 0 <= number <= _MAX_NUMBER:
-                raise TraceFileError(f"{f'{name}.{field}'!r} is {number}; expected 0 to {_MAX_NUMBER}")
+            if not 0 <= number <= MAX_NUMBER:
+                raise TraceFileError(f"{f'{name}.{field}'!r} is {number}; expected 0 to {MAX_NUMBER}")
         if numbers["stop"] < numbers["start"]:
             raise TraceFileError(
                 f"{name!r} stops at {numbers['stop']}; expected at least {numbers['start']}, where it starts"
@@ -180,7 +182,19 @@ def _profiles(archive: Archive) -> Iterator[Profile]:
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:
     kinds = {"name": str, "address": str, "host": str, "resources": dict, "cores": float}
-    return WorkerSpec(**{name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC})
+    found = {name: archive.part(described, name, kinds.get(name, int), "workers") for name in _SPEC}
+    for name in _SPEC:
+        lowest = -MAX_NUMBER if name == "clock_offset" else 0
+        highest: float = MAX_NUMBER
+        if name == "nthreads":
+            highest = _MAX_THREADS
+        numbers = [found[name]]
+        if name == "resources":
+            numbers, highest = found[name].values(), math.inf
+        for number in numbers if kinds.get(name, int) is not str else ():
+            if type(number) not in (int, float) or not lowest <= number <= highest:
+                raise TraceFileError(f"'workers.{name}' has {number!r:.80}; expected {lowest} to {highest}")
+    return WorkerSpec(**found)
 
 
 _SPEC = tuple(field.name for field in fields(WorkerSpec))

@@ -48,6 +48,9 @@ from dask_efficiency.simulation.model.requirements import SIMULATED
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
 STILL = 10_000_000_000
 
+#: A run that takes so many times as long as the recorded one, and an hour, has instants that cannot be true.
+MAX_TIMES, MAX_MORE = 1_000, 3_600_000_000_000
+
 #: Between two runs of the active memory manager, where it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
 
@@ -75,6 +78,8 @@ class Engine:
         self._random = random.Random(seed)
         #: Periodic events, and when there was last any other one.
         self._periodic, self._moved = 0, self.clock.now
+        recorded = workload.trace.stop - workload.trace.start
+        self._latest = workload.trace.start + MAX_TIMES * recorded + MAX_MORE
 
     def run(self) -> Simulated:
         """Run to the end."""
@@ -273,6 +278,9 @@ class Engine:
             self._moved = self.clock.now
         elif self.clock.now - self._moved > STILL:
             raise StandsStill(self._waiting())
+        if self.clock.now > self._latest:
+            took = (self.clock.now - self._workload.trace.start) / 1e9
+            raise StandsStill(f"after {took:.3g} s of virtual time it has not ended: {self._waiting()}")
 
     def _forget(self) -> None:
         """Let go of the cluster: its state takes more memory than all that was recorded of it."""

@@ -15,7 +15,7 @@ from dask_efficiency.torch_traces.kineto.arguments import said_in
 from dask_efficiency.torch_traces.kineto.categories import ARE_CALLS, ASKED_FOR, GPU_EVENTS, category_of
 from dask_efficiency.torch_traces.kineto.lanes import Lanes
 from dask_efficiency.torch_traces.kineto.lookup import first_with
-from dask_efficiency.torch_traces.kineto.numbers import NO_TIME, nanoseconds
+from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, NO_TIME, nanoseconds
 from dask_efficiency.torch_traces.kineto.trace import Events
 
 _NOTHING: Mapping[str, Any] = {}
@@ -70,9 +70,13 @@ class ColumnsBuilder:
         columns = {}
         for name in list(self._parts):
             columns[name] = np.concatenate(self._parts.pop(name))
-        for name in ("start", "stop"):
-            if name in columns:
-                columns[name] += base
+        if columns:
+            known = columns["stop"] <= MAX_INSTANT - base
+            if not known.all():
+                self.left_out["an end after the year 2116"] += int(np.count_nonzero(~known))
+                columns = {name: column[known] for name, column in columns.items()}
+            columns["start"] += base
+            columns["stop"] += base
         if columns:
             columns["call"] = _calls_of(columns["category"], columns["correlation"])
         return Events.from_columns(columns)

@@ -15,6 +15,12 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 #: In place of an instant or a duration that is none.
 NO_TIME = np.iinfo(np.int64).min
 
+#: Nanoseconds since the epoch that an instant may have: until the year 2116, so that durations can be added.
+MAX_INSTANT = 1 << 62
+
+#: Processes of a job; more of them are no number of ranks.
+MAX_RANKS = 1 << 20
+
 #: Microseconds of which the nanoseconds, and the sum of two such numbers, fit in 64 bits: 146 years.
 MAX_MICROSECONDS = 1 << 52
 

@@ -8,13 +8,10 @@ from typing import IO, Any
 
 from dask_efficiency.torch_traces.kineto.columns import ColumnsBuilder
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
-from dask_efficiency.torch_traces.kineto.numbers import integers
+from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS, integers
 from dask_efficiency.torch_traces.kineto.parse import Pieces
 from dask_efficiency.torch_traces.kineto.text import BLOCK, texts
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
-
-#: Nanoseconds since the epoch that an instant may have: until the year 2116, so that durations can be added.
-MAX_BASE = 1 << 62
 
 
 def read_rank(file: IO[bytes], path: str, *, block: int = BLOCK) -> RankTrace:
@@ -52,6 +49,8 @@ def read_rank(file: IO[bytes], path: str, *, block: int = BLOCK) -> RankTrace:
     job = about.get("distributedInfo")
     job = job if isinstance(job, dict) else {}
     rank, world_size = integers([job.get("rank", 0), job.get("world_size", 0)]).tolist()
+    if max(rank, world_size) > MAX_RANKS:
+        raise KinetoFileError(f"{path}: it is of rank {rank} of {world_size}; expected {MAX_RANKS} ranks at most")
     return RankTrace(
         rank=max(rank, 0),
         world_size=world_size if world_size > 0 else None,
@@ -69,7 +68,7 @@ def _base(about: Mapping[str, Any], path: str) -> int:
     """What is to be added to every instant, nanoseconds."""
     given = about.get("baseTimeNanoseconds", 0)
     base = int(integers([given])[0])
-    if not 0 <= base < MAX_BASE:
+    if not 0 <= base < MAX_INSTANT:
         raise KinetoFileError(f"{path}: baseTimeNanoseconds is {given!r}; expected nanoseconds since the epoch")
     return base
 
@@ -88,8 +87,8 @@ def _members(ranks: Any) -> tuple[int, ...]:
     if isinstance(ranks, str):
         try:
             ranks = json.loads(ranks)
-        except ValueError:
+        except (ValueError, RecursionError):
             return ()
-    if not isinstance(ranks, list) or not all(isinstance(rank, int) for rank in ranks):
+    if not isinstance(ranks, list) or not all(type(rank) is int and 0 <= rank < MAX_RANKS for rank in ranks):
         return ()
     return tuple(ranks)

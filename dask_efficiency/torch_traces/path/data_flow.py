@@ -157,6 +157,8 @@ def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64
 def _operators_of(trace: RankTrace, which: NDArray[np.intp], event: Int32, calls: Int32) -> NDArray[np.intp]:
     """The operator within which each call began on its thread, of those that do not overlap there."""
     events = trace.events
+    if not len(which):
+        return np.full(len(calls), MISSING, np.intp)
     both = np.concatenate([event, calls])
     lane = pairs_ranked(events.process[both], events.thread[both])
     begins = events.start[both] - int(events.start.min())

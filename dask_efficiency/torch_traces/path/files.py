@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Texts
+from dask_efficiency.accounts.tables import MISSING, Table, Texts
 from dask_efficiency.runs.path.kinds import KINDS
 from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, write_archive
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
+from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
+from dask_efficiency.torch_traces.path.breakdown import path_edges
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath, TorchQuestion
 from dask_efficiency.torch_traces.path.ranks import job_ranks
 from dask_efficiency.torch_traces.path.stretches import Stretches
+
+AnyTable = TypeVar("AnyTable", bound=Table)
 
 FORMAT = "dask-efficiency-torch-path"
 VERSION = 1
@@ -120,7 +124,15 @@ def _path(archive: Archive) -> TorchCriticalPath:
         raise PathFileError(f"'chosen' is {chosen}; expected the position of one of {len(graphs)} graphs")
     longest = archive.columns("longest", {"nodes": np.int32})["nodes"]
     _check("longest/nodes", longest, len(graphs[chosen].nodes))
-    stretches = Stretches(**archive.columns("stretches", Stretches.dtypes()))
+    try:
+        path_edges(graphs[chosen], longest)
+    except ValueError as error:
+        raise PathFileError(f"'longest/nodes' are no path: {error}") from error
+    stretches = _table(archive, "stretches", Stretches)
+    if (stretches.start > stretches.stop).any() or (stretches.start[1:] != stretches.stop[:-1]).any():
+        raise PathFileError(
+            "'stretches' do not follow one another; expected each to begin where the one before it ends"
+        )
     _check("stretches/kind", stretches.kind, len(KINDS))
     _check("stretches/rank", stretches.rank, len(trace.ranks), missing=True)
     for position, rank in enumerate(trace.ranks):
@@ -153,17 +165,20 @@ def _rank(archive: Archive, number: int, described: Mapping[str, Any]) -> RankTr
             f"{where}/name_offsets",
         )
     )
-    events = Events(**archive.columns(f"{where}/events", Events.dtypes()))
+    events = _table(archive, f"{where}/events", Events)
     _check(f"{where}/events/category", events.category, len(Category))
     _check(f"{where}/events/name", events.name, len(names))
     _check(f"{where}/events/call", events.call, len(events), missing=True)
     for column in ("collective", "group", "element_type"):
         _check(f"{where}/events/{column}", getattr(events, column), len(names), missing=True)
     world_size = described.get("world_size")
-    if type(world_size) not in (int, type(None)):
-        raise PathFileError(f"'ranks.world_size' is {world_size!r:.80}; expected a number or none")
+    if world_size is not None and not (type(world_size) is int and 0 < world_size <= MAX_RANKS):
+        raise PathFileError(f"'ranks.world_size' is {world_size!r:.80}; expected a number to {MAX_RANKS}, or none")
+    rank = archive.part(described, "rank", int, "ranks")
+    if not 0 <= rank <= MAX_RANKS:
+        raise PathFileError(f"'ranks.rank' is {rank!r:.80}; expected 0 to {MAX_RANKS}")
     return RankTrace(
-        rank=archive.part(described, "rank", int, "ranks"),
+        rank=rank,
         world_size=world_size,
         path=archive.part(described, "path", str, "ranks"),
         events=events,
@@ -183,8 +198,8 @@ def _execution(archive: Archive, number: int, described: Any) -> ExecutionTrace 
         raise PathFileError(f"'ranks.execution' is {described!r:.80}; expected dict or none")
     where = f"executions/{number}"
     names = archive.all_of("ranks.execution.names", archive.part(described, "names", list, "ranks.execution"), str)
-    nodes = ExecutionNodes(**archive.columns(f"{where}/nodes", ExecutionNodes.dtypes()))
-    dependencies = DataDependencies(**archive.columns(f"{where}/dependencies", DataDependencies.dtypes()))
+    nodes = _table(archive, f"{where}/nodes", ExecutionNodes)
+    dependencies = _table(archive, f"{where}/dependencies", DataDependencies)
     _check(f"{where}/nodes/name", nodes.name, len(names))
     _check(f"{where}/nodes/parent", nodes.parent, len(nodes), missing=True)
     _check(f"{where}/dependencies/producer", dependencies.producer, len(nodes))
@@ -216,8 +231,8 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
     rank = next((rank for rank in trace.ranks if rank.rank == of_rank), None)
     if rank is None:
         raise PathFileError(f"'graphs.rank' is {of_rank}; expected {', '.join(str(rank.rank) for rank in trace.ranks)}")
-    nodes = Nodes(**archive.columns(f"{where}/nodes", Nodes.dtypes()))
-    edges = Edges(**archive.columns(f"{where}/edges", Edges.dtypes()))
+    nodes = _table(archive, f"{where}/nodes", Nodes)
+    edges = _table(archive, f"{where}/edges", Edges)
     rows = archive.columns(f"{where}/region", {"rows": np.int32})["rows"]
     _check(f"{where}/nodes/event", nodes.event, len(rank.events))
     _check(f"{where}/edges/source", edges.source, len(nodes))
@@ -225,14 +240,31 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
     _check(f"{where}/edges/kind", edges.kind, len(EdgeKind))
     _check(f"{where}/edges/event", edges.event, len(rank.events), missing=True)
     _check(f"{where}/region/rows", rows, len(rank.events))
+    start, stop = (archive.part(described, name, int, "graphs") for name in ("start", "stop"))
+    if not -MAX_INSTANT <= start <= stop <= MAX_INSTANT:
+        raise PathFileError(
+            f"'graphs.start' and 'graphs.stop' are {start!r:.80} and {stop!r:.80}; expected nanoseconds"
+        )
     region = Region(
-        start=archive.part(described, "start", int, "graphs"),
-        stop=archive.part(described, "stop", int, "graphs"),
+        start=start,
+        stop=stop,
         rows=rows,
         description=archive.part(described, "description", str, "graphs"),
     )
     patterns = archive.all_of("data_loading", archive.part(described, "data_loading", list, "graphs"), str)
     return TorchGraph(rank, region, nodes, edges, tuple(patterns))
+
+
+def _table(archive: Archive, where: str, kind: type[AnyTable]) -> AnyTable:
+    """A table, if its nanoseconds and bytes are such that can be added."""
+    columns = archive.columns(where, kind.dtypes())
+    for name, said in kind.schema().items():
+        column = columns[name]
+        if said.unit and len(column) and not -MAX_INSTANT <= int(column.min()) <= int(column.max()) <= MAX_INSTANT:
+            raise PathFileError(
+                f"'{where}/{name}' has {int(column.min())} to {int(column.max())}; expected numbers to {MAX_INSTANT}"
+            )
+    return kind(**columns)
 
 
 def _check(where: str, positions: NDArray[Any], length: int, *, missing: bool = False) -> None:

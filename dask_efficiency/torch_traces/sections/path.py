@@ -337,7 +337,7 @@ def improvements(path: TorchCriticalPath) -> Section:
         shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
         found[shown] = path.saved_seconds(speed_up={f"^{re.escape(name)}$": TRIED_FACTOR})
     worth = {
-        name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds
+        name: s for name, s in sorted(found.items(), key=lambda item: -item[1]) if s >= HARDLY * path.window_seconds > 0
     }
     if not worth:
         return Section("")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("prometheus_client")
@@ -40,6 +42,27 @@ def metrics() -> OwnMetrics:
 )
 def test_rounds_are_counted(name: str, labels: dict[str, str], value: float) -> None:
     assert metrics().registry.get_sample_value(f"dask_efficiency_watch_{name}", labels) == value
+
+
+def test_they_are_served_on_the_address_that_was_given_and_on_no_other() -> None:
+    server = metrics().serve(0, "127.0.0.1")
+    try:
+        assert server.server_address[0] == "127.0.0.1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_an_address_of_another_host_is_refused_by_its_name() -> None:
+    with pytest.raises(OSError, match=r"metrics-address 192\.0\.2\.1, metrics-port 9469: "):
+        metrics().serve(9469, "192.0.2.1")
+
+
+def test_they_name_no_machine() -> None:
+    """As exporters do, they are served on all addresses where nothing else is asked for."""
+    own = metrics()
+    own.ongoing([replace(FOUND, worker="secret", host="secret", workers=("secret",), line="secret")])
+    assert b"secret" not in generate_latest(own.registry)
 
 
 @needs_promtool

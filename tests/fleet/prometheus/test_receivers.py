@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import socket
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -99,3 +105,65 @@ def test_a_command_that_hangs_is_given_up() -> None:
     with pytest.raises(NotReceivedError, match="timed out") as caught:
         command.tell(BODY)
     assert "SECRET" not in str(caught.value)
+
+
+#: Starts a process that has its standard error, and writes which.
+LEAVES_A_CHILD = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_a_command_that_leaves_a_child_has_been_told(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    Command((sys.executable, "-c", LEAVES_A_CHILD, str(written), "0")).tell(BODY)
+    os.kill(int(written.read_text()), signal.SIGKILL)
+
+
+def test_a_command_that_is_given_up_leaves_no_child(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    with pytest.raises(NotReceivedError, match="timed out"):
+        Command((sys.executable, "-c", LEAVES_A_CHILD, str(written), "600"), timeout_seconds=5.0).tell(BODY)
+    pid = int(written.read_text())
+    while True:  # killed, and not yet taken away by who has it now
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            break
+        if state == "Z":
+            break
+        time.sleep(0.01)
+
+
+def test_a_command_that_does_not_read_is_told() -> None:
+    Command((sys.executable, "-c", "pass")).tell({"long": "x" * 10_000_000})
+
+
+def test_a_webhook_that_answers_byte_by_byte_has_as_long_as_any_other() -> None:
+    """Each byte comes in time, and all of them never do."""
+    over, others = threading.Event(), []
+
+    def drip(listening: socket.socket) -> None:
+        accepted, _ = listening.accept()
+        others.append(accepted)
+        with contextlib.suppress(OSError):
+            while not over.wait(0.05):
+                accepted.sendall(b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,))
+        thread.start()
+        webhook = Webhook(f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout_seconds=0.5)
+        try:
+            with pytest.raises(NotReceivedError, match=r"timed out after 0.5 s"):
+                webhook.tell(BODY)
+            with pytest.raises(NotReceivedError, match="has not yet answered to what it was told last"):
+                webhook.tell(BODY)
+        finally:
+            over.set()
+            thread.join()
+            for accepted in others:
+                accepted.close()
+    assert len(others) == 1

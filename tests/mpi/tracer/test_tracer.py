@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -261,15 +263,72 @@ def test_a_file_that_may_not_grow_ends_the_trace_and_not_the_program(
     assert ran.stderr.count("is not traced any more") == 1
 
 
+#: As a full disk answers who writes a trace.
+FULL = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+ssize_t write(int file, const void *data, size_t size)
+{
+    char name[64], path[4096] = "";
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    if (readlink(name, path, sizeof path - 1) > 0 && strstr(path, "/rank-")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_write, file, data, size);
+}
+"""
+
+
 def test_a_full_disk_ends_the_trace_and_not_the_program(
-    record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+    record: Callable[..., Recorded],
+    program: Callable[[str], Path],
+    mpicc: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "trace").mkdir()
-    for suffix in (".txt", ".txt.gz"):
-        (tmp_path / "trace" / f"rank-0{suffix}").symlink_to("/dev/full")
+    (tmp_path / "full.c").write_text(FULL)
+    full = tmp_path / "full.so"
+    subprocess.run([mpicc, "-shared", "-fPIC", str(tmp_path / "full.c"), "-o", str(full)], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(full))
     _, ran = record([program("alone"), "exit"])
     assert ran.returncode == 5
     assert ran.stderr.count("No space left on device") == 1
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_what_a_link_in_the_place_of_a_file_leads_to_is_left_alone(
+    link: Callable[[Path, Path], None], record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "trace").mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    places = [tmp_path / "trace" / "rank-0.txt", tmp_path / "trace" / "rank-0.txt.gz", tmp_path / "trace.txt"]
+    for place in places:
+        link(precious, place)
+    _, ran = record([program("alone"), "exit"])
+    assert (ran.returncode, ran.stderr) == (5, "")
+    assert precious.read_text() == "precious"
+    written = [place for place in places if not place.is_symlink() and place.stat().st_ino != precious.stat().st_ino]
+    assert tmp_path / "trace.txt" in written
+    assert len(written) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user's")
+def test_a_folder_that_is_another_users_link_is_not_written_to(
+    record: Callable[..., Recorded], program: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "trace").symlink_to(tmp_path / "precious")
+    os.lchown(tmp_path / "trace", 12345, 12345)
+    _, ran = record([program("alone"), "exit"])
+    assert ran.returncode == 5
+    assert "is not traced" in ran.stderr
+    assert list((tmp_path / "precious").iterdir()) == []
 
 
 def test_files_of_an_earlier_run_of_more_ranks_are_removed(

@@ -56,7 +56,7 @@ class Cluster:
     def __init__(self, scheduler: Scheduler, plugin: EfficiencyPlugin) -> None:
         self.scheduler: Any = scheduler
         self.meter: Any = plugin._meter
-        self._plugin = plugin
+        self.plugin = plugin
         self.halves: dict[str, Half] = {}
         #: Called before a worker answers.
         self.asked: Callable[[str, str], Awaitable[None]] | None = None
@@ -67,7 +67,7 @@ class Cluster:
         half = Half(number, self.scheduler)
         self.halves[half.address] = half
         self.scheduler.workers[half.address] = half.ws
-        self._plugin.add_worker(self.scheduler, half.address)
+        self.plugin.add_worker(self.scheduler, half.address)
         for window in pickle.loads(self.scheduler.worker_plugins[names.WORKER_PLUGIN]).windows:
             half.ledger.open_window(window, at=time.monotonic_ns())
         return half
@@ -189,5 +189,26 @@ def test_a_straggler_that_sleeps_is_asked_on_which_line_and_no_other_worker_is(
             monkeypatch.setattr(watch, "findings", property(lambda self: others))
             await made.handle(names.STRAGGLERS, "")
             assert len(asked) == 2
+
+    asyncio.run(check())
+
+
+def test_a_window_that_is_gone_says_why() -> None:
+    async def check() -> None:
+        async with cluster() as made:
+            await made.handle(names.OPEN, "mine")
+            # As upstream calls it when a connection is lost; the client comes back under the same name.
+            made.plugin.remove_client(made.scheduler, "me")
+            with pytest.raises(RuntimeError, match="its client lost its connection to the scheduler meanwhile"):
+                await made.handle(names.CLOSE, "mine")
+            for number in range(open_windows.MAX_WINDOWS + 1):
+                await made.handle(names.OPEN, f"w{number}")
+            with pytest.raises(RuntimeError, match="64 others were opened after it"):
+                await made.handle(names.CLOSE, "w0")
+            with pytest.raises(RuntimeError, match="the scheduler, or the plugin on it, was started after it opened"):
+                await made.handle(names.CLOSE, "from before")
+            await made.handle(names.CLOSE, "w1")
+            with pytest.raises(RuntimeError, match="it was closed already"):
+                await made.handle(names.CLOSE, "w1")
 
     asyncio.run(check())

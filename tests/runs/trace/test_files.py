@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
-from dask_efficiency.accounts.tables import MISSING, Table, Texts
+from dask_efficiency.accounts.tables import MISSING, Column, Table, Texts
 from dask_efficiency.runs.trace.files import TraceFileError, save_trace
+from dask_efficiency.runs.trace.positions import MAX_NS, MAX_NUMBER
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import Series, Shuffled
 from tests.runs.trace.archives import Change, archive, forged, set_to
@@ -29,13 +30,16 @@ from tests.runs.trace.equal import assert_same
 def everything() -> RunTrace:
     """A trace with something in every field."""
     trace = simulate(random_graph(12))
+    at = trace.start + 1
     return replace(
         trace,
         name='a "run"\n\ud800',
         spans=("", "outer/inner \N{SNOWMAN}"),
         workers=(*trace.workers, WorkerSpec("w", "a", "h", 1, 0, {"GPU": 1.0, "room": math.inf}, -5, 7, 1.5)),
-        series=Series.from_columns({"at": [1, 2], "worker": [0, 1], "cpu": [0.1, math.nan], "steal": [0.3, math.nan]}),
-        shuffled=Shuffled.from_columns({"task": [3], "sender": [0], "receiver": [1], "nbytes": [7], "start": [1]}),
+        series=Series.from_columns(
+            {"at": [at, at + 1], "worker": [0, 1], "cpu": [0.1, math.nan], "steal": [0.3, math.nan]}
+        ),
+        shuffled=Shuffled.from_columns({"task": [3], "sender": [0], "receiver": [1], "nbytes": [7], "start": [at]}),
         constraints={0: {"retries": 2}, 5: {"resources": {"GPU": 1}}, 7: {"retries": 2}},
         config={"bandwidth": 1e8, "nested": {"list": [1, None, True]}},
         dropped={"transitions": 3},
@@ -75,6 +79,13 @@ def test_a_trace_of_nothing_is_loaded_as_it_was_saved() -> None:
     assert_same(round_trip(trace), trace)
 
 
+def _range(trace: RunTrace, column: Column) -> tuple[int, int]:
+    """The numbers that a column can hold."""
+    if column.clock is not None:
+        return trace.stop - MAX_NS, trace.start + MAX_NS
+    return -MAX_NUMBER if not column.unit else 0, MAX_NS if column.unit == "ns" else MAX_NUMBER
+
+
 @settings(max_examples=30)
 @given(st.data())
 def test_any_numbers_and_names_survive(data: st.DataObject) -> None:
@@ -85,7 +96,7 @@ def test_any_numbers_and_names_survive(data: st.DataObject) -> None:
         columns = table.columns()
         for column, values in columns.items():
             if values.dtype == np.int64:
-                numbers = st.just(MISSING) | st.integers(-(1 << 63), (1 << 63) - 1)
+                numbers = st.just(MISSING) | st.integers(*_range(trace, table.schema()[column]))
                 drawn = data.draw(st.lists(numbers, min_size=len(values), max_size=len(values)))
                 columns[column] = np.array(drawn, np.int64)
         tables[name] = type(table)(**columns)
@@ -96,12 +107,41 @@ def test_any_numbers_and_names_survive(data: st.DataObject) -> None:
         trace,
         **tables,
         name=data.draw(texts),
-        start=data.draw(st.integers()),
+        start=data.draw(st.integers(trace.start - 1_000, trace.stop)),
         keys=Texts.of(keys),
         notes=tuple(data.draw(st.lists(texts, max_size=2))),
-        series=Series.from_columns({"at": [1] * len(floats), "worker": [0] * len(floats), "cpu": floats}),
+        series=Series.from_columns({"at": [trace.start] * len(floats), "worker": [0] * len(floats), "cpu": floats}),
     )
     assert_same(round_trip(trace), trace)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("graphs", "taken_in", -2),
+        ("graphs", "received", 0),
+        ("runs", "start", 1 << 62),
+        ("runs", "cpu_ns", -5),
+        ("transfers", "nbytes", (1 << 62) + 1),
+        ("tasks", "priority_order", -(1 << 63)),
+    ],
+)
+def test_a_number_that_cannot_be_true_is_refused_by_its_name(
+    tmp_path: Path, table: str, column: str, value: int
+) -> None:
+    trace = everything()
+    columns = getattr(trace, table).columns()
+    columns[column] = np.full_like(columns[column], value)
+    save_trace(replace(trace, **{table: type(getattr(trace, table))(**columns)}), tmp_path / "run.trace")
+    with pytest.raises(TraceFileError, match=rf"{table}\.{column} is {value} in row 0; expected "):
+        load_trace(tmp_path / "run.trace")
+
+
+@pytest.mark.parametrize(("start", "stop"), [(5, 4), (0, 1 << 60), (1 << 63, 1 << 63)])
+def test_a_run_that_ends_before_it_begins_or_takes_years_is_refused(tmp_path: Path, start: int, stop: int) -> None:
+    save_trace(replace(tree(2), start=start, stop=stop), tmp_path / "run.trace")
+    with pytest.raises(TraceFileError, match=f"the run is from {start} to {stop}"):
+        load_trace(tmp_path / "run.trace")
 
 
 def test_a_trace_whose_parts_do_not_fit_is_not_saved(tmp_path: Path) -> None:

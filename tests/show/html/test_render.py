@@ -59,7 +59,11 @@ def test_text_is_escaped_once_and_not_again() -> None:
 
 
 def test_a_page_without_sections_is_a_closed_document() -> None:
-    assert [tag for tag, _ in Reader(body(page(EMPTY))).elements] == ["header", "h1", "div", "div"]
+    assert [tag for tag, _ in Reader(body(page(EMPTY))).elements] == ["header", "h1", "div", "div", "footer"]
+
+
+def test_a_page_says_what_it_shares() -> None:
+    assert "names of workers, hosts, tasks and files, settings, and the source code" in page(EMPTY)
 
 
 def test_a_template_leaves_nothing_undefined() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.sensors.wire import encode_sensors
 from dask_efficiency.plugin.worker.sensors.host import HostSensors
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
-
-logger = logging.getLogger("dask_efficiency")
 
 #: Seconds between two readings, at least; and the share of a core that they may take: longer ones come less often.
 READING_SECONDS = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 import uuid
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -31,12 +30,11 @@ from dask_efficiency.runs.trace.batch import decode
 from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, SERIES, Recorder
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.runs.trace.settings import SETTINGS
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import TaskState, WorkerState
-
-logger = logging.getLogger("dask_efficiency")
 
 #: The status of a worker, by the change that leads to it.
 _CHANGES = {
