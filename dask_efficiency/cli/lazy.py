@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from dask_efficiency.cli.errors import stoppable
+
 
 class LazyGroup(click.Group):
     """A group whose commands stand in a table; those whose folder is not installed are not listed.
@@ -53,6 +55,11 @@ class LazyGroup(click.Group):
             return found
         table = {known.removeprefix(f"{name} "): self._table[known] for known in homes}
         return LazyGroup(name, table=table, help=self._groups[name])
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command that is asked for; Ctrl-C ends it in order."""
+        with stoppable():
+            return super().invoke(context)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """A whole line for each command, which is not imported for it."""
