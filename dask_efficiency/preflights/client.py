@@ -23,7 +23,7 @@ from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.preflights.hardware.workload import CALLABLE, SCRIPT
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.wire import decode
-from dask_efficiency.preflights.scheduler.preflight import Plan
+from dask_efficiency.preflights.scheduler.preflight import STOPPED, Plan
 from dask_efficiency.show.progress import StoppedWarning, progress
 from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
@@ -112,7 +112,8 @@ def preflight(
         found = future.result()
     if not found.tested:
         raise KeyboardInterrupt("preflight: nothing was measured yet")
-    warnings.warn(found.notes[-1], StoppedWarning, stacklevel=2)
+    said = next((note for note in found.notes if note.startswith(STOPPED)), "stopped as the test was at its end")
+    warnings.warn(said, StoppedWarning, stacklevel=2)
     return found
 
 

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from html import escape
 from importlib.util import find_spec
 from time import monotonic
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, ClassVar, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -65,7 +64,7 @@ class Work:
         """The count in words; empty where nothing is counted."""
         if not self.unit:
             return ""
-        return f"{self.done:,.0f}{'' if self.of is None else f' of {self.of:,.0f}'} {self.unit}"
+        return f"{int(self.done):,}{'' if self.of is None else f' of {self.of:,.0f}'} {self.unit}"
 
     @property
     def said(self) -> str:
@@ -85,7 +84,7 @@ class Display(Protocol):
     """Where work is shown."""
 
     #: Seconds that it may take before it is shown, and between two updates.
-    timing: tuple[float, float]
+    timing: ClassVar[tuple[float, float]]
 
     def show(self, work: Work, seconds: float) -> None:
         """Show how far the work is, which began so many seconds ago."""
@@ -99,7 +98,7 @@ class Display(Protocol):
 class Nothing:
     """Nobody looks."""
 
-    timing = float("inf"), float("inf")
+    timing: ClassVar[tuple[float, float]] = float("inf"), float("inf")
 
     def show(self, work: Work, seconds: float) -> None:
         """Show nothing."""
@@ -113,7 +112,7 @@ class Lines:
     """Lines in a log."""
 
     file: IO[str]
-    timing: tuple[float, float] = LOG
+    timing: ClassVar[tuple[float, float]] = LOG
 
     def show(self, work: Work, seconds: float) -> None:
         """Add a line."""
@@ -129,7 +128,7 @@ class Bar:
     """A bar on a terminal, by rich; it is gone when the work is over."""
 
     file: IO[str]
-    timing: tuple[float, float] = BAR
+    timing: ClassVar[tuple[float, float]] = BAR
     _drawn: Any = field(default=None, init=False)
 
     def show(self, work: Work, seconds: float) -> None:
@@ -149,11 +148,11 @@ class Bar:
                 transient=True,
                 redirect_stdout=False,  # it may be a file
             )
-            self._drawn.start()
             self._drawn.add_task(work.doing, counted="")
             self._drawn.tasks[0].start_time -= seconds
         shown = {"description": work.doing, "total": work.of, "completed": work.done, "counted": work.counted}
         self._drawn.update(self._drawn.tasks[0].id, **shown)
+        self._drawn.start()  # at first
 
     def close(self, work: Work, seconds: float) -> None:
         """Take the bar away."""
@@ -165,11 +164,13 @@ class Bar:
 class Cell:
     """A line below a notebook's cell."""
 
-    timing: tuple[float, float] = NOTEBOOK
+    timing: ClassVar[tuple[float, float]] = NOTEBOOK
     _shown: Any = field(default=None, init=False)
 
     def show(self, work: Work, seconds: float) -> None:
         """Show the line, or change it."""
+        from html import escape
+
         from IPython.display import display
 
         # As a page, which JupyterLab draws the bar of, and as text.

@@ -58,6 +58,9 @@ SHARE_OF_PAIRS = 0.3
 ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
 ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
 
+#: How the note of a test begins that did not run to its end.
+STOPPED = "stopped while"
+
 #: Asks the worker at an address, for so many seconds at most. None where it does not know what it is asked for; raises
 #: OSError or TimeoutError where it does not answer.
 Ask = Callable[[str, dict[str, Any], float], Awaitable[Any]]
@@ -179,7 +182,7 @@ class Preflight:
         for one in self._testable():
             if not one.subject.readings:
                 one.note(not_tested="the test was stopped before its turn")
-        self.notes.append(f"stopped while {self.doing}, {self.done} of {self.of} done: more would be known at its end")
+        self.notes.append(f"{STOPPED} {self.doing}, {self.done} of {self.of} done: more would be known at its end")
 
     def _excuse_most(self) -> None:
         """Where most workers do not answer, something else is at fault than they are."""
