@@ -69,7 +69,7 @@ def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows(tmp_path: Pa
     recorded().save("run.trace")
     sizes = ",".join(map(str, range(1, 41)))
     with on_a_terminal(["simulate", "run.trace", "--force", "--seeds", "1", "--sweep", sizes]) as command:
-        assert "━━━" in command.until(r"simulating .* [7-9] of 45 runs")
+        assert "━━━" in command.until(r"simulating .* [6-9] of 45 runs")
         command.interrupt()
         assert command.end() == 130
     said = command.text.rpartition("Ctrl-C: stopped after ")[2]
@@ -79,16 +79,18 @@ def test_on_a_terminal_a_sweep_has_a_bar_and_ctrl_c_leaves_its_rows(tmp_path: Pa
     assert "Traceback" not in command.text
 
 
-def test_in_a_log_there_are_lines_and_results_go_to_their_file() -> None:
+def test_in_a_log_there_are_lines_and_the_placements_so_far_go_to_their_file() -> None:
     recorded().save("run.trace")
-    sizes = ",".join(map(str, range(1, 41)))
-    asked = ["simulate", "run.trace", "--force", "--seeds", "1", "--sweep", sizes, "--json"]
+    asked = ["simulate", "run.trace", "--force", "--seeds", "1", "--cluster", "lab.yaml", "--json"]
+    for number in range(40):
+        Path(f"{number}.hosts").write_text(f"pc{number % 2}:2\n")
+        asked += ["--hostfile", f"{number}.hosts"]
     with in_a_log(asked, "found.json") as command:
-        assert "\x1b" not in command.until(r"simulating: [7-9] of 45 runs, ")
+        assert "\x1b" not in command.until(r"simulating: [6-9] of 45 runs, ")
         command.interrupt()
         assert command.end() == 130
     found = json.loads(Path("found.json").read_text())
-    assert len(found["clusters"]) + len(found["not_simulated"]) == 40
+    assert len(found["placements"]) + len(found["not_simulated"]) == 40
     assert "Traceback" not in command.text
 
 
