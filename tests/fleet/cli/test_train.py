@@ -20,7 +20,9 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = {"at": np.repeat(np.arange(60.0), 4), "worker": np.tile(list("abcd"), 60)}
     noise = np.random.default_rng(0)
-    pd.DataFrame({**rows, **{name: noise.random(240) for name in ("cpu", "net", "disk")}}).to_csv("all-well.csv", index=False)
+    pd.DataFrame({**rows, **{name: noise.random(240) for name in ("cpu", "net", "disk")}}).to_csv(
+        "all-well.csv", index=False
+    )
     learnt = []
 
     def fit(windows: Any, *, steps: int, seed: int, report: Any) -> Any:

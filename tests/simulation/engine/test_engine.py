@@ -116,6 +116,14 @@ def test_a_seed_is_the_same_run_in_every_process(
     assert started(other.trace) != started(replayed)
 
 
+def test_each_run_is_reported_as_it_goes(recorded: RunTrace) -> None:
+    reported: list[float] = []
+    simulate_seeds(recorded, Job(ClusterSpec.from_trace(recorded)), [0, 1, 2], processes=2, report=reported.append)
+    assert reported == sorted(reported)
+    assert reported[-1] == 3.0
+    assert any(0.0 < runs % 1.0 < 1.0 for runs in reported)
+
+
 def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -> None:
     trace = cold_trace()
     once = simulated(trace)
