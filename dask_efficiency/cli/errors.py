@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
+
+from dask_efficiency.show.progress import StoppedWarning
+
+#: As a shell has it of what Ctrl-C ended.
+STOPPED = 130
 
 
 class NotJudgedError(click.ClickException):
@@ -27,3 +34,36 @@ def one_line_errors(
         raise
     except told as error:
         raise kind(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C ends a command with exit code 130, a line that says how far it was, and what it had by then."""
+    stopped = []
+    with warnings.catch_warnings():
+        shown: Any = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **others: Any) -> None:
+            if not issubclass(category, StoppedWarning):
+                shown(message, category, *where, **others)
+                return
+            stopped.append(message)
+            click.echo(f"Ctrl-C: {message}", err=True)
+
+        warnings.simplefilter("always", StoppedWarning)
+        warnings.showwarning = show
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            how_far = f" while {interrupt}" if interrupt.args else ""
+            click.echo(f"Ctrl-C: stopped{how_far}", err=True)
+            raise SystemExit(STOPPED) from None
+        except click.ClickException as error:
+            if not stopped:
+                raise
+            error.show()
+        except SystemExit:
+            if not stopped:
+                raise
+    if stopped:
+        raise SystemExit(STOPPED)

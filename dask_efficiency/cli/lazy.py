@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dask_efficiency.cli.errors import stoppable
 from dask_efficiency.show.figures import harmless
 
 
@@ -57,9 +58,10 @@ class LazyGroup(click.Group):
         return LazyGroup(name, table=table, help=self._groups[name])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; an error's message is harmless, whoever wrote what it quotes."""
+        """Run the command: Ctrl-C ends it in order, and an error's message is harmless, whoever wrote what it quotes."""
         try:
-            return super().invoke(context)
+            with stoppable():
+                return super().invoke(context)
         except click.ClickException as error:
             error.message = harmless(error.message)  # type: ignore[misc]  # what is shown, by whichever class
             raise

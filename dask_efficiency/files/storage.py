@@ -165,6 +165,8 @@ class Members:
         The archive, as :func:`stored` reads it.
     name
         Of the file, for messages.
+    report
+        Is called with the bytes that were read of all members, and with those that they say they hold.
 
     Raises
     ------
@@ -174,13 +176,13 @@ class Members:
         As soon as more was read of all members than is expected of a file of its size.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, report: Callable[[int, int], object] = lambda held, of: None) -> None:
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(content))
         except (NotImplementedError, UnicodeDecodeError) as error:
             raise zipfile.BadZipFile(str(error)) from error
-        self._name, self._size = name, len(content)
-        self._held = 0
+        self._name, self._size, self._report = name, len(content), report
+        self._held, self._of = 0, sum(member.file_size for member in self._archive.infolist())
         for member in self._archive.infolist():
             if member.flag_bits & _ENCRYPTED_OR_PATCHED:
                 raise zipfile.BadZipFile(f"{member.filename!r:.80} is encrypted or patched")
@@ -205,6 +207,7 @@ class Members:
                 return io.BufferedReader(counted, 1 << 18).read()
             finally:
                 self._held = counted.held
+                self._report(self._held, self._of)
 
 
 @contextmanager

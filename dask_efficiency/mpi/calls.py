@@ -11,6 +11,7 @@ from dask_efficiency.mpi.placement import hosts_of_ranks, read_hosts_of_ranks
 from dask_efficiency.mpi.program import Program
 from dask_efficiency.mpi.result import MpiPrediction, run
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
+from dask_efficiency.show.progress import until_stopped
 from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
 from dask_efficiency.simulation.model.units import nbytes_of
 
@@ -96,7 +97,8 @@ def place(
     Returns
     -------
     MpiPlacements
-        It shows itself, the fastest first.
+        It shows itself, the fastest first. Ctrl-C ends it early, with the placements that were simulated by then;
+        ``not_simulated`` has the others.
 
     Raises
     ------
@@ -111,8 +113,11 @@ def place(
     settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
     # All are read before the first is simulated.
     placed = {os.fspath(path): read_hosts_of_ranks(found.topology, path, program.size) for path in hostfiles}
-    runs = [run(program, found.topology, hosts, settings, Path(name).name) for name, hosts in placed.items()]
-    return compared(runs)
+    short = {name: Path(name).name for name in placed}
+    runs = until_stopped(
+        lambda name: run(program, found.topology, placed[name], settings, short[name]), list(placed), "placements"
+    )
+    return compared(runs, tuple(short.values())[len(runs) :])
 
 
 def _simulated(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dask_efficiency.mpi.collectives.call import Collective
@@ -17,6 +17,9 @@ from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
 from dask_efficiency.mpi.timeline import Spent, Timeline
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.topology import Topology
+
+#: Events between two reports of how far a program is: some tenths of a second.
+STEPS = 50_000
 
 
 class Rank:
@@ -90,12 +93,18 @@ class Machine:
         self.messages = 0
         self.moved: dict[tuple[str, str], int] = defaultdict(int)
 
-    def run(self) -> None:
-        """Let the program run until nothing happens any more."""
+    def run(self, report: Callable[[int], object] = lambda actions: None) -> None:
+        """Let the program run until nothing happens any more.
+
+        Parameters
+        ----------
+        report
+            Is called now and then with how many actions have begun.
+        """
         for rank in self.ranks:
             self.clock.at(0, self._go_on, rank)
-        while self.clock.step():
-            pass
+        while self.clock.steps(STEPS):
+            report(sum(rank.action for rank in self.ranks))
 
     @property
     def algorithms(self) -> dict[str, dict[str, int]]:

@@ -15,6 +15,7 @@ from dask_efficiency.mpi.program import Op, Program
 from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
 from dask_efficiency.mpi.stuck import check_finished
 from dask_efficiency.mpi.timeline import Spent, Timeline
+from dask_efficiency.show.progress import progress
 from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.simulation.model.placements import LinkLoad, link_loads
 from dask_efficiency.simulation.model.topology import Topology
@@ -170,7 +171,8 @@ def run(
     if len(hosts) != program.size:
         raise ValueError(f"expected the hosts of {program.size} ranks, got those of {len(hosts)}")
     machine = Machine(program, hosts, topology, settings)
-    machine.run()
+    with progress(f"simulating {name}".strip(), unit="actions", of=sum(map(len, program.ranks))) as report:
+        machine.run(report)
     check_finished(program, machine)
     timelines = [rank.timeline for rank in machine.ranks]
     return MpiPrediction(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,6 +15,7 @@ from dask_efficiency.mpi.agreement import Agreement
 from dask_efficiency.mpi.errors import MpiTraceError
 from dask_efficiency.mpi.lines import Known, LineReader
 from dask_efficiency.mpi.program import Program
+from dask_efficiency.show.progress import progress
 
 #: ``0 send 1 0 100``: old traces have ``p0``.
 _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
@@ -33,6 +34,9 @@ _COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
 
 #: A trace has a file for each rank; more than this is another thing.
 MAX_RANKS = 100_000
+
+#: Lines between two reports of how many were read.
+_LINES = 10_000
 
 
 def load_trace(path: str | os.PathLike[str]) -> Program:
@@ -69,8 +73,10 @@ def load_trace(path: str | os.PathLike[str]) -> Program:
     known = Known()
     readers = [LineReader(rank, len(by_rank), known) for rank in range(len(by_rank))]
     said = _Said()
-    for file in dict.fromkeys(by_rank):
-        _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))], said)
+    with progress(f"reading {path}", unit="lines") as report:
+        read = 0
+        for file in dict.fromkeys(by_rank):
+            read = _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))], said, read, report)
     names = [str(file) for file in by_rank]
     calls = Agreement(readers, known.collectives, names).calls()
     return Program(path.name, [reader.actions for reader in readers], calls, names, said.speed, said.notes)
@@ -154,10 +160,20 @@ def _listed_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
-def _read(file: Path, readers: Sequence[LineReader], here: Sequence[bool], said: _Said) -> None:
-    """Read a file into the readers of its ranks."""
+def _read(
+    file: Path,
+    readers: Sequence[LineReader],
+    here: Sequence[bool],
+    said: _Said,
+    before: int,
+    report: Callable[[int], object],
+) -> int:
+    """Read a file into the readers of its ranks; how many lines were read with it and before it."""
     alone = sum(here) == 1
+    number = 0
     for number, line in _lines(file):
+        if not number % _LINES:
+            report(before + number)
         try:
             if line.startswith("#"):
                 if line.startswith("#comm ") and alone:
@@ -175,6 +191,8 @@ def _read(file: Path, readers: Sequence[LineReader], here: Sequence[bool], said:
             raise MpiTraceError(f"{file}, line {number}", str(error)) from error
         except IndexError as error:
             raise MpiTraceError(f"{file}, line {number}", f"there are ranks 0 to {len(here) - 1}") from error
+    report(before + number)
+    return before + number
 
 
 def _action(file: Path, number: int, line: str) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,13 +55,13 @@ def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection:
     """  # noqa: D301 click wants the character
     # RuntimeError is NotRegisteredError, or was raised over there.
     with one_line_errors(RuntimeError, kind=NotJudgedError):
-        found = asyncio.run(_tested(scheduler_address(scheduler), connection, timeout=limit, **asked))
+        found = _tested(scheduler_address(scheduler), connection, timeout=limit, **asked)
         say(found, as_json=as_json)
     if fail and not found.passed:
         raise SystemExit(1 if found.findings else 2)
 
 
-async def _tested(address: str, connection: Connection, **asked: Any) -> PreflightResult:
+def _tested(address: str, connection: Connection, **asked: Any) -> PreflightResult:
     from distributed import Client
 
     from dask_efficiency.preflights.client import preflight
@@ -70,11 +69,9 @@ async def _tested(address: str, connection: Connection, **asked: Any) -> Preflig
     address, security = connection.secured(address)
     connection.announce(address)
     try:
-        client = await Client(
-            address, security=security, timeout=connection.timeout_seconds, asynchronous=True, set_as_default=False
-        )
+        client = Client(address, security=security, timeout=connection.timeout_seconds, set_as_default=False)
     except OSError as error:
         raise OSError(f"no scheduler answered at {address} in {connection.timeout_seconds:g} s ({error})") from error
-    async with client:
-        found: PreflightResult = await preflight(client, **asked)
+    with client:
+        found: PreflightResult = preflight(client, **asked)
         return found

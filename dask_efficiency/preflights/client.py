@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import uuid
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.preflights.hardware.workload import CALLABLE, SCRIPT
 from dask_efficiency.preflights.judge.result import PreflightResult
 from dask_efficiency.preflights.judge.wire import decode
-from dask_efficiency.preflights.scheduler.preflight import Plan
+from dask_efficiency.preflights.scheduler.preflight import STOPPED, Plan
+from dask_efficiency.show.progress import StoppedWarning, progress
 from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
 #: Where it is measured.
@@ -83,7 +85,8 @@ def preflight(
     PreflightResult
         ``findings``, what each slow worker, host and path between hosts costs, from ``slow_workers``, a
         :class:`~dask_efficiency.accounts.slow_worker.SlowWorker` for each worker or host, and ``paths``; ``retired``
-        and ``kept``, names of slow workers. An awaitable if the client is asynchronous.
+        and ``kept``, names of slow workers. An awaitable if the client is asynchronous; else Ctrl-C ends it early,
+        with what was measured by then and a note that says so, and retires nobody.
 
     Raises
     ------
@@ -96,7 +99,22 @@ def preflight(
     plan = replace(plan, **_workload(workload))
     most_retired(0, retire_share)
     client = client if client is not None else get_client()
-    return client.sync(_preflight, client, plan, retire_share if retire else None)
+    stop = asyncio.Event()
+    testing = _preflight(client, plan, retire_share if retire else None, stop)
+    if client.asynchronous:
+        return testing
+    loop: Any = client.loop
+    future = asyncio.run_coroutine_threadsafe(testing, loop.asyncio_loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        loop.add_callback(stop.set)
+        found = future.result()
+    if not found.tested:
+        raise KeyboardInterrupt("preflight: nothing was measured yet")
+    said = next((note for note in found.notes if note.startswith(STOPPED)), "stopped as the test was at its end")
+    warnings.warn(said, StoppedWarning, stacklevel=2)
+    return found
 
 
 def _plan(*, device: Any, timeout: Any, soak: Any, collective: Any, force: Any, retire: Any) -> Plan:
@@ -135,7 +153,8 @@ def _workload(workload: Any) -> dict[str, Any]:
     return {"workload": kind, "payload": payload}
 
 
-async def _preflight(client: Client, plan: Plan, retire_share: float | None) -> PreflightResult:
+async def _preflight(client: Client, plan: Plan, retire_share: float | None, stop: asyncio.Event) -> PreflightResult:
+    """Test, until the end or until it is to stop."""
     await register(client, EfficiencyPlugin.leased_to(client.id))
     try:
         content = {**asdict(plan), "payload": to_serialize(plan.payload) if plan.payload else b""}
@@ -143,13 +162,17 @@ async def _preflight(client: Client, plan: Plan, retire_share: float | None) -> 
         if "refused" in reply:
             return PreflightResult(reason=str(reply["refused"]))
         try:
-            while "done" not in (reply := await _step(client, names.WAIT_FOR_TEST, test=plan.test)):
-                pass
+            with progress("preflight", unit="done") as report:
+                while "done" not in (reply := await _step(client, names.WAIT_FOR_TEST, test=plan.test)):
+                    report(**reply["running"])
+                    if stop.is_set():
+                        reply = await _step(client, names.STOP_TEST, test=plan.test)
+                        break
         except BaseException:
             await _step(client, names.STOP_TEST, test=plan.test)
             raise
         found = await asyncio.to_thread(decode, reply["done"])
-        return found if retire_share is None else await _retire(client, found, retire_share)
+        return found if retire_share is None or stop.is_set() else await _retire(client, found, retire_share)
     finally:
         await ask(client, names.RELEASE, client=client.id)
 

@@ -6,27 +6,27 @@ import importlib.metadata
 import math
 import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import Any
 
 from dask_efficiency.runs.replay.changes import changes
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.show.progress import progress, until_stopped
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import simulated_settings
+from dask_efficiency.simulation.model.accuracy import SEEDS as OWN_SEEDS
 from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, seeds_of
+from dask_efficiency.simulation.model.ensemble import Engine, runs_of, seeds_of
 from dask_efficiency.simulation.model.gil import check_shares
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.ladder import IdealLadder, ladder
+from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
 from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
 from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
-
-if TYPE_CHECKING:
-    pass
 
 #: What simulates; tests put another one in its place.
 engine: Engine = simulate_seeds
@@ -113,11 +113,13 @@ def simulate(
     job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
     if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
-        found = predict_own(engine, trace, chosen, notes, job=job)
+        with _engine(runs_of(trace, chosen)) as run:
+            found = predict_own(run, trace, chosen, notes, job=job)
         _judge(found.self_replay, force=force)
         return found
-    judged = _judge(self_replay(engine, trace, job), force=force)
-    return predict(engine, trace, job, chosen, judged, notes)
+    with _engine(OWN_SEEDS + runs_of(trace, chosen)) as run:
+        judged = _judge(self_replay(run, trace, job), force=force)
+        return predict(run, trace, job, chosen, judged, notes)
 
 
 def sweep(
@@ -150,7 +152,8 @@ def sweep(
     Returns
     -------
     Sweep
-        It shows itself, with a plot on a page and in a notebook.
+        It shows itself, with a plot on a page and in a notebook. Ctrl-C ends it early, with the numbers of workers
+        that were simulated by then; ``not_simulated`` has the others.
 
     Raises
     ------
@@ -165,9 +168,12 @@ def sweep(
     clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
     for one in clusters:
         _check_cluster(trace, one)
-    judged = _judge(self_replay(engine, trace, Job(given)), force=force)
-    found = (predict(engine, trace, Job(one), chosen, judged, notes) for one in clusters)
-    return Sweep(tuple(found), price_per_worker_hour)
+    with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
+        judged = _judge(self_replay(run, trace, Job(given)), force=force)
+        found = until_stopped(
+            lambda one: predict(run, trace, Job(one), chosen, judged, notes), clusters, "numbers of workers"
+        )
+    return Sweep(tuple(found), price_per_worker_hour, sizes[len(found) :])
 
 
 def place(
@@ -194,7 +200,8 @@ def place(
     Returns
     -------
     Placements
-        It shows itself, the fastest first.
+        It shows itself, the fastest first. Ctrl-C ends it early, with the placements that were simulated by then;
+        ``not_simulated`` has the others.
 
     Raises
     ------
@@ -214,11 +221,29 @@ def place(
     for one in clusters.values():
         _check_cluster(trace, one)
     # All of them are on the same network.
-    judged = _judge(self_replay(engine, trace, Job(next(iter(clusters.values())))), force=force)
-    placed = [
-        Placement(name, predict(engine, trace, Job(one), chosen, judged, notes)) for name, one in clusters.items()
-    ]
-    return ranked(placed)
+    with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
+        judged = _judge(self_replay(run, trace, Job(next(iter(clusters.values())))), force=force)
+        placed = until_stopped(
+            lambda name: Placement(name, predict(run, trace, Job(clusters[name]), chosen, judged, notes)),
+            list(clusters),
+            "placements",
+        )
+    return ranked(placed, tuple(clusters)[len(placed) :])
+
+
+@contextmanager
+def _engine(runs: int) -> Iterator[Engine]:
+    """The engine for so many simulated runs, whose progress is shown."""
+    with progress("simulating", unit="runs", of=runs) as report:
+        done = 0
+
+        def run(trace: RunTrace, job: Job, seeds: Sequence[int], **options: Any) -> list[Simulated]:
+            nonlocal done
+            found = engine(trace, job, seeds, report=lambda runs: report(done + runs), **options)
+            done += len(seeds)
+            return found
+
+        yield run
 
 
 def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -255,7 +280,8 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
     chosen = seeds_of(seeds)
     notes = _checked(trace, force=force)
     _check_cluster(trace, own_job(trace).cluster)
-    found = ladder(engine, trace, chosen, notes, force=force)
+    with _engine((1 + len(STEPS)) * len(chosen)) as run:
+        found = ladder(run, trace, chosen, notes, force=force)
     _judge(found.self_replay, force=True)
     return found
 

@@ -3,17 +3,20 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.simulate_mpi_programs import stencil, transposition, written
 from dask_efficiency.cli import main
+from dask_efficiency.mpi import calls, machine
 from dask_efficiency.mpi.calls import place as place_mpi
 from dask_efficiency.mpi.calls import simulate as simulate_mpi
 from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import Spent
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.terminals import in_a_log
 
 #: Two rooms, with a slow cable between their switches.
 CLUSTER = """\
@@ -148,3 +151,52 @@ def test_what_is_wrong_ends_in_one_line(arguments: list[str], said: str, folder:
     assert found.exit_code in (1, 2)
     assert said in found.output
     assert "Traceback" not in found.output
+
+
+def test_ctrl_c_keeps_the_best_so_far_and_says_which_are_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, runs = calls.run, []
+
+    def interrupted(*args: Any) -> MpiPrediction:
+        if runs:
+            raise KeyboardInterrupt
+        runs.append(run(*args))
+        return runs[-1]
+
+    monkeypatch.setattr(calls, "run", interrupted)
+    result = asked(folder, "--hostfile", str(folder / "near"), "--hostfile", str(folder / "far"), "--json")
+    assert result.exit_code == 130
+    assert result.stderr == "Ctrl-C: stopped after 1 of 2 placements\n"
+    found = json.loads(result.stdout)
+    assert [one["placement"] for one in found["placements"]] == ["near"]
+    assert found["not_simulated"] == ["far"]
+    assert found["notes"][0] == "ended early by Ctrl-C; not simulated: placements far"
+
+
+def test_how_far_a_program_is_is_known_and_said_at_ctrl_c(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[int] = []
+
+    def report(actions: int) -> None:
+        reported.append(actions)
+        if actions > of // 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(machine, "STEPS", 2)
+    program = from_mpi_trace(folder / "program.txt")
+    run, of = machine.Machine.run, sum(map(len, program.ranks))
+    monkeypatch.setattr(machine.Machine, "run", lambda self, shown: run(self, lambda done: (shown(done), report(done))))
+    with pytest.raises(KeyboardInterrupt, match=rf"^simulating near: \d+ of {of} actions$"):
+        simulated(folder)
+    assert reported == sorted(reported)
+
+
+def test_a_long_program_is_interrupted_in_one_line(folder: Path) -> None:
+    lines = [line for _ in range(50_000) for line in ("0 send 1 0 8", "1 recv 0 0 8", "1 send 0 0 8", "0 recv 1 0 8")]
+    (folder / "long.txt").write_text("\n".join(["0 init", "1 init", *lines, "0 finalize", "1 finalize", ""]))
+    given = ["mpi", "simulate", str(folder / "long.txt"), "--cluster", str(folder / "lab.yaml")]
+    with in_a_log([*given, "--hostfile", str(folder / "near")]) as command:
+        command.until(r"simulating near: \d")
+        command.interrupt()
+        assert command.end() == 130
+    assert command.text.splitlines()[-1].startswith("Ctrl-C: stopped")
+    assert "reading" in command.text
+    assert "Traceback" not in command.text

@@ -33,6 +33,7 @@ from dask_efficiency.preflights.scheduler import preflight as scheduler_prefligh
 from dask_efficiency.preflights.scheduler import preflights
 from dask_efficiency.preflights.worker.preflight import OWN_TEST
 from tests.plugin.watch import addresses, eventually
+from tests.terminals import in_a_log
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -203,6 +204,33 @@ def test_nothing_stays_after_ctrl_c(client: Client) -> None:
         signal.signal(signal.SIGINT, before)
     eventually(lambda: not children(), seconds=30)
     eventually(lambda: names.OP not in client.cluster.scheduler.handlers, seconds=30)
+
+
+def test_ctrl_c_reports_what_was_measured_by_then(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
+    # Whoever comes first has its turn; the other one hangs until it is stopped.
+    script = f"""
+import os, time
+try:
+    open({str(tmp_path / "first")!r}, "x").write(str(os.getpid()))
+except FileExistsError:
+    while open({str(tmp_path / "first")!r}).read() != str(os.getpid()):
+        time.sleep(0.1)
+"""
+    (tmp_path / "script.py").write_text(script)
+    asked = [cluster.scheduler_address, "--workload", str(tmp_path / "script.py"), "--limit", "200s", "--json"]
+    with in_a_log(["preflight", *asked], tmp_path / "found.json") as command:
+        command.until("measuring each worker alone: 1 of 2 done")
+        command.interrupt()
+        assert command.end() == 130
+    said = "stopped while measuring each worker alone, 1 of 2 done: more would be known at its end"
+    assert f"Ctrl-C: {said}\n" in command.text
+    assert "Traceback" not in command.text
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["notes"][-1] == said
+    assert sorted(bool(one["measured"]) for one in found["workers"]) == [False, True]
+    assert sorted(one["not_tested"] for one in found["workers"]) == ["", "the test was stopped before its turn"]
+    eventually(lambda: not children(), seconds=60)
+    eventually(lambda: names.OP not in client.cluster.scheduler.handlers, seconds=60)
 
 
 def test_nothing_stays_after_the_client_died(client: Client, cluster: LocalCluster) -> None:

@@ -51,6 +51,7 @@ class FakeEngine:
         *,
         traces: Collection[int] = (),
         processes: int | None = None,
+        report: Callable[[float], object] = lambda runs: None,
     ) -> list[Simulated]:
         self.jobs.append(job)
         self.traced.append(tuple(traces))
@@ -58,6 +59,7 @@ class FakeEngine:
         for seed in seeds:
             run = self._run(job, seed)
             found.append(Simulated(seed, self.factor * makespan_seconds(run), {}, run if seed in traces else None))
+            report(len(found))
         return found
 
     def _run(self, job: Job, seed: int) -> RunTrace:

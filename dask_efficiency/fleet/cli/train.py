@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ import click
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import save_option, timeout_option
 from dask_efficiency.cli.output import tell
-from dask_efficiency.cli.source import look_at
+from dask_efficiency.cli.source import is_file, look_at
 from dask_efficiency.fleet.cli.options import between_option, metrics_option, settings_option
 from dask_efficiency.runs.cli.recorded import run_or_table
+from dask_efficiency.show.progress import StoppedWarning, progress
 
 if TYPE_CHECKING:
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
@@ -70,7 +72,15 @@ def command(
                 )
             asked = prometheus_source(sources[0], metrics, chosen, timeout)
             runs = list(_pulled(asked, between, chosen.window, windows))
-        minder = train_minder(runs, steps=steps, seed=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", StoppedWarning)
+            minder = train_minder(runs, steps=steps, seed=seed)
+        for one in caught:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        if any(issubclass(one.category, StoppedWarning) for one in caught) and is_file(save):
+            raise click.ClickException(
+                f"{save} stays as it was; of the new detector only {', '.join(minder.metrics)} was learnt"
+            )
         minder.save(save)
     tell(f"{save}: {', '.join(minder.metrics)}, of {len(runs)} runs or windows.")
 
@@ -81,10 +91,12 @@ def _pulled(
     """Windows of the past, evenly spread."""
     first, last = between
     count = min(windows, max(int((last - first) // window), 1))
-    for number in range(count):
-        start = first + number * (last - first - window) / max(count - 1, 1)
-        series = source.pull(start=start, stop=start + window)
-        if number == 0:
-            source.check(series)
-        if series.workers:
-            yield series
+    with progress("reading the past", unit="windows", of=count) as report:
+        for number in range(count):
+            start = first + number * (last - first - window) / max(count - 1, 1)
+            series = source.pull(start=start, stop=start + window)
+            report(number + 1)
+            if number == 0:
+                source.check(series)
+            if series.workers:
+                yield series

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from dask_efficiency.fleet.minder.network import Autoencoder
 from dask_efficiency.fleet.minder.priority import prioritised
 from dask_efficiency.fleet.minder.windows import normalised, windowed
 from dask_efficiency.fleet.outliers.metric_series import REACH_SECONDS, MetricSeries, filled, metric_series_of
+from dask_efficiency.show.progress import progress, until_stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,11 @@ def train_minder(
     seed
         For the initial weights and the choice of windows.
 
+    Returns
+    -------
+    Minder
+        Ctrl-C ends training early, with the metrics that were learnt by then.
+
     Raises
     ------
     ImportError
@@ -65,11 +71,17 @@ def train_minder(
     series = [metric_series_of(run).comparable() for run in runs]
     parts = [part for of_run in series for part in of_run]
     names = tuple(dict.fromkeys(name for part in parts for name in part.metrics))
-    models: dict[str, Autoencoder] = {}
-    for number, name in enumerate(names):
-        windows = _windows(parts, name, np.random.default_rng([seed, number]))
-        if len(windows):
-            models[name] = fit(windows[:, :, None], steps=steps, seed=seed)
+
+    with progress("training", unit="metrics", of=len(names)) as report:
+
+        def learn(number: int) -> Autoencoder | None:
+            windows = _windows(parts, names[number], np.random.default_rng([seed, number]))
+            if not len(windows):
+                return None
+            return fit(windows[:, :, None], steps=steps, seed=seed, report=lambda share: report(number + share))
+
+        learnt = until_stopped(learn, range(len(names)), "metrics")
+    models = {name: model for name, model in zip(names, learnt, strict=False) if model is not None}
     if not models:
         raise ValueError(f"{len(runs)} runs have no {WINDOW_SAMPLES} samples of any metric in a row; expected some")
     order = tuple(models)
@@ -102,7 +114,9 @@ def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generat
     return np.concatenate(chosen) if chosen else np.empty((0, WINDOW_SAMPLES), np.float32)
 
 
-def fit(windows: NDArray[np.float32], *, steps: int, seed: int) -> Autoencoder:
+def fit(
+    windows: NDArray[np.float32], *, steps: int, seed: int, report: Callable[[float], object] = lambda share: None
+) -> Autoencoder:
     """An autoencoder trained on windows of shape (windows, steps, channels)."""
     import torch
 
@@ -113,7 +127,8 @@ def fit(windows: NDArray[np.float32], *, steps: int, seed: int) -> Autoencoder:
         network = _network(windows.shape[2])
         optimiser = torch.optim.Adam(network.parameters(), _RATE)
         data = torch.from_numpy(np.ascontiguousarray(windows, np.float32))
-        for _ in range(steps):
+        for step in range(steps):
+            report(step / steps)
             optimiser.zero_grad()
             _loss(network, data[torch.randint(len(data), (_BATCH,))]).backward()
             optimiser.step()

@@ -39,7 +39,8 @@ def comparison(compared: MpiPlacements) -> dict[str, Any]:
         "name": compared.best.program.name,
         "placements": [_figures(run) for run in compared.ranked],
         "saved_seconds": compared.saved_seconds,
-        "notes": list(compared.best.notes),
+        "not_simulated": list(compared.not_simulated),
+        "notes": list(compared.notes),
     }
 
 

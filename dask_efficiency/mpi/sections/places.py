@@ -38,8 +38,9 @@ def headline(compared: MpiPlacements) -> str:
 def document(compared: MpiPlacements) -> Document:
     """Placements, the fastest first."""
     best = compared.best
-    said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}"
-    sections = with_content(ranking(compared), links(best), notes(best.notes))
+    early = "; ended early" if compared.not_simulated else ""
+    said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}{early}"
+    sections = with_content(ranking(compared), links(best), notes(compared.notes))
     return Document(title(best), said, headline(compared), sections)
 
 

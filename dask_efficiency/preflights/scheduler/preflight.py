@@ -58,6 +58,9 @@ SHARE_OF_PAIRS = 0.3
 ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
 ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
 
+#: How the note of a test begins that did not run to its end.
+STOPPED = "stopped while"
+
 #: Asks the worker at an address, for so many seconds at most. None where it does not know what it is asked for; raises
 #: OSError or TimeoutError where it does not answer.
 Ask = Callable[[str, dict[str, Any], float], Awaitable[Any]]
@@ -148,6 +151,10 @@ class Preflight:
     random: Random = field(default_factory=Random)
     links: dict[str, list[Link]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    #: What is measured now, and how many of how many measurements of that are done.
+    doing: str = "asking who can be tested"
+    done: int = 0
+    of: int = 0
     _until: float = math.inf
     #: The workers by address.
     _by_address: dict[str, Candidate] = field(init=False)
@@ -169,6 +176,13 @@ class Preflight:
         finally:
             asking.cancel()
         self._excuse_most()
+
+    def stopped(self) -> None:
+        """Note that it is not run to its end: of whom nothing was measured yet, nothing is said."""
+        for one in self._testable():
+            if not one.subject.readings:
+                one.note(not_tested="the test was stopped before its turn")
+        self.notes.append(f"{STOPPED} {self.doing}, {self.done} of {self.of} done: more would be known at its end")
 
     def _excuse_most(self) -> None:
         """Where most workers do not answer, something else is at fault than they are."""
@@ -195,7 +209,8 @@ class Preflight:
             await self._measure(one, self._components(one) if only is None else only)
 
         addresses = [one.subject.address for one in self._testable()]
-        await self._in_turns(addresses, lambda address: [self._by_address[address].machine], measure)
+        doing = "measuring each worker alone"
+        await self._in_turns(doing, addresses, lambda address: [self._by_address[address].machine], measure)
 
     def _most(self) -> float:
         """Seconds that a worker has to measure itself."""
@@ -324,7 +339,8 @@ class Preflight:
         async def confirm(address: str) -> None:
             await self._in_turns_with(self._by_address[address], good[address], slow[address])
 
-        await self._in_turns([address for address in slow if good[address]], machines, confirm)
+        addresses = [address for address in slow if good[address]]
+        await self._in_turns("measuring slow workers again", addresses, machines, confirm)
 
     def _good_for(self, one: Candidate, compared: Mapping[str, Mapping[Component, Comparison]]) -> list[Candidate]:
         """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both.
@@ -371,7 +387,7 @@ class Preflight:
             for workers in Links(links).to_confirm()
             if workers[0] not in slow
         }
-        await self._measure_pairs(pairs)
+        await self._measure_pairs("measuring slow pairs again", pairs)
 
     # -- in pairs ----------------------------------------------------------------------------
 
@@ -380,7 +396,9 @@ class Preflight:
         for one in self._testable():
             groups.setdefault(one.subject.group, []).append(one)
         rounds = {name: 0 for name, group in groups.items() if len(group) > 1}
+        number = 0
         while rounds and self._left() > 1:
+            number += 1
             pairs: dict[Pair, str] = {}
             for name in list(rounds):
                 found = self._next_pairs(rounds[name], name, groups[name])
@@ -388,7 +406,7 @@ class Preflight:
                 rounds[name] += 1
                 if not found:
                     del rounds[name]
-            await self._measure_pairs(pairs)
+            await self._measure_pairs(f"measuring pairs, round {number}", pairs)
         if rounds:
             self.notes.append(f"the {self.plan.seconds:.3g} s were over before all pairs were measured")
 
@@ -400,7 +418,7 @@ class Preflight:
             return []
         return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
 
-    async def _measure_pairs(self, pairs: Mapping[Pair, str]) -> None:
+    async def _measure_pairs(self, doing: str, pairs: Mapping[Pair, str]) -> None:
         async def measure(pair: Pair) -> None:
             seconds = min(PAIR_SECONDS, self._left())
             if seconds < 1 or not all(self._by_address[worker].can_be_tested for worker in pair):
@@ -409,7 +427,7 @@ class Preflight:
             if found is not None:
                 self.links.setdefault(pairs[pair], []).append(found)
 
-        await self._in_turns(pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
+        await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
     async def _measure_pair(self, pair: Pair, seconds: float) -> Link | None:
         """What a pair showed; None where one of them is not there any more."""
@@ -475,12 +493,14 @@ class Preflight:
 
     async def _in_turns(
         self,
+        doing: str,
         turns: Iterable[Turn],
         machines: Callable[[Turn], list[str]],
         measure: Callable[[Turn], Coroutine[Any, Any, None]],
     ) -> None:
         """Measure everything, one thing at a time on each machine."""
         waiting = dict.fromkeys(turns)
+        self.doing, self.done, self.of = doing, 0, len(waiting)
         running: dict[asyncio.Task[None], Turn] = {}
         try:
             while waiting or running:
@@ -492,6 +512,7 @@ class Preflight:
                 for task in done:
                     del running[task]
                     task.result()
+                    self.done += 1
         finally:
             for task in running:
                 task.cancel()

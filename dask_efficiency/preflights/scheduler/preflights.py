@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
@@ -61,6 +62,8 @@ class Preflights(SchedulerPart):
         self._test: str = ""
         self._client: str = ""
         self._task: asyncio.Task[dict[str, Any]] | None = None
+        self._running: Preflight
+        self._found: Callable[[], dict[str, Any]]
         self._silence: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -73,8 +76,8 @@ class Preflights(SchedulerPart):
     async def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take a step of a client's test.
 
-        ``begin`` gives ``test``, or ``refused`` with the reason; ``wait`` gives ``running`` or ``done`` with what was
-        found; ``stop`` ends it.
+        ``begin`` gives ``test``, or ``refused`` with the reason; ``wait`` gives ``running`` with how far it is, or
+        ``done`` with what was found; ``stop`` ends it, and gives ``done`` with what was found by then.
 
         Raises
         ------
@@ -93,10 +96,14 @@ class Preflights(SchedulerPart):
             done, _ = await asyncio.wait([self._task], timeout=WAIT_SECONDS)
             if self._task.cancelled():
                 raise RuntimeError("the preflight was stopped")
-            return {"done": self._task.result()} if done else {"running": True}
+            if done:
+                return {"done": self._task.result()}
+            return {"running": {"doing": self._running.doing, "done": self._running.done, "of": self._running.of}}
         if step == names.STOP_TEST:
-            self._stop()
-            return {}
+            if not self._task.done():
+                self._stop()
+                self._running.stopped()
+            return {"done": self._found()}
         raise ValueError(f"unknown step {step!r:.80}")
 
     async def configured(self) -> None:
@@ -144,15 +151,8 @@ class Preflights(SchedulerPart):
             }
         self._test, self._client = plan.test, asked.get("client", "")
         self._heard()
-        self._task = asyncio.ensure_future(self._run(plan))
-        # Nobody may come for it.
-        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return {"test": plan.test}
-
-    async def _run(self, plan: Plan) -> dict[str, Any]:
-        began, at = time.monotonic(), time.time()
         before = dict(self._scheduler.workers)
-        test = Preflight(
+        self._running = Preflight(
             plan,
             [Candidate(subject_of(ws)) for ws in before.values()],
             self._ask,
@@ -160,11 +160,22 @@ class Preflights(SchedulerPart):
             self._is_busy,
             Random(plan.test),
         )
+        self._found = partial(self._encoded, self._running, before, time.monotonic(), time.time())
+        self._task = asyncio.ensure_future(self._run(self._running, [*before]))
+        # Nobody may come for it.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return {"test": plan.test}
+
+    async def _run(self, test: Preflight, addresses: list[str]) -> dict[str, Any]:
         try:
             await test.run()
         except BaseException:
-            self._scheduler._ongoing_background_tasks.call_soon(self._stop_on, [*before], plan.test)
+            self._scheduler._ongoing_background_tasks.call_soon(self._stop_on, addresses, test.plan.test)
             raise
+        return self._found()
+
+    def _encoded(self, test: Preflight, before: Mapping[str, WorkerState], began: float, at: float) -> dict[str, Any]:
+        """What was found by now, of those who were there before."""
         notes = list(test.notes)
         joined = [str(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
         if joined:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import Int64, Texts
 from dask_efficiency.files.storage import DamagedFileError, Members, stored, writing
 from dask_efficiency.runs.trace.packing import ROW_BEFORE, Packing, pack, unpack
+from dask_efficiency.show.progress import progress
 
 T = TypeVar("T")
 
@@ -60,11 +61,14 @@ def write_archive(
     compressed
         Other members, by name, which are compressed already.
     """
+    groups = list(groups)
+    nbytes = sum(column.nbytes for _, columns in groups for column in columns.values())
     with (
+        progress(f"saving {os.fspath(path)}", unit="MB", of=nbytes / 1e6) as report,
         writing(path, **storage_options) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive,
     ):
-        packed = {}
+        packed, done = {}, 0
         for group, columns in groups:
             others: dict[str, Int64] = {}
             packings = {}
@@ -72,6 +76,8 @@ def write_archive(
                 packings[name], content, filled = pack(_as_integers(column), others)
                 others = {name: filled}
                 archive.writestr(f"{group}/{name}", content)
+                done += column.nbytes
+                report(done / 1e6)
             rows = len(next(iter(columns.values())))
             packed[group] = {"rows": rows, "columns": {name: astuple(p) for name, p in packings.items()}}
         for name, content in compressed:
@@ -101,13 +107,17 @@ def read_archive(
         The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of another version.
     """
     target = os.fspath(path)
-    content = stored(target, **storage_options)
-    try:
-        return build(Archive.of(Members(content, target), form))
-    except form.error as error:
-        raise form.error(f"{target}: {error}") from error.__cause__
-    except (zipfile.BadZipFile, DamagedFileError, NotImplementedError, RuntimeError, OSError) as error:
-        raise form.error(f"{target}: foreign, damaged or truncated ({error}); expected a {form.name!r} file") from error
+    with progress(f"reading {target}", unit="MB") as report:
+        content = stored(target, **storage_options)
+        try:
+            members = Members(content, target, lambda held, of: report(held / 1e6, of=of / 1e6))
+            return build(Archive.of(members, form))
+        except form.error as error:
+            raise form.error(f"{target}: {error}") from error.__cause__
+        except (zipfile.BadZipFile, DamagedFileError, NotImplementedError, RuntimeError, OSError) as error:
+            raise form.error(
+                f"{target}: foreign, damaged or truncated ({error}); expected a {form.name!r} file"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

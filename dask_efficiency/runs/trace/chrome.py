@@ -18,6 +18,7 @@ from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
 from dask_efficiency.runs.trace.lanes import lanes
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
+from dask_efficiency.show.progress import progress
 
 #: A longer key is cut.
 _KEY_LENGTH = 200
@@ -106,7 +107,10 @@ def save_chrome(
         What is in the file.
     """
     on_path = np.isin(np.arange(len(trace.runs)), [part.run for part in critical])
-    with writing(path, compression="infer", **storage_options) as file:
+    with (
+        progress(f"writing {os.fspath(path)}", unit="workers", of=len(trace.workers)) as report,
+        writing(path, compression="infer", **storage_options) as file,
+    ):
         events = TraceEvents(file, _origin(trace))
         export = _Export(trace, events, on_path if only_critical else np.ones(len(trace.runs), np.bool_))
         export.path(critical)
@@ -114,6 +118,7 @@ def save_chrome(
         export.scheduler()
         for worker in range(len(trace.workers)):
             export.worker(worker)
+            report(worker + 1)
         export.transfer_arrows()
         export.path_arrows(critical)
         events.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import threading
 from functools import partial
@@ -18,6 +19,8 @@ def _end_with_parent(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    # Ctrl-C goes to all processes of a terminal; the one that began this ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Before Dask is imported, which takes a second.
     threading.Thread(target=partial(_end_with_parent, Path(sys.argv[1])), daemon=True).start()
 

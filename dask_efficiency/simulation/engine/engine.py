@@ -81,8 +81,15 @@ class Engine:
         recorded = workload.trace.stop - workload.trace.start
         self._latest = workload.trace.start + MAX_TIMES * recorded + MAX_MORE
 
-    def run(self) -> Simulated:
-        """Run to the end."""
+    def run(self, report: Callable[[float], object] = lambda share: None) -> Simulated:
+        """Run to the end.
+
+        Parameters
+        ----------
+        report
+            Is called now and then with the share of the recorded runs of tasks that have begun.
+        """
+        self._report = report
         replace_clocks(self.clock)
         replace_hashes(self.seed)
         replace_what_is_unused()
@@ -257,12 +264,19 @@ class Engine:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
         if dask.config.get("distributed.scheduler.active-memory-manager.start"):
             self._every(MEMORY_MANAGER, self.scheduler.extensions["amm"].run_once)
+        recorded = self._workload.trace
+        self._every(max((recorded.stop - recorded.start) // 100, 1), lambda: self._report(self._begun))
         self.clients.start()
         clock, clients = self.clock, self.clients
         while not clients.done:
             # A graph that is still to be sent may wait for nothing.
             if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
+
+    @property
+    def _begun(self) -> float:
+        """Runs of tasks that have begun, as a share of the recorded ones."""
+        return sum(worker.rows.begun for worker in self._ever.values()) / max(len(self._workload.trace.runs), 1)
 
     def _result(self, config: Mapping[str, Any]) -> Simulated:
         rows = {address: worker.rows for address, worker in self._ever.items()}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from dask.system import CPU_COUNT
@@ -24,8 +25,18 @@ class SimulationError(RuntimeError):
     """A simulation did not come to its end."""
 
 
+#: Seconds between two reports, where nothing is done meanwhile.
+TICK = 0.5
+
+
 def simulate_seeds(
-    trace: RunTrace, job: Job, seeds: Sequence[int], *, traces: Collection[int] = (), processes: int | None = None
+    trace: RunTrace,
+    job: Job,
+    seeds: Sequence[int],
+    *,
+    traces: Collection[int] = (),
+    processes: int | None = None,
+    report: Callable[[float], object] = lambda runs: None,
 ) -> list[Simulated]:
     """Simulate a recorded run, once for each seed.
 
@@ -41,6 +52,8 @@ def simulate_seeds(
         Seeds whose simulated runs are given as traces.
     processes
         How many processes at once; one for each core if None.
+    report
+        Is called now and then with how many runs are done, also parts of one.
 
     Returns
     -------
@@ -61,8 +74,7 @@ def simulate_seeds(
         running: list[subprocess.Popen[bytes]] = []
         try:
             running.extend(_start(folder, share) for share in shares)
-            for process, share in zip(running, shares, strict=True):
-                _wait(process, folder, share)
+            _wait(folder, dict(zip(running, shares, strict=True)), report)
         finally:
             for process in running:
                 process.kill()
@@ -76,14 +88,34 @@ def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", _MODULE, str(folder), *map(str, seeds)]
     with _said(folder, seeds).open("wb") as said:
         # It ends when its standard input does: whatever becomes of this process, none is left.
-        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said)
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
 
 
 def _said(folder: Path, seeds: Sequence[int]) -> Path:
     return folder / f"{seeds[0]}.txt"
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) -> None:
+def _wait(
+    folder: Path, running: Mapping[subprocess.Popen[bytes], Sequence[int]], report: Callable[[float], object]
+) -> None:
+    """Wait for all processes, which write a byte for each hundredth of a run."""
+    hundredths = 0
+    with selectors.DefaultSelector() as selector:
+        for process in running:
+            assert process.stdout is not None
+            selector.register(process.stdout, selectors.EVENT_READ, process)
+        while selector.get_map():
+            for key, _ in selector.select(TICK):
+                if written := os.read(key.fd, 4096):
+                    hundredths += len(written)
+                else:
+                    selector.unregister(key.fileobj)
+                    _check(key.data, folder, running[key.data])
+            report(hundredths / 100)
+
+
+def _check(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) -> None:
+    """Refuse a process that ended with an error."""
     if process.wait():
         said = _said(folder, seeds).read_text(errors="replace").strip()
         *_, last = said.splitlines() or ["it said nothing"]

@@ -68,6 +68,11 @@ class WorkerRows(WorkerPlugin):
         self.keys: list[Any] = []
         self.senders: dict[str, int] = {}
 
+    @property
+    def begun(self) -> int:
+        """How many runs have begun."""
+        return len(self._runs) // len(RUN)
+
     def transition(self, key: Any, start: str, finish: str, **_kwargs: Any) -> None:
         """A task changed state on the worker."""
         if finish in ("ready", "constrained"):

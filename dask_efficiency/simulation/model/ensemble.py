@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Protocol, Self
@@ -37,8 +37,9 @@ class Engine(Protocol):
         *,
         traces: Collection[int] = (),
         processes: int | None = None,
+        report: Callable[[float], object] = lambda runs: None,
     ) -> list[Simulated]:
-        """One simulated run for each seed; those of ``traces`` with their traces."""
+        """One simulated run for each seed; those of ``traces`` with their traces. Reports how many are done."""
         ...
 
 
@@ -109,7 +110,7 @@ def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *,
     traced
         Whether the trace of the seed in the middle is wanted.
     """
-    at_once = traced and len(trace.tasks) * len(seeds) <= MAX_TRACED
+    at_once = traced and runs_of(trace, seeds) == len(seeds)
     found = engine(trace, job, seeds, traces=tuple(seeds) if at_once else ())
     runs = Ensemble.of(found)
     if not traced:
@@ -117,6 +118,11 @@ def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *,
     if not at_once:
         found = engine(trace, job, [runs.nearest], traces=[runs.nearest])
     return Ensemble(runs.makespans, next(one.trace for one in found if one.seed == runs.nearest))
+
+
+def runs_of(trace: RunTrace, seeds: Sequence[int]) -> int:
+    """How many runs are simulated for one that is traced: one more than seeds, where not all traces can be kept."""
+    return len(seeds) + (len(trace.tasks) * len(seeds) > MAX_TRACED)
 
 
 def seeds_of(given: int | Sequence[int]) -> tuple[int, ...]:

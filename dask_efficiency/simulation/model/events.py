@@ -40,6 +40,17 @@ class EventHeap:
         function(*arguments)
         return True
 
+    def steps(self, count: int) -> bool:
+        """Let so many events happen; whether there were as many."""
+        events = self._events
+        for _ in range(count):
+            if not events:
+                return False
+            now, _, function, arguments = heappop(events)
+            self.now, self.seconds = now, now / 1e9
+            function(*arguments)
+        return True
+
     def run(self, left: Collection[object]) -> bool:
         """Let events happen until a collection is empty; whether it is.
 

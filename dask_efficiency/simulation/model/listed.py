@@ -21,3 +21,8 @@ def listed(names: Sequence[str], what: str = "") -> str:
     more = len(names) - MAX_NAMES
     rest = f" and {more} more {what}".rstrip() if more > 0 else ""
     return ", ".join(names[:MAX_NAMES]) + rest
+
+
+def not_simulated(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """A note on what Ctrl-C left out, if anything."""
+    return (f"ended early by Ctrl-C; not simulated: {what} {listed(names)}",) if names else ()

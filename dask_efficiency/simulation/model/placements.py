@@ -11,6 +11,7 @@ import numpy as np
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
+from dask_efficiency.simulation.model.listed import not_simulated
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.topology import Topology
 
@@ -114,11 +115,14 @@ class Placements(Shown):
     ----------
     ranked
         By makespan; at least one.
+    not_simulated
+        Names of the others, where Ctrl-C ended it early.
     """
 
     _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.places"
 
     ranked: tuple[Placement, ...]
+    not_simulated: tuple[str, ...] = ()
 
     @property
     def best(self) -> Placement:
@@ -145,9 +149,9 @@ class Placements(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know to trust the predictions."""
-        return self.best.prediction.notes
+        return (*not_simulated(self.not_simulated, "placements"), *self.best.prediction.notes)
 
 
-def ranked(placements: list[Placement]) -> Placements:
+def ranked(placements: list[Placement], not_simulated: tuple[str, ...] = ()) -> Placements:
     """The placements, the fastest first."""
-    return Placements(tuple(sorted(placements, key=lambda one: one.makespan_seconds)))
+    return Placements(tuple(sorted(placements, key=lambda one: one.makespan_seconds)), not_simulated)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay
+from dask_efficiency.simulation.model.listed import not_simulated
 from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.result import Prediction
 
@@ -38,12 +39,15 @@ class Sweep(Shown):
         In the order of their number of workers; at least one.
     price_per_worker_hour
         Any currency; None leaves money out.
+    not_simulated
+        The other numbers of workers, where Ctrl-C ended it early.
     """
 
     _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
 
     predictions: tuple[Prediction, ...]
     price_per_worker_hour: float | None = None
+    not_simulated: tuple[int, ...] = ()
 
     @property
     def recorded(self) -> RunFigures:
@@ -58,7 +62,8 @@ class Sweep(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know to trust the predictions."""
-        return self.predictions[0].notes
+        left = not_simulated(list(map(str, self.not_simulated)), "numbers of workers")
+        return (*left, *self.predictions[0].notes)
 
     @cached_property
     def best(self) -> Prediction:

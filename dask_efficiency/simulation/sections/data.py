@@ -26,6 +26,7 @@ def sweep(found: Sweep) -> dict[str, Any]:
         "fastest_workers": len(found.fastest.cluster.workers),
         "knee_workers": len(found.knee.cluster.workers),
         "price_per_worker_hour": found.price_per_worker_hour,
+        "not_simulated": list(found.not_simulated),
     }
 
 
@@ -46,6 +47,7 @@ def placements(found: Placements) -> dict[str, Any]:
         "placements": rows,
         "saved_seconds": found.saved_seconds,
         "is_clear": found.is_clear,
+        "not_simulated": list(found.not_simulated),
     }
 
 

@@ -42,7 +42,8 @@ def document(placements: Placements) -> Document:
     """Placements, the fastest first."""
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
-    context = f"{was(prediction.recorded)}; {runs} of each placement"
+    early = "; ended early" if placements.not_simulated else ""
+    context = f"{was(prediction.recorded)}; {runs} of each placement{early}"
     return Document(title(prediction.recorded), context, headline(placements), sections(placements))
 
 

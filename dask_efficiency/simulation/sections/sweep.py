@@ -54,7 +54,8 @@ def in_report(sweep: Sweep) -> Section:
 
 def _context(sweep: Sweep) -> str:
     seeds = len(sweep.predictions[0].makespans)
-    return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster"
+    early = "; ended early" if sweep.not_simulated else ""
+    return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster{early}"
 
 
 def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.show.progress import progress
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 from dask_efficiency.torch_traces.kineto.execution import read_execution
 from dask_efficiency.torch_traces.kineto.ranks import check_all_there, check_one_job
 from dask_efficiency.torch_traces.kineto.read import read_rank
-from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
 
 #: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes; a folder that has such is read for
 #: these alone, and any other for all its JSON.
@@ -66,7 +67,7 @@ def load_kineto(
         files = [file for path in paths for file in _expanded(os.fspath(path), storage_options)[1]]
     if not files:
         raise KinetoFileError("no files were given")
-    trace = KinetoTrace(tuple(sorted((_read(*file) for file in files), key=lambda rank: rank.rank)))
+    trace = KinetoTrace(tuple(sorted(_all_read(files), key=lambda rank: rank.rank)))
     check_one_job(trace)
     if whole:
         check_all_there(trace)
@@ -94,9 +95,17 @@ def _with_executions(trace: KinetoTrace, paths: Mapping[int, _Path], storage_opt
     return KinetoTrace(tuple(changed.get(rank.rank, rank) for rank in trace.ranks))
 
 
-def _read(file_system: Any, path: str, shown: str) -> Any:
-    with file_system.open(path, "rb") as file:
-        return read_rank(file, shown)
+def _all_read(files: Sequence[tuple[Any, str, str]]) -> list[RankTrace]:
+    what = files[0][2] if len(files) == 1 else f"{len(files)} files"
+    sizes = [file_system.size(path) for file_system, path, _ in files]
+    found: list[RankTrace] = []
+    with progress(f"reading {what}", unit="MB", of=sum(sizes) / 1e6 if all(sizes) else None) as report:
+        before = 0
+        for file_system, path, shown in files:
+            with file_system.open(path, "rb") as file:
+                found.append(read_rank(file, shown, report=lambda read: report((before + read) / 1e6)))  # noqa: B023
+                before += file.tell()
+    return found
 
 
 def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[tuple[Any, str, str]]]:

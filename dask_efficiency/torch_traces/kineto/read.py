@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from dask_efficiency.torch_traces.kineto.columns import ColumnsBuilder
@@ -14,7 +14,9 @@ from dask_efficiency.torch_traces.kineto.text import BLOCK, texts
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
-def read_rank(file: IO[bytes], path: str, *, block: int = BLOCK) -> RankTrace:
+def read_rank(
+    file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
+) -> RankTrace:
     """Read what ``torch.profiler`` wrote in one process.
 
     The file is read block by block; no more than the events of one block are in memory as objects.
@@ -28,6 +30,8 @@ def read_rank(file: IO[bytes], path: str, *, block: int = BLOCK) -> RankTrace:
         Where it is, for messages and :attr:`RankTrace.path <dask_efficiency.torch_traces.kineto.trace.RankTrace.path>`.
     block
         Bytes that are read at a time.
+    report
+        Is called after each block, with the bytes of the file that were read.
 
     Raises
     ------
@@ -43,6 +47,7 @@ def read_rank(file: IO[bytes], path: str, *, block: int = BLOCK) -> RankTrace:
     columns = ColumnsBuilder()
     for batch in pieces.batches():
         columns.add(batch)
+        report(file.tell())
     about = pieces.about
     base = _base(about, path)
     events = columns.build(base)

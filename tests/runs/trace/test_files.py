@@ -19,10 +19,13 @@ from hypothesis import strategies as st
 from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.tables import MISSING, Column, Table, Texts
+from dask_efficiency.runs.trace import archive as archives
+from dask_efficiency.runs.trace import packing
 from dask_efficiency.runs.trace.files import TraceFileError, save_trace
 from dask_efficiency.runs.trace.positions import MAX_NS, MAX_NUMBER
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import Series, Shuffled
+from dask_efficiency.show import progress
 from tests.runs.trace.archives import Change, archive, forged, set_to
 from tests.runs.trace.equal import assert_same
 
@@ -278,3 +281,47 @@ def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
     trace = tree(2000)
     trace.save(tmp_path / "run.trace")
     assert os.path.getsize(tmp_path / "run.trace") <= 100 * len(trace.tasks)
+
+
+def test_ctrl_c_leaves_the_old_file_whole_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, packed = tree(leaves=4), []
+
+    def pack(*column: Any) -> Any:
+        packed.append(column)
+        if len(packed) == 20:
+            raise KeyboardInterrupt
+        return packing.pack(*column)
+
+    old.save(tmp_path / "run.trace")
+    monkeypatch.setattr(archives, "pack", pack)
+    with pytest.raises(KeyboardInterrupt, match=r"^saving .*run.trace: \d+ of \d+ MB$"):
+        tree(leaves=64).save(tmp_path / "run.trace")
+    assert_same(load_trace(tmp_path / "run.trace"), old)
+    assert [*tmp_path.iterdir()] == [tmp_path / "run.trace"]
+
+
+def test_reading_and_saving_report_all_of_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_display", lambda: shown)
+    shown = Seen()
+    tree(leaves=64).save(tmp_path / "run.trace")
+    load_trace(tmp_path / "run.trace")
+    assert [(work.doing.split()[0], work.unit, work.done == work.of) for work in shown.closed] == [
+        ("saving", "MB", True),
+        ("reading", "MB", True),
+    ]
+
+
+class Seen:
+    """A display that keeps what was shown at the end."""
+
+    timing = 0.0, 0.0
+
+    def __init__(self) -> None:
+        self.closed: list[progress.Work] = []
+
+    def show(self, work: progress.Work, seconds: float) -> None: ...
+
+    def close(self, work: progress.Work, seconds: float) -> None:
+        self.closed.append(work)

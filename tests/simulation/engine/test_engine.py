@@ -116,6 +116,38 @@ def test_a_seed_is_the_same_run_in_every_process(
     assert started(other.trace) != started(replayed)
 
 
+def test_each_run_is_reported(recorded: RunTrace) -> None:
+    reported: list[float] = []
+    simulate_seeds(recorded, Job(ClusterSpec.from_trace(recorded)), [0, 1, 2], processes=2, report=reported.append)
+    assert reported == sorted(reported)
+    assert reported[-1] == 3.0
+
+
+#: Simulates here what has a process of its own else, and prints which shares of it were reported.
+SHARES = """
+import sys
+from dask_efficiency import ClusterSpec, load_trace
+from dask_efficiency.simulation.engine.engine import Engine
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import calibrate
+from dask_efficiency.simulation.model.job import Job
+trace = load_trace(sys.argv[1])
+job = Job(ClusterSpec.from_trace(trace))
+calibration = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores)
+Engine(Workload(trace), calibration, job, 0).run(print)
+"""
+
+
+def test_a_run_reports_its_share_while_it_goes(recorded: RunTrace, tmp_path: Path) -> None:
+    recorded.save(tmp_path / "run.trace")
+    ran = subprocess.run([sys.executable, "-c", SHARES, tmp_path / "run.trace"], check=True, capture_output=True)
+    shares = list(map(float, ran.stdout.split()))
+    assert len(shares) > 50
+    assert shares == sorted(shares)
+    assert shares[0] < 0.1
+    assert 0.8 < shares[-1] <= 1.0
+
+
 def test_a_cold_start_is_paid_once_and_a_simulation_of_the_simulation_agrees() -> None:
     trace = cold_trace()
     once = simulated(trace)
