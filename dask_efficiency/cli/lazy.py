@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
         return LazyGroup(name, table=table, help=self._groups[name])
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command: Ctrl-C ends it in order, and an error's message is harmless, whoever wrote what it quotes."""
+        """Run the command: Ctrl-C ends it in order, and the message of an error is harmless, whoever wrote it."""
         try:
             with stoppable():
                 return super().invoke(context)
