@@ -183,7 +183,7 @@ class EfficiencyMagics(Magics):
             first = replace(report.first_screen, last=(_more(keep),))
             display({"text/plain": plain(first), "text/html": report._repr_html_()}, raw=True)
         except Exception as failure:  # the value of an expression must not be lost with its report
-            warnings.warn(f"the report of {measured.name} cannot be shown: {failure!r}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"the report {measured.name!r} cannot be shown: {failure!r}", RuntimeWarning, stacklevel=2)
 
 
 def _more(kept: str) -> str:

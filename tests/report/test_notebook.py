@@ -235,7 +235,7 @@ def test_a_report_that_cannot_be_shown_takes_no_value_away(
         raise ValueError("no words")
 
     monkeypatch.setattr("dask_efficiency.report.notebook.plain", fail)
-    with pytest.warns(RuntimeWarning, match="the report of cell 2 cannot be shown: ValueError"):
+    with pytest.warns(RuntimeWarning, match="the report 'cell 2' cannot be shown: ValueError"):
         assert notebook.run("%efficiency -o report 1 + 1") == 2
     assert isinstance(notebook["report"], EfficiencyReport)
     assert notebook.reports == []
