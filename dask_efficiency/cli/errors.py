@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dask_efficiency.show.figures import harmless
 from dask_efficiency.show.progress import StoppedWarning
 
 #: As a shell has it of what Ctrl-C ended.
@@ -48,15 +49,16 @@ def stoppable() -> Iterator[None]:
                 shown(message, category, *where, **others)
                 return
             stopped.append(message)
-            click.echo(f"Ctrl-C: {message}", err=True)
+            click.echo(f"Ctrl-C: {harmless(str(message))}", err=True)
 
         warnings.simplefilter("always", StoppedWarning)
         warnings.showwarning = show
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            how_far = f" while {interrupt}" if interrupt.args else ""
-            click.echo(f"Ctrl-C: stopped{how_far}", err=True)
+            click.echo(
+                harmless(f"Ctrl-C: stopped while {interrupt}" if interrupt.args else "Ctrl-C: stopped"), err=True
+            )
             raise SystemExit(STOPPED) from None
         except click.ClickException as error:
             if not stopped:

@@ -169,14 +169,9 @@ class Cell:
 
     def show(self, work: Work, seconds: float) -> None:
         """Show the line, or change it."""
-        from html import escape
-
         from IPython.display import display
 
-        # As a page, which JupyterLab draws the bar of, and as text.
-        bar = f'<progress value="{work.done}" max="{work.of}"></progress> ' if work.of else ""
-        said = f"{work.said}, {_clock(seconds)}"
-        content = {"text/plain": said, "text/html": f"{bar}{escape(said)}"}
+        content = {"text/plain": f"{work.said}, {_clock(seconds)}"}
         if self._shown is None:
             self._shown = display(content, raw=True, display_id=True)
         else:
