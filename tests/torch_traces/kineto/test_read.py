@@ -167,7 +167,7 @@ def test_several_gzip_members_and_their_padding_are_one_text() -> None:
         (b"{}", "there is no traceEvents in it"),
         (b'{"schemaVersion": 1}', "there is no traceEvents in it, at character 20"),
         (b'{"traceEvents": {}}', "[ is expected, at character 16"),
-        (b'{"traceEvents": [{"ph": "X",}]}', "at character 28"),
+        (b'{"traceEvents": [{"ph": "X", 5}]}', "at character 29"),
         (b'{"traceEvents": [{"ph": "X"} {"ph": "X"}]}', ", or ] is expected, at character 29"),
         (b'{"traceEvents": [], }', "a name in double quotes is expected, at character 20"),
         (b'{"traceEvents": [{}', "ends early"),
