@@ -30,6 +30,7 @@ NEED_EXTRAS = {
         "live/test_prometheus_on_a_cluster.py",
         "live/test_worker_exports.py",
         "plugin/test_gpu_on_a_cluster.py",
+        "test_wings.py",
     ],
 }
 collect_ignore = [path for module, paths in NEED_EXTRAS.items() if not find_spec(module) for path in paths]
