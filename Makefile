@@ -70,7 +70,7 @@ test-matrix: ## Tests on other versions of Python and distributed, and without e
 	@for python in $(MATRIX_PYTHONS); do for distributed in $(MATRIX_DISTRIBUTED); do \
 		.ci/matrix "$$python" "$$distributed"; \
 	done; done
-	@.ci/matrix $(lastword $(MATRIX_PYTHONS)) $(lastword $(MATRIX_DISTRIBUTED)) none
+	@WHICH='not slow' .ci/matrix $(lastword $(MATRIX_PYTHONS)) $(lastword $(MATRIX_DISTRIBUTED)) none
 
 .PHONY: monitor
 monitor: $(VENV)/.stamp-monitor ## A demo cluster, a real Prometheus that watches it, and its alerts
