@@ -32,6 +32,7 @@ NEED_EXTRAS = {
         "plugin/test_gpu_on_a_cluster.py",
         "test_wings.py",
     ],
+    "rich": ["live/test_terminal.py"],
 }
 collect_ignore = [path for module, paths in NEED_EXTRAS.items() if not find_spec(module) for path in paths]
 
