@@ -21,7 +21,7 @@ BENCH ?= overhead
 COMPILED := hatch_build.py $(addprefix dask_efficiency/gpu/cupti/,callbacks.c build.py)
 # Which tests `make pytest` runs, as of pytest's -m.
 WHICH ?= not slow
-MATRIX_PYTHONS ?= 3.11 3.12 3.13
+MATRIX_PYTHONS ?= 3.11 3.12 3.13 3.14
 MATRIX_DISTRIBUTED ?= 2026.1.0 newest
 
 # Where it is set, each of hundreds of processes would compile the package for itself.
@@ -73,10 +73,11 @@ without: setup ## The core's tests without each wing in turn, deleted in a copy
 	@for wing in live preflights fleet torch_traces simulation mpi; do echo "without $$wing" && .ci/without $$wing; done
 
 .PHONY: test-matrix
-test-matrix: ## Tests on other versions of Python and distributed, in .venv-matrix
+test-matrix: ## Tests on other versions of Python and distributed, and without extras, in .venv-matrix
 	@for python in $(MATRIX_PYTHONS); do for distributed in $(MATRIX_DISTRIBUTED); do \
 		.ci/matrix "$$python" "$$distributed"; \
 	done; done
+	@WHICH='not slow' .ci/matrix $(lastword $(MATRIX_PYTHONS)) $(lastword $(MATRIX_DISTRIBUTED)) none
 
 .PHONY: monitor
 monitor: $(VENV)/.stamp-monitor ## A demo cluster, a real Prometheus that watches it, and its alerts
@@ -97,6 +98,10 @@ benchmark: $(VENV)/.stamp-benchmark $(ORACLE_STAMP) ## What the plugin costs; an
 docs: $(VENV)/.stamp-docs ## The documentation as a site, in docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning --keep-going docs docs/_build
 	@echo "docs/_build/index.html"
+
+.PHONY: dist
+dist: $(VENV)/.stamp-dist ## The sdist and the wheel in dist/, checked, and used where only Dask is installed
+	@.ci/dist
 
 .PHONY: clean
 clean: ## Remove environments, caches and builds
@@ -138,6 +143,11 @@ $(VENV)/.stamp-benchmark: pyproject.toml | $(VENV)/.stamp-test
 $(VENV)/.stamp-docs: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing what the documentation needs in $(VENV)"
 	@$(PIP) install --quiet --editable . --group docs
+	@touch $@
+
+$(VENV)/.stamp-dist: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing what builds and checks distributions in $(VENV)"
+	@$(PIP) install --quiet --group dist
 	@touch $@
 
 $(VENV)/.stamp-torch: pyproject.toml | $(VENV)/.stamp-venv

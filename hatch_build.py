@@ -1,11 +1,12 @@
-"""Hatchling's build hook: puts the compiled callbacks of CUPTI into the wheel where a C compiler is found, and a page.
+"""Hatchling's hooks: compiled callbacks of CUPTI and a page for the wheel, and a README that an index can show.
 
-Without one the wheel is pure, and the package works without CUPTI. An editable installation has the library beside its
-source.
+Without a C compiler the wheel is pure, and the package works without CUPTI. An editable installation has the library
+beside its source.
 """
 
 from __future__ import annotations
 
+import re
 import runpy
 import sysconfig
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDER = "dask_efficiency/gpu/cupti"
 
@@ -52,3 +54,14 @@ class CompiledCallbacks(BuildHookInterface):
         """Remove the temporary folder."""
         if self.target_name == "wheel":
             self._folder.cleanup()
+
+
+class ReadmeWithoutDeadLinks(MetadataHookInterface):
+    """Sets the project's description, which is read where no file of the repository is at hand."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Take the README without its pictures, and with the text of its links in place of those that are relative."""
+        readme = Path(self.root, "README.md").read_text(encoding="utf-8")
+        readme = re.sub(r"^!\[[^]]*\]\((?!https:)[^)]*\)\n\n?", "", readme, flags=re.MULTILINE)
+        readme = re.sub(r"\[([^]]*)\]\((?!https:)[^)]*\)", r"\1", readme)
+        metadata["readme"] = {"content-type": "text/markdown", "text": readme}

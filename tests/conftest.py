@@ -19,6 +19,23 @@ from tests.cluster_tests import is_listed
 
 pytest_plugins = ["tests.clusters"]
 
+#: Tests of what an extra is there for, by the module that it brings: where it is missing, they cannot be loaded.
+NEED_EXTRAS = {
+    "bokeh": ["live/bokeh"],
+    "prometheus_client": [
+        "dashboards",
+        "fleet/prometheus/test_own_metrics.py",
+        "live/test_exposition.py",
+        "live/test_prometheus.py",
+        "live/test_prometheus_on_a_cluster.py",
+        "live/test_worker_exports.py",
+        "plugin/test_gpu_on_a_cluster.py",
+        "test_wings.py",
+    ],
+    "rich": ["live/test_terminal.py"],
+}
+collect_ignore = [path for module, paths in NEED_EXTRAS.items() if not find_spec(module) for path in paths]
+
 settings.register_profile(
     "test",
     deadline=None,

@@ -1,4 +1,7 @@
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -67,6 +70,23 @@ def test_without_a_compiler_a_wheel_is_pure(checkout: Path, capsys: pytest.Captu
         assert "dask_efficiency/gpu/cupti/callbacks.py" in content.namelist()
     captured = capsys.readouterr()
     assert "built without CUPTI: no C compiler found" in captured.out + captured.err
+
+
+@pytest.mark.usefixtures("compiler")
+def test_where_a_pure_wheel_was_installed_a_command_adds_the_library(checkout: Path):
+    command = [sys.executable, "-m", "dask_efficiency.gpu.cupti"]
+    subprocess.run(command, cwd=checkout, check=True)
+    assert (checkout / LIBRARY).read_bytes().startswith(b"\x7fELF")
+
+
+def test_where_there_is_no_compiler_that_command_says_so_in_one_line(checkout: Path):
+    command = [sys.executable, "-m", "dask_efficiency.gpu.cupti"]
+    environment = {**os.environ, "PATH": "", "CC": ""}
+    ran = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("cannot make ")
+    assert ran.stderr.count("\n") == 1
+    assert (checkout / LIBRARY).read_bytes() == b"of an earlier build"
 
 
 @pytest.mark.usefixtures("compiler")

@@ -202,6 +202,8 @@ def test_what_a_client_does_with_a_graph() -> None:
 
 
 def test_the_answer_to_a_scrape() -> None:
+    pytest.importorskip("prometheus_client", reason="Dask answers no scrape without it")
+
     async def routes() -> list[Any]:
         async with (
             Scheduler(port=0, host="127.0.0.1", dashboard=False, dashboard_address=":0") as scheduler,

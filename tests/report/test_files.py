@@ -21,7 +21,8 @@ from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, s
 @given(reports)
 def test_a_report_comes_back_from_its_json_as_it_was(report: EfficiencyReport) -> None:
     text = json.dumps(to_dict(report), allow_nan=False)
-    assert from_dict(json.loads(text)) == report
+    # A straggler's `since` may be NaN, which equals itself in containers only.
+    assert asdict(from_dict(json.loads(text))) == asdict(report)
 
 
 @pytest.mark.parametrize("name", ["report.json", "report.json.gz", "report.json.bz2", "report.json.xz"])

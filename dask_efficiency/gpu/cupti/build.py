@@ -1,4 +1,7 @@
-"""Compiles ``callbacks.c``: the build of a wheel does it, and so do the tests. It needs the standard library only."""
+"""Compiles ``callbacks.c``: the build of a wheel does it, and so do the tests. It needs the standard library only.
+
+An installation from a pure wheel lacks the library; ``python -m dask_efficiency.gpu.cupti`` adds it.
+"""
 
 from __future__ import annotations
 

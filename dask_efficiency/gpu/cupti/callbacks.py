@@ -128,7 +128,8 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_
 def _compiled(library: Path) -> ctypes.CDLL:
     if not library.exists():
         raise CallbacksUnavailable(
-            f"dask-efficiency was installed without {library.name}, which a C compiler makes at installation on Linux"
+            f"dask-efficiency was installed without {library.name}; where Linux has a C compiler, "
+            "`python -m dask_efficiency.gpu.cupti` makes it"
         )
     try:
         return ctypes.CDLL(str(library))

@@ -57,7 +57,9 @@ def _waits(code: CodeType, at: int) -> bool:
         line = instruction.positions.lineno if instruction.positions is not None else None
         if instruction.offset == at and instruction.opname == _ENTER:
             return True
-        names.setdefault(line, set()).add(instruction.argval if isinstance(instruction.argval, str) else "")
+        # Python 3.14 has a number as the argument of what enters a block, and its name in the text only.
+        name = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
+        names.setdefault(line, set()).add(name)
         if instruction.offset >= at:
             break
     return bool(names.get(line, set()) & (_METHODS | {_ENTER_NAME}))

@@ -411,6 +411,10 @@ for _ in range(100):
 {EXITS[how]}
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], timeout=200, capture_output=True, text=True, cwd=os.getcwd()
+        [sys.executable, "-W", "ignore::DeprecationWarning:__main__", "-c", program],
+        timeout=200,
+        capture_output=True,
+        text=True,
+        cwd=os.getcwd(),
     )
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -167,7 +167,7 @@ def test_several_gzip_members_and_their_padding_are_one_text() -> None:
         (b"{}", "there is no traceEvents in it"),
         (b'{"schemaVersion": 1}', "there is no traceEvents in it, at character 20"),
         (b'{"traceEvents": {}}', "[ is expected, at character 16"),
-        (b'{"traceEvents": [{"ph": "X",}]}', "at character 28"),
+        (b'{"traceEvents": [{"ph": "X", 5}]}', "at character 29"),
         (b'{"traceEvents": [{"ph": "X"} {"ph": "X"}]}', ", or ] is expected, at character 29"),
         (b'{"traceEvents": [], }', "a name in double quotes is expected, at character 20"),
         (b'{"traceEvents": [{}', "ends early"),
@@ -307,7 +307,7 @@ def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> No
     file = Counted(b'{"traceEvents": [{"ph" "X"},' + b" " * (1 << 20))
     with pytest.raises(KinetoFileError, match="at character 23"):
         read_rank(file, "rank.json", block=1024)
-    assert file.asked <= 1 << 14
+    assert file.asked <= max(1 << 14, io.DEFAULT_BUFFER_SIZE)
 
 
 def test_a_file_is_never_in_memory_as_a_whole() -> None:
