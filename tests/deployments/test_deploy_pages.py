@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,6 +50,11 @@ def test_local(page):
         opened.check_prometheus()
 
 
+def configured(settings: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Dask's configuration with some settings more, for a block."""
+    return dask.config.set(dask.config.merge(dask.config.config, settings))
+
+
 def listen(opened: Page, protocol: str) -> None:
     """Start the next block, a scheduler and a worker, on ports that are free, and wait until both are there."""
     port, dashboard = free_port(), free_port()
@@ -76,8 +81,8 @@ def test_command_line(page, tmp_path):
         opened.python()
         assert (tmp_path / "run.html").stat().st_size > 10_000
         sides = {"cert": "cert.pem", "key": "key.pem"}
-        settings = {"ca-file": "ca.pem", "scheduler": sides, "worker": sides, "client": sides}
-        with dask.config.set({"distributed.comm.tls": settings}):
+        settings = {"ca-file": "ca.pem", "client": sides}
+        with configured({"distributed": {"comm": {"tls": settings}}}):
             listen(opened, "tls")
         assert "1 worker" in opened.commands()
         opened.check_prometheus()
@@ -121,7 +126,7 @@ def test_ssh(page, tmp_path):
         code = opened.take("python notest")
         exec(code, opened.namespace)
         assert opened.namespace["report"].tasks == DONE
-        with dask.config.set(opened.yaml()):
+        with configured(opened.yaml()):
             exec(code.replace("client.register_plugin(EfficiencyPlugin())", "pass"), opened.namespace)
         assert opened.namespace["report"].tasks == DONE
         assert opened.namespace["report"].price_per_worker_hour == 0.35
@@ -143,7 +148,7 @@ def test_slurm(page, tmp_path):
 
     with (
         slurm.slurm(tmp_path),
-        dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **site}}),
+        configured({"jobqueue": {"slurm": site}}),
         ExitStack() as clusters,
         page("slurm") as opened,
     ):
@@ -242,13 +247,21 @@ def test_gateway(page, tmp_path):
 @pytest.mark.cluster
 @pytest.mark.needs("prefect_dask")
 def test_prefect(page, tmp_path):
+    port = free_port()
     with page("prefect") as opened:
-        opened.environment |= {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-        opened.file("flow.py")
-        assert "10 succeeded" in opened.commands()
-        both = (tmp_path / "flow.py").read_text().replace("    numbers()\n", "    pass\n")
-        (tmp_path / "both.py").write_text(both + opened.take("python notest"))
-        assert "10 succeeded" in opened.run("python both.py")
+        opened.environment |= {
+            "PREFECT_HOME": str(tmp_path),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_API_URL": f"http://{HOST}:{port}/api",
+        }
+        server = [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)]
+        with program(server, tmp_path / "server.log", environment=opened.environment):
+            eventually(lambda: ssh._listens(port), seconds=240, what="Prefect's server")
+            opened.file("flow.py")
+            assert "10 succeeded" in opened.commands()
+            both = (tmp_path / "flow.py").read_text().replace("    numbers()\n", "    pass\n")
+            (tmp_path / "both.py").write_text(both + opened.take("python notest"))
+            assert "10 succeeded" in opened.run("python both.py")
 
 
 @pytest.mark.cluster
