@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
@@ -69,8 +70,8 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         if self._attach(worker) is not None:
             worker.metrics["efficiency"] = self._attach_or_explain
 
-    def _attach(self, worker):  # type: ignore[no-untyped-def]
-        """Meter this worker; gives the reason where that fails."""
+    def _attach(self, worker: Any) -> str | None:
+        """Meter this worker; gives why not where that fails, and None otherwise."""
         try:
             from dask_efficiency.plugin.version import __version__
 
@@ -81,11 +82,12 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
             self.meter = attach(worker, self)
         except Exception as error:
             return f"{type(error).__name__}: {error}"[:500]
+        return None
 
     def _attach_or_explain(self, worker):  # type: ignore[no-untyped-def]
         importlib.invalidate_caches()
         reason = self._attach(worker)
-        if reason is None:
+        if self.meter is not None:
             return self.meter.heartbeat(worker)
         logging.getLogger("dask_efficiency").warning("This worker is not metered: %r", reason)
         off = {"schema": 5, "off": reason}
