@@ -15,6 +15,9 @@ ORACLE_STAMP := $(if $(filter-out 0 no,$(ORACLE)),$(VENV)/.stamp-oracle)
 # Given JUPYTER=1, JupyterLab and Dask's extension are installed too, in which notebooks are tried.
 JUPYTER ?=
 JUPYTER_STAMP := $(if $(filter-out 0 no,$(JUPYTER)),$(VENV)/.stamp-jupyter)
+# Given DEPLOY=1, what starts Dask by SSH, SLURM, MPI and so on is installed too.
+DEPLOY ?=
+DEPLOY_STAMP := $(if $(filter-out 0 no,$(DEPLOY)),$(VENV)/.stamp-deploy)
 # Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
 BENCH ?= overhead
 # What an installation compiles, and how; so a change of it installs again.
@@ -55,7 +58,7 @@ fuzz: setup ## What each reader and handler does with damage, thousands of new e
 	@ulimit -v $(FUZZ_MEMORY) && $(BIN)/python -m pytest -n 2 --timeout 0 --hypothesis-profile=fuzz $(PYTEST_ARGS) tests/test_damage.py
 
 .PHONY: setup
-setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) $(JUPYTER_STAMP) ## Only install what the tests need
+setup: $(VENV)/.stamp-test $(TORCH_STAMP) $(ORACLE_STAMP) $(JUPYTER_STAMP) $(DEPLOY_STAMP) ## Only install what the tests need
 
 .PHONY: lint
 lint: $(VENV)/.stamp-test ## ruff, mypy and import-linter
@@ -164,4 +167,11 @@ $(VENV)/.stamp-oracle: pyproject.toml | $(VENV)/.stamp-test
 $(VENV)/.stamp-jupyter: pyproject.toml | $(VENV)/.stamp-test
 	@echo "Installing JupyterLab in $(VENV)"
 	@$(PIP) install --quiet --group jupyter
+	@touch $@
+
+# Of dask-kubernetes only the schemas are read, and they need none of the Kubernetes clients that it asks for.
+$(VENV)/.stamp-deploy: pyproject.toml | $(VENV)/.stamp-test
+	@echo "Installing what starts Dask elsewhere in $(VENV)"
+	@$(PIP) install --quiet --group deploy
+	@$(PIP) install --quiet --no-deps --group kubernetes
 	@touch $@

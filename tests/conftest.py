@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections import Counter
@@ -65,6 +66,9 @@ dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
 #: Debian's packages of Python are not in the virtual environment.
 IMPORTS_SIMGRID = ["/usr/bin/python3", "-c", "import simgrid"]
 
+#: Modules that neither `make setup` nor continuous integration installs, and their packages.
+HEAVY = {"prefect_dask": "prefect-dask", "ray": "ray pandas pyarrow"}
+
 #: What tests need that a newcomer may lack: how it is found, and how it is installed.
 NEEDED: dict[str, tuple[Callable[[], object], str]] = {
     **{
@@ -75,14 +79,34 @@ NEEDED: dict[str, tuple[Callable[[], object], str]] = {
             "promtool": "prometheus",
             "mpicc": "mpich libmpich-dev",
             "smpirun": "libsimgrid-dev",
+            "mpiexec": "mpich",
+            "openssl": "openssl",
+            "/usr/sbin/sshd": "openssh-server openssh-client",
+            "/usr/sbin/slurmctld": "slurmctld slurmd slurm-client munge",
         }.items()
     },
+    **{
+        module: (partial(find_spec, module), "make setup DEPLOY=1")
+        for module in (
+            "asyncssh",
+            "cryptography",
+            "dask_gateway_server",
+            "dask_jobqueue",
+            "dask_kubernetes",
+            "dask_mpi",
+            "jsonschema",
+        )
+    },
+    # Hundreds of megabytes: their pages are tried in environments of their own.
+    **{module: (partial(find_spec, module), f"pip install {package}") for module, package in HEAVY.items()},
+    "root": (lambda: os.geteuid() == 0, "run the tests as root"),
     "simgrid": (
         lambda: not subprocess.call(IMPORTS_SIMGRID, stderr=subprocess.DEVNULL),
         "apt-get install python3-simgrid",
     ),
     "torch": (partial(find_spec, "torch"), "make setup TORCH=1"),
     "hta": (partial(find_spec, "hta"), "make setup ORACLE=1"),
+    "hatchling": (partial(find_spec, "hatchling"), "make setup"),
     "networkx": (partial(find_spec, "networkx"), "make setup ORACLE=1"),
     **{
         package: (partial(find_spec, package), "make setup JUPYTER=1")

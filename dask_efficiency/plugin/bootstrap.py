@@ -7,7 +7,9 @@ the name of the metric and of itself once more, which :mod:`~dask_efficiency.plu
 
 from __future__ import annotations
 
+import importlib
 import logging
+from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
@@ -61,7 +63,15 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
         self.meter = None
 
     def setup(self, worker):  # type: ignore[no-untyped-def]
-        """Meter this worker, or say why not."""
+        """Meter this worker, or try once more at its first heartbeat.
+
+        A worker that joins runs its plugins side by side: one that installs this package may still be at work.
+        """
+        if self._attach(worker) is not None:
+            worker.metrics["efficiency"] = self._attach_or_explain
+
+    def _attach(self, worker: Any) -> str | None:
+        """Meter this worker; gives why not where that fails, and None otherwise."""
         try:
             from dask_efficiency.plugin.version import __version__
 
@@ -71,9 +81,18 @@ class EfficiencyWorkerPlugin(WorkerPlugin):
 
             self.meter = attach(worker, self)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:500]
-            logging.getLogger("dask_efficiency").warning("This worker is not metered: %r", reason)
-            worker.metrics["efficiency"] = lambda worker: {"schema": 5, "off": reason}
+            return f"{type(error).__name__}: {error}"[:500]
+        return None
+
+    def _attach_or_explain(self, worker):  # type: ignore[no-untyped-def]
+        importlib.invalidate_caches()
+        reason = self._attach(worker)
+        if self.meter is not None:
+            return self.meter.heartbeat(worker)
+        logging.getLogger("dask_efficiency").warning("This worker is not metered: %r", reason)
+        off = {"schema": 5, "off": reason}
+        worker.metrics["efficiency"] = lambda worker: off
+        return off
 
     def teardown(self, worker):  # type: ignore[no-untyped-def]
         """Take everything away again."""

@@ -10,7 +10,11 @@ ROOT = Path(__file__).parent.parent.parent
 
 #: What people read, and what a test holds to.
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "dashboards" / "README.md", *(ROOT / "docs").glob("*.md")]
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "dashboards/README.md")),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "deploy").glob("*.md"),
+    ]
 )
 
 _FENCED = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -35,7 +39,7 @@ def blocks(markdown: str) -> list[Block]:
     ]
     outside = _FENCED.sub(lambda found: re.sub(r"[^\n]", "", found[0]), markdown)
     indented = [
-        Block("", re.sub(r"^ {4}", "", found[0], flags=re.MULTILINE), markdown.count("\n", 0, found.start()) + 1)
+        Block("", re.sub(r"^ {4}", "", found[0], flags=re.MULTILINE), outside.count("\n", 0, found.start()) + 1)
         for found in _INDENTED.finditer(outside)
         if not re.search(r"^ *(-|\d+\.) [^\n]*(\n {2,}[^\n]*)*\n\n\Z", outside[: found.start()], re.MULTILINE)
     ]

@@ -11,10 +11,11 @@ def test_anchors_are_those_of_github():
 
 
 def test_blocks_are_found_with_their_lines():
-    page = "Text.\n\n    $ one\n    two\n\n```python\nx = 1\n```\n\n- item\n\n    of the item\n"
+    page = "Text.\n\n    $ one\n    two\n\n```python\nx = 1\n```\n\n- item\n\n    of the item\n\nEnd.\n\n    three\n"
     assert [(block.language, block.text, block.line) for block in blocks(page)] == [
         ("", "$ one\ntwo\n", 3),
         ("python", "x = 1\n", 7),
+        ("", "three\n", 16),
     ]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
-from distributed import Client
+from distributed import Client, WorkerPlugin
 
 from dask_efficiency import EfficiencyPlugin, snapshot
 from tests.plugin.tasks import half_and_half, spin
@@ -97,3 +100,33 @@ def test_workers_that_are_there_or_join_without_the_package_compute_and_are_name
         client.register_plugin(EfficiencyPlugin(max_prefixes=9))
         assert compute_on_all(client).keys() == names
         assert client.submit(spin, 0.01, pure=False).result()
+
+
+class Installs(WorkerPlugin):
+    """What PipInstall does, as seen from this worker: the package comes while other plugins are set up."""
+
+    def __init__(self, stub: str) -> None:
+        self.stub = stub
+
+    async def setup(self, worker: Any) -> None:
+        if self.stub not in sys.path:
+            return
+        await asyncio.sleep(0.1)
+        sys.path[:] = [place for place in sys.path if place not in (self.stub, "")]
+        for name in [name for name in sys.modules if name.startswith("dask_efficiency")]:
+            del sys.modules[name]
+
+
+def test_a_worker_that_joins_is_metered_once_a_plugin_of_its_own_has_installed_the_package(scheduler_file, tmp_path):
+    folder = stub(tmp_path / "absent", "absent")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    with Client(scheduler_file=scheduler_file) as client:
+        client.register_plugin(Installs(str(folder)), name="installs")
+        client.register_plugin(EfficiencyPlugin())
+        with worker_process(scheduler_file, "installed", folder, "--no-nanny"):
+            eventually(lambda: "no-work" in snapshot(client).by_worker.get("installed", {}))
+            with timed_report(client) as (report, _):
+                told = compute_on_all(client)
+            assert "installed" not in report.not_measured
+            assert report.by_worker["installed"]["thread-cpu"] == near(told["installed"]["cpu"])
+        client.unregister_worker_plugin("installs")

@@ -1,0 +1,129 @@
+"""Claim: a cluster without the package gets it while it runs, by pip or by upload, and workers that join later too.
+
+``python -m benchmarks.without_images`` starts a scheduler and two workers that have Dask and lack this package, each in
+an environment of its own, as containers are; brings a wheel there in each of the ways that
+``docs/deploy/without-images.md`` names, and prints what took how long, and which workers are metered in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from distributed import Client, PipInstall
+
+from benchmarks.deployments.programs import HOST, ROOT, eventually, program
+from dask_efficiency import EfficiencyPlugin, snapshot
+
+
+@dataclass(slots=True)
+class BareCluster:
+    """A scheduler and workers without the package."""
+
+    folder: Path
+    stack: ExitStack
+    file: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.file = self.folder / "scheduler.json"
+        self.start("scheduler", "scheduler", "--port", "0", "--dashboard-address", f"{HOST}:0")
+        eventually(lambda: self.file.exists() and self.file.stat().st_size, what="the scheduler's file")
+
+    def worker(self, name: str) -> None:
+        """Start a worker with a nanny, as containers do."""
+        place = self.folder / f"{name}-files"
+        self.start("worker", name, "--name", name, "--nthreads", "1", "--local-directory", str(place))
+
+    def start(self, kind: str, name: str, *options: str) -> None:
+        """Start a program of Dask in an environment of its own."""
+        python = environment(self.folder / f"{name}-environment")
+        command = [python, "-m", "dask", kind, "--scheduler-file", str(self.file), "--host", HOST, *options]
+        self.stack.enter_context(
+            program(command, self.folder / f"{name}.log", environment={"PYTHONPATH": "", "PIP_NO_INPUT": "1"})
+        )
+
+
+@contextmanager
+def bare_cluster(folder: Path) -> Iterator[BareCluster]:
+    """A cluster whose processes have what is installed here, but not this package."""
+    with ExitStack() as stack:
+        cluster = BareCluster(folder, stack)
+        for name in ("first", "second"):
+            cluster.worker(name)
+        yield cluster
+
+
+def environment(folder: Path) -> str:
+    """A Python that finds the packages of this one, but not those that are installed as links, as ours is here."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # The links are lines of such files as this one, which are not read in folders that one of them names.
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return str(folder / "bin" / "python")
+
+
+def wheel(folder: Path) -> Path:
+    """A wheel of this checkout, without compiled parts."""
+    settings = {**os.environ, "DASK_EFFICIENCY_NO_EXTENSION": "1"}
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(ROOT)]
+    subprocess.run([*command, "--wheel-dir", str(folder)], check=True, timeout=300, env=settings)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def by_pip(client: Client, wheel: Path, *, restart_workers: bool = False) -> None:
+    """Have all install the wheel, whether or not pip believes that it is there."""
+    options = ["--no-deps", "--ignore-installed"]
+    client.register_plugin(PipInstall([str(wheel)], options, restart_workers=restart_workers))
+
+
+def by_upload(client: Client, wheel: Path) -> None:
+    """Send all the wheel."""
+    archive = wheel.with_name("dask_efficiency.zip")
+    archive.write_bytes(wheel.read_bytes())
+    client.upload_file(str(archive))
+
+
+def metered(client: Client, *names: str) -> bool:
+    """Whether these workers have reported, and say what they do."""
+    report = snapshot(client)
+    return all(name in report.by_worker and name not in report.not_measured for name in names)
+
+
+def main() -> None:
+    """Print what each way costs."""
+    ways: dict[str, Callable[[Client, Path], None]] = {
+        "PipInstall": by_pip,
+        "PipInstall, restart_workers": lambda client, file: by_pip(client, file, restart_workers=True),
+        "upload_file": by_upload,
+    }
+    print(f"{'':28}installing  registering  a worker that joins  metered")
+    for name, bring in ways.items():
+        with tempfile.TemporaryDirectory() as place, bare_cluster(Path(place)) as cluster:
+            file = wheel(Path(place))
+            with Client(scheduler_file=str(cluster.file)) as client:
+                client.wait_for_workers(2, timeout=120)
+                times = [time.monotonic()]
+                bring(client, file)
+                times.append(time.monotonic())
+                client.register_plugin(EfficiencyPlugin())
+                times.append(time.monotonic())
+                cluster.worker("third")
+                client.wait_for_workers(3, timeout=120)
+                times.append(time.monotonic())
+                eventually(lambda: metered(client, "first", "second", "third"), what="all workers to be metered")
+                took = [f"{after - before:.1f} s" for before, after in pairwise(times)]
+                print(f"{name:28}{took[0]:>10}{took[1]:>13}{took[2]:>21}  3 of 3", flush=True)
+
+
+if __name__ == "__main__":
+    main()
