@@ -1,4 +1,90 @@
-"""Scores: how much longer each worker takes than its peers for the same work, in units of their spread."""
+"""Scores workers of a finished run: how much longer each takes than its peers for the same work, in units of their spread.
+
+Theory of operation
+===================
+
+**The question.** Which worker takes longer *for the same work*? More tasks, larger partitions and other tasks are no
+straggling. This module answers for one signal (time in the thread, time for a byte, ...; ``signals.py``) of a run that
+is over. What to do with the scores of all signals (flag, name a cause, estimate the cost) is
+``runs/stragglers/offline.py``'s; ``live_score.py`` is the counterpart for a run that goes on.
+
+**The steps**, from observations to z-scores::
+
+    observations --> sizes --> cells --> judged --> peers --> level --> scale --> z --> z / tail --> without
+                                                      ^                           |                  the worst
+                                                      +-- who has z >= 2 leaves --+
+
+1. *Sizes.* Where inputs of one kind of work differ by more than a factor of 2, a power law of size is fitted within
+   workers and taken off; a few giants are left out (``sizes.py``). Tasks that still run count if they have already
+   taken longer than is usual.
+2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more, within a bound) and
+   winsorised: observations are clipped to the worker's own median +- (3 x the spread of that work + 0.3).
+3. *Judged* are workers with 5 observations, or 2 kinds of work, that enough others have too.
+4. *Level*: the mean over a worker's cells of mean minus reference, where the reference of a peer is the median of the
+   *other* peers. It is a logarithm: 0.1 is about 10 % longer.
+5. *Scale*: the spread of healthy workers, from the levels below 0 only, where stragglers do not reach, and the signal's
+   floor, as the root of the sum of squares.
+6. *z* = level / sqrt(scale^2 + the extra variance of a worker with fewer observations than its peers).
+7. *Worst*: a worker whose level is mostly its worst single observation is not slow; that task is.
+
+A worker is flagged where z reaches ``threshold(workers, signals, factor)``, factor x sqrt(2 ln(workers x signals)):
+about as far as the most extreme of so many normal numbers comes. The effect must also be at least 10 %
+(``offline.py``).
+
+**States of the set of peers.** Steps 4 to 6 need to know who is healthy, and that is what they are to find out. So they
+are repeated from a first set of peers until the set is one that was seen before:
+
+=======================  ==============================================================================================
+what is known            first set of peers
+=======================  ==============================================================================================
+history of healthy runs  workers as fast as usual for their work; all that are judged, where too few are
+no history, two kinds    the faster workers, if a gap in the faster half is too wide for chance and 3 or more are faster
+no history               workers less than 2 spreads above the median
+=======================  ==============================================================================================
+
+After each round, judged workers with z < 2 are the peers of the next. If fewer than 2, or than a fifth of the judged,
+would be left, it ends. A set is never tried twice, and there are finitely many: so it ends.
+
+**History** (``Usual``, made by ``usual_of`` from runs in which nothing was wrong) adds three things: levels by kind of
+work, which tell the healthy minority where more than half are slow; the spread between healthy workers, which bounds
+that of this run from below, and from above at 3 times; and the *tail*, how far the furthest healthy worker came, by
+which z is divided. The tail is estimated with a prior that is worth four runs.
+
+**Invariants**, in ``tests/straggler/test_score.py`` unless another file is named:
+
+1. A shift of everybody changes no level (``test_a_shift_of_everybody_changes_nothing``).
+2. Stragglers do not widen the scale (``test_stragglers_do_not_widen_the_scale``), and it never falls below the floor
+   (``test_the_scale_never_falls_below_the_floor``).
+3. Of the same level, fewer observations give a smaller z (``test_few_noisy_observations_count_for_less``).
+4. Nobody is judged where too few do the same work (``test_where_too_few_do_the_same_work_nobody_is_judged``).
+5. The order of rows and the names of workers do not matter, and more healthy workers neither hide nor make a straggler
+   (``test_the_order_of_rows_and_the_names_of_workers_do_not_matter`` and
+   ``test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one`` in ``tests/runs/stragglers/test_offline.py``).
+6. More than half may be slow where there is history (``test_history_tells_the_healthy_minority``).
+
+**Why so.** *The median across workers*, because a mean follows the straggler: (N - 1) / sqrt(N) bounds a z-score from
+mean and standard deviation, 1.5 for 4 workers. *A mean within a worker*, because a median misses contention that comes
+and goes. *Without oneself*, because of few workers each moves the median. *The healthy side*, because the median of
+absolute deviations grows when many are slow. *A scale widened for few workers*, whose spread is often small by chance.
+
+**What was tried and rejected**, with F1 on FlowBench's runs where it was measured:
+
+- *Ratio to the median* as in DLRover's check, .38 tuned and .11 at its own factor of 2; *the fastest peer as
+  reference*, as in NVIDIA's resiliency extension, .28, as one outlier is everybody's measure; *Mahalanobis distance*,
+  .32.
+- *The duration alone*, .53; the share of time on the CPU alone, .67; the largest of three signals, .74.
+- *Totals per worker.* Work stealing changes them; rates for a kind of work stay.
+- *Flagging by being off the CPU for longer.* It flags nobody whose tasks take no longer.
+- *Subtracting the excess on the critical path* as the cost: off by 34 %. A replay of the run with the worker repaired
+  was off by 3 and 11 % on two workflows.
+- *Comparing workers of one host by their waits for its disk.* All of them wait. They are compared with what is usual
+  (``disk.py``).
+
+**Limits.** Of two workers without history nobody is blamed: there is a ratio, and no telling who of both is unusual.
+Where more than half are slow and no gap divides them, nobody stands out without history. The constants were chosen on
+the first part of FlowBench's runs, where a comment says so; ``python -m benchmarks.stragglers`` prints what they
+achieve.
+"""
 
 from __future__ import annotations
 

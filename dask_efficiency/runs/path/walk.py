@@ -1,4 +1,92 @@
-"""Finds the critical path: walks backwards from the end of a run, from each event to the one that caused it last."""
+"""Walks from the end of a run back to its start, from each event to the one that caused it last: the critical path.
+
+Theory of operation
+===================
+
+**The question.** Why did a run take as long as it did? Of all that happened in a recorded run, the walk finds the chain
+of events in which each one waited for the one before, and gives every nanosecond of the makespan to one *kind*
+(:class:`~dask_efficiency.runs.path.kinds.Kind`), one task and one worker. The shares of the kinds are then shares of
+the wall clock.
+
+**The idea** is the *last-arriving cause*. An event could not happen before any of its causes; the one that came last
+let it happen. So the walk starts at the end of the scope and goes backwards: everything after the cursor ``at`` is
+explained, everything before it is not yet. A step names the time from a cause to ``at``, and moves ``at`` to the cause.
+
+**States.** The walk is at a *stage* of a run (one try of a task on one worker), at a client, or lost::
+
+    assigned <- received <- ready <- executing <- submitted <- start <- stop <- ended <- reported
+        |
+        +-- the end of another run  -> that run, reported
+        +-- an earlier try          -> that run, reported
+        +-- a graph                 -> the task that sent it, stop; or its client -> a result that it waited for
+        +-- room in the queue       -> where the task was queued, and what queued it
+        +-- nothing recorded        -> its last input, or its graph; else lost
+
+==================  ==================================================================================================
+step back           time in between, and where it goes on
+==================  ==================================================================================================
+reported to ended   ``report``
+ended to stop       ``spill``, as long as it was measured; the rest is ``worker-loop``
+stop to start       ``compute-noncpu``, ``gpu-compute``, ``compute-cpu``, pro rata; back to the last result of a task
+                    that this one submitted itself, if it waited for one (``nested.py``); messages of a P2P shuffle
+                    that were on their way to its barrier are ``transfer``
+start to submitted  ``executor-handoff``
+submitted to        ``unspill``, as long as it was measured; the rest is ``worker-loop``
+executing
+executing to ready  ``ready-wait``; if another task held the slot, only since that one left it, and on to that one
+ready to received   the transfers of its inputs, the last one to arrive first: ``transfer``, ``transfer-queue``, and
+                    ``worker-loop`` between them
+received to         ``scheduler-to-worker``
+assigned
+assigned            ``scheduler-transition``, ``scheduler-queue`` or ``graph-update``, back to what assigned it
+at a client         ``result-gather``, ``client-submit``, back to a result that it waited for
+at an instant that  ``unattributed``, back to the instant before it
+was not recorded
+lost                ``unattributed``, back to the last run that was reported before and was not visited
+==================  ==================================================================================================
+
+A run that was lost with its worker, or stolen or cancelled before it ran, is entered at its last recorded instant; the
+time after it is ``lost-worker`` or ``ready-wait``.
+
+Three passes follow, each of which keeps the tiling: a task that torch profiled is replaced by what happened in it,
+:mod:`~dask_efficiency.runs.path.blocked` renames the parts of segments in which an event loop was busy, and
+:mod:`~dask_efficiency.runs.path.presence` those in which there was no worker.
+
+**Invariants**, in ``tests/runs/path/test_walk.py`` unless another file is named:
+
+1. The segments tile the scope: the first begins where it does, each other where the one before stops, the last stops
+   where it does, and none is empty
+   (``test_segments_tile_the_makespan_to_the_nanosecond_and_leave_nothing_unexplained``). It is so by construction:
+   ``_to`` is the only place that appends a segment, from the cursor backwards, and moves the cursor. A cause that lies
+   after the cursor, as clocks that disagree make it, adds nothing.
+2. That holds for damaged traces, too, with instants that are missing or contradict each other
+   (``test_segments_tile_whatever_was_not_recorded_or_contradicts_itself``); after the passes
+   ``test_whatever_was_blocked_the_segments_tile`` (``test_blocked.py``) and
+   ``test_whoever_comes_and_goes_the_segments_tile_the_makespan`` (``test_presence.py``).
+3. Of a complete trace nothing is ``unattributed`` (the first test, on simulated runs).
+4. A run is entered once (``test_no_run_on_the_path_is_walked_through_twice``), except one that waits for tasks that it
+   submitted: the walk returns to it from each of them, and follows each of these once. So the walk ends.
+
+**Why so.** The transition of a task to ``processing`` carries the stimulus that caused it, ``task-finished`` or
+``update-graph``: the scheduler's causes are recorded, not guessed (:mod:`~dask_efficiency.runs.trace.causes`). What
+happens between the scheduler's events comes from the worker's half of the recorder.
+
+**What was tried and rejected.**
+
+- *The scheduler's events alone.* Up to 34 % of the makespan of small tasks was one lump. So workers note when each task
+  was received, ready and executing, and when its inputs were fetched.
+- *The longest path through the graph as the answer.* It has no transfers, no queue and no scheduler. It stands beside
+  the walk as the floor of any cluster (``longest_chain`` in :mod:`~dask_efficiency.runs.path.bounds`).
+- *Dask's corrected clocks.* They moved by up to 0.25 s where raw clocks of one host contradicted no cause.
+- *Subtracting a task's time on the path to say what it could save.* Another chain may be nearly as long. What-ifs
+  replay the run (:mod:`~dask_efficiency.runs.replay.replay`); of the repair of a straggler, subtraction was off by 34
+  %.
+
+**Limits.** The path is one chain; where two causes came nearly at once it follows one and says nothing of the other:
+that is what :meth:`~dask_efficiency.runs.path.path.CriticalPath.slack` is for. How computing divides into CPU and the
+rest is known per run, not when within it. Which result a client waited for is inferred where it did not gather
+(:mod:`~dask_efficiency.runs.trace.clients`), and so is which task of a worker sent a graph (``nested.py``).
+"""
 
 from __future__ import annotations
 
