@@ -109,17 +109,12 @@ _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
 def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
-    """The critical path of a scope, as segments that tile it exactly.
-
-    Each segment is cut off where the next one begins, so that clocks that disagree make no overlaps. Time that no rule
-    explains is ``unattributed``, so that there are no gaps. The walk passes through each run once, except through one
-    that waited for tasks that it submitted: it comes back to that one after each of these tasks.
-    """
+    """Find the critical path of a scope, as segments that tile it exactly."""
     return _Walk(trace, scope, causes).segments()
 
 
 class _Walk:
-    """The state of a walk: everything after :attr:`at` is explained, and everything before it is not yet."""
+    """State of a walk: everything after :attr:`at` is explained, nothing before it."""
 
     def __init__(self, trace: RunTrace, scope: Scope, causes: Causes) -> None:
         self._trace = trace
@@ -131,6 +126,8 @@ class _Walk:
         self._instants = np.stack([getattr(runs, name) for name in RUN_INSTANTS], axis=1)
         self._transfers = _TransferIndex(trace)
         self._seen: set[int] = set()
+        #: Runs to which the walk went from the run that had submitted them: to none twice, or it might not end.
+        self._submitted: set[int] = set()
         #: Runs in the order of their reports; made when a cause is unknown for the first time.
         self._reports: list[int] | None = None
         #: By task: the transition by which it was queued; made when it is first needed.
@@ -179,7 +176,7 @@ class _Walk:
         return (scope.run, _REPORTED) if scope.run != MISSING else None
 
     def _without_cause(self) -> tuple[int, int] | None:
-        """No cause is known: go on with the last run that was reported before, if the walk has not been there."""
+        """Go on with the last run that was reported before and was not visited, as no cause is known."""
         reported = self._trace.runs.reported
         if self._reports is None:
             rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
@@ -227,7 +224,7 @@ class _Walk:
         return stage
 
     def _step(self, run: int, stage: int, row: list[int]) -> tuple[int, int] | None:
-        """Walk from one instant of a run to the one before it; gives another run to go on with, if there is one."""
+        """Walk from one instant of a run to the one before it; return the run to go on with, if it is another one."""
         runs = self._trace.runs
         since = row[stage - 1]
         if stage == _REPORTED:
@@ -257,7 +254,7 @@ class _Walk:
         runs = self._trace.runs
         self._messages(run, start)
         child = self._nested.last_result(run, self.at)
-        if child in self._seen or runs.reported[child] <= start:
+        if child in self._seen or child in self._submitted or runs.reported[child] <= start:
             child = MISSING
         since = start if child == MISSING else int(runs.reported[child])
         visible = max(min(self.at, stop) - since, 0)
@@ -269,12 +266,12 @@ class _Walk:
         self._to(since, Kind.COMPUTE_CPU, run)
         if child == MISSING:
             return None
-        # The walk comes back to this run from its child. That ends, because it goes to no child twice.
-        self._seen.discard(run)
+        self._submitted.add(child)
+        self._seen.discard(run)  # the walk comes back to this run from its child
         return child, _REPORTED
 
     def _slot(self, run: int, ready: int) -> tuple[int, int] | None:
-        """If the run had to wait for a slot, go on with the run that held it."""
+        """Explain the wait for a slot; return the run that held it, to go on with."""
         runs = self._trace.runs
         worker = runs.worker[run]
         holder, freed = MISSING, MISSING
@@ -306,7 +303,7 @@ class _Walk:
         self._to(received, Kind.WORKER_LOOP, run)
 
     def _messages(self, run: int, start: int) -> None:
-        """While a P2P shuffle's barrier runs, all wait for the messages that are on their way."""
+        """Explain the time of a P2P shuffle's barrier in which messages were on their way."""
         if self._shuffled is None:
             self._shuffled = {}
             for row, barrier in enumerate(self._trace.shuffled.task.tolist()):
@@ -345,7 +342,7 @@ class _Walk:
         return self._inferred(task)
 
     def _after(self, cause: int, row: int, run: int) -> tuple[int, int]:
-        """The run was assigned in the stimulus of another run's end: go on with that one."""
+        """Go on with the run whose end assigned this one, in the same stimulus."""
         reported = int(self._trace.runs.reported[cause])
         if reported == MISSING:
             reported = int(self._trace.transitions.at[row])
@@ -353,7 +350,7 @@ class _Walk:
         return cause, _REPORTED
 
     def _queue(self, task: int, row: int, run: int) -> tuple[int, int] | None:
-        """Room came in another way than by a task's end, such as a new worker: go on where the task was queued."""
+        """Go on where the task was queued, as room came in another way than by a task's end, such as a new worker."""
         transitions, stimuli = self._trace.transitions, self._trace.stimuli
         if self._queued is None:
             self._queued = np.full(len(self._trace.tasks), MISSING, np.int64)
@@ -377,7 +374,7 @@ class _Walk:
         return self._after(cause, entry, run) if cause != MISSING else self._inferred(task)
 
     def _inferred(self, task: int) -> tuple[int, int] | None:
-        """No transition says what the cause was: go on with the last input that was there, or with the graph."""
+        """Go on with the last input that was there, or with the graph, as no transition shows the cause."""
         trace = self._trace
         if not 0 <= task < len(trace.tasks):
             return None
@@ -412,7 +409,7 @@ class _Walk:
 
 
 class _TransferIndex:
-    """Finds transfers by receiver and task; sorted when it is first asked."""
+    """Index of transfers by receiver and task, sorted on first use."""
 
     def __init__(self, trace: RunTrace) -> None:
         self._trace = trace
@@ -420,7 +417,7 @@ class _TransferIndex:
         self._keys = np.empty(0, np.int64)
 
     def of(self, run: int) -> list[int]:
-        """The transfers of a run's inputs to its worker; the last to arrive comes first."""
+        """List the transfers of a run's inputs to its worker, the last to arrive first."""
         trace = self._trace
         transfers, tasks = trace.transfers, len(trace.tasks)
         if self._order is None:
