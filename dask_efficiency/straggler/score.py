@@ -1,4 +1,4 @@
-"""Scores workers of a finished run: how much longer each takes than its peers for the same work, in units of their spread.
+"""Scores workers of a finished run: how much longer each takes than its peers for the same work, by their spread.
 
 Theory of operation
 ===================
