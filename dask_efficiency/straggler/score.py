@@ -100,14 +100,14 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, me
 from dask_efficiency.straggler.signals import FINISHED
 from dask_efficiency.straggler.sizes import sized
 
-#: A worker is judged by at least so many tasks, or by so many kinds of them.
+#: Least number of observations, or else of kinds of work, to judge a worker by.
 MIN_TASKS = 5
 MIN_KINDS = 2
 
 #: How many others must do the same work, unless there is history.
 MIN_OTHERS = 2
 
-#: Observations that are further from their worker's median than so many spreads and a bit count as if they were there.
+#: Observations are clipped to their worker's median +- (3 spreads + 0.3), in logarithms (winsorised).
 WINSOR_SPREADS = 3.0
 WINSOR_BIT = 0.3
 MIN_SPREAD = 0.1
@@ -227,8 +227,8 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
     workers
         How many there are.
     usual
-        The same signal in runs in which nothing was wrong. It tells which of the workers are healthy where more than
-        half are slow, and how much healthy workers differ.
+        The same signal in runs in which nothing was wrong. It shows which of the workers are healthy where more than
+        half are slow, and gives the spread of healthy workers.
 
     Returns
     -------
@@ -248,11 +248,11 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
     judged = _judged(cells, usual)
     level, error = _levels(cells, judged)
     between = usual.between if usual is not None else math.nan
-    peers = judged if usual is None else _at_the_usual_level(cells, observations.kinds, judged, usual, floor)
+    peers = judged if usual is None else _as_fast_as_usual(cells, observations.kinds, judged, usual, floor)
     seen: set[bytes] = set()
     scale = math.hypot(float(np.nan_to_num(healthy_spread(level[judged]))), floor)
     if usual is None and judged.any():
-        peers = _the_fast(level, judged, floor)
+        peers = _faster_kind(level, judged, floor)
         if peers is judged:
             peers = judged & (level - np.median(level[judged]) < PEER * scale)
     z = np.zeros(workers)
@@ -280,7 +280,7 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
 
 
 def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
-    """What is usual, from runs (observations, workers) of one signal in which nothing was wrong."""
+    """Learn what is usual from runs (observations, workers) of one signal in which nothing was wrong."""
     levels: dict[str, list[float]] = {}
     values: dict[str, list[Float64]] = {}
     between = []
@@ -309,7 +309,7 @@ def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
 
 
 def _tail(healthy: Sequence[Scores]) -> float:
-    """How far the furthest worker of a healthy run rarely comes, from how far the furthest one of each run came."""
+    """Estimate how far the furthest worker of a healthy run rarely comes, from the furthest one of each run."""
     furthest = [
         math.log(max(float(one.z.max()), 1e-3) / threshold(int(one.enough.sum()), TAIL_SIGNALS, 1.0))
         for one in healthy
@@ -324,7 +324,7 @@ def _tail(healthy: Sequence[Scores]) -> float:
 
 
 def _without_short_censored(observations: Observations) -> Observations:
-    """Without the tasks that have not ended and have not yet taken longer than is usual for their work."""
+    """Drop the tasks that have not ended and have not yet taken longer than is usual for their work."""
     if not observations.censored.any():
         return observations
     ended = ~observations.censored
@@ -356,7 +356,7 @@ def _cells(observations: Observations, workers: int) -> _Cells:
 
 
 def _worst(observations: Observations, workers: int) -> Bool:
-    """The worst observation of each worker that has enough of them."""
+    """Mark the worst observation of each worker that has enough of them."""
     off = (
         observations.value - medians(observations.value, observations.work, len(observations.kinds))[observations.work]
     )
@@ -368,7 +368,7 @@ def _worst(observations: Observations, workers: int) -> Bool:
 
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
-    """Workers with enough observations of work that enough others do too."""
+    """Mark workers with enough observations of work that enough others do too."""
     peers = (cells.count > 0).sum(axis=1) - 1
     comparable = cells.count * (peers >= (1 if usual is not None else MIN_OTHERS))[:, None]
     judged: Bool = (comparable.sum(axis=0) >= MIN_TASKS) | ((comparable > 0).sum(axis=0) >= MIN_KINDS)
@@ -376,7 +376,7 @@ def _judged(cells: _Cells, usual: Usual | None) -> Bool:
 
 
 def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
-    """By worker, the mean over its work of its difference from its peers, and the variance that few tasks give it."""
+    """Compute each worker's mean difference from its peers over its work, and the variance due to its few tasks."""
     among = np.where(peers[None, :], cells.mean, np.nan)
     reference = np.where(peers[None, :], median_of_others(among), median_by_row(among)[:, None])
     off = cells.mean - reference
@@ -388,8 +388,8 @@ def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
     return level, error
 
 
-def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
-    """The workers below the widest gap in the faster half, if it is too wide for chance; else all that are judged."""
+def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
+    """Select the workers below the widest gap in the faster half, if it is too wide for chance; else all judged."""
     ordered = np.sort(level[judged])
     widest, limit = 0.0, math.inf
     for count in range(max(MIN_FAST, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
@@ -401,7 +401,7 @@ def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
 
 
 def _scale(level: Float64, between: float, floor: float, sampling: float) -> float:
-    """How much healthy workers differ; ``sampling`` is how much equal ones would, with so few tasks."""
+    """Compute the spread of healthy workers; ``sampling`` is that of equal ones, with so few tasks."""
     spread = healthy_left(level)
     if math.isfinite(between):
         spread = max(min(spread, MAX_SPREAD * between), between)
@@ -424,8 +424,8 @@ def _in_spreads(level: Float64, error: Float64, scale: float, peers: Bool) -> Fl
     return z
 
 
-def _at_the_usual_level(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: Usual, floor: float) -> Bool:
-    """The workers that are as fast as usual; all of them where too few are, as then only peers can tell."""
+def _as_fast_as_usual(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: Usual, floor: float) -> Bool:
+    """Select the workers that are as fast as usual; all that are judged, where too few are."""
     level = np.array([usual.level.get(kind, math.nan) for kind in kinds])
     spread = np.array([usual.spread.get(kind, math.inf) for kind in kinds])
     off = cells.mean - level[:, None]

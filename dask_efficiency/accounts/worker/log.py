@@ -91,8 +91,8 @@ from dask_efficiency.accounts.worker.balance import Availability
 #: Longer prefixes are cut to so many characters, wherever they are counted.
 MAX_PREFIX_LENGTH = 200
 
-#: In the place of the state in which a task ended that the protocol of a P2P shuffle stopped; upstream says
-#: ``rescheduled`` of these and of those whose user raised ``Reschedule``.
+#: Stands for the final state of a task that the protocol of a P2P shuffle stopped; upstream has
+#: ``rescheduled`` for these and for those whose user raised ``Reschedule``.
 BY_SHUFFLE = "rescheduled by a shuffle"
 
 #: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
@@ -101,7 +101,7 @@ Run = tuple[int, int, int, int, int]
 
 
 class Place(StrEnum):
-    """Among which tasks upstream counts a task after a transition."""
+    """Set of tasks in which Dask counts a task after a transition."""
 
     EXECUTING = "executing"
     LONG_RUNNING = "long-running"
@@ -109,7 +109,7 @@ class Place(StrEnum):
 
 
 class Done(NamedTuple):
-    """What only a trace wants to know of a task that moved."""
+    """Facts of a task that moved which only a trace needs."""
 
     #: Number of the stimulus; each transition has its own where nobody can tell.
     stimulus: int
@@ -163,7 +163,7 @@ class Moved(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Why slots are free that are: whether the worker takes tasks, how many wait for data, how many for a resource."""
+    """Reasons why slots are free: whether the worker takes tasks, and how many wait for data or for a resource."""
 
     at: int
     availability: Availability
@@ -197,7 +197,7 @@ class Spilled(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A task without a slot changed its state, or one that may have come from elsewhere: only a trace wants to know."""
+    """A task without a slot, or one that may have come from elsewhere, changed its state; written for a trace only."""
 
     at: int
     key: Any
@@ -218,7 +218,7 @@ Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries by when they happened, those of one instant as they were written: some are known later than others."""
+    """Sort entries by instant, those of one instant as written: some are known later than others."""
     return sorted(entries, key=itemgetter(0))
 
 
@@ -228,7 +228,7 @@ _KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spill
 
 
 def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
-    """Entries as lists that JSON can hold, each led by its kind: so a scene that was seen once can be read again.
+    """Convert entries to lists that JSON can hold, each led by its kind, to read a log again without its worker.
 
     Keys of tasks are texts afterwards.
     """
@@ -239,12 +239,12 @@ def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
 
 
 def from_plain(rows: Iterable[Sequence[Any]]) -> list[Entry]:
-    """Entries of what :func:`to_plain` made.
+    """Restore the entries of :func:`to_plain`.
 
     Raises
     ------
     ValueError
-        On a kind that is none, or fields that are not its own.
+        On an unknown kind, or another number of fields.
     """
     found: list[Entry] = []
     for kind, *values in rows:

@@ -135,7 +135,7 @@ def tile(graph: TorchGraph) -> Stretches:
 
 
 def last_instant(graph: TorchGraph, instants: Instants) -> int:
-    """Where the walk begins; missing if nothing is known of the window."""
+    """Find the instant at which the walk begins; missing if nothing is known of the window."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
     closing = events.stop == stop
@@ -152,7 +152,7 @@ def last_instant(graph: TorchGraph, instants: Instants) -> int:
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
-    """Positions from the end of the window to one that is not after its start, or has no cause."""
+    """Walk from the end of the window to a position that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
     # Instants that waited for the one before them on their thread or stream are passed through in one step.
@@ -172,7 +172,7 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
 
 
 def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, own: Int8, path: Int64) -> Pieces:
-    """The time between the instants of a path, and before and after them, with what it was spent on."""
+    """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
         return _nothing_known(graph)
@@ -195,7 +195,7 @@ _Columns = tuple[Int8, Int32, Int32]
 
 
 def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
-    """What the time between instants and their causes was spent on, whose it is, and on whose thread."""
+    """Name the time between instants and their causes: its kind, its event, and an event of its thread."""
     from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
     from_start, to_start = instants.is_start[earlier], instants.is_start[later]
     along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
@@ -216,14 +216,14 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
 
 
 def _still_open(graph: TorchGraph, instants: Instants, earlier: Int64, later: Int64) -> Int32:
-    """What operator is open on a thread from one instant to another one."""
+    """Find the operator that is open on a thread from one instant to another one."""
     events, row = graph.trace.events, instants.innermost[earlier]
     is_open = (events.stop[row] >= instants.at[later]) & ~np.isin(events.category[row], CALLS)
     return np.where(is_open, row, MISSING)
 
 
 def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
-    """What is after the last instant of a path: the time of whatever is still open on its thread."""
+    """Name the time after the last instant of a path, by what is still open on its thread."""
     on_gpu, event = instants.on_gpu[last], instants.event[last]
     row = np.where(on_gpu, np.where(instants.is_start[last], event, MISSING), instants.innermost[last])
     kind = np.where(row == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[row])
@@ -231,7 +231,7 @@ def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
 
 
 def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
-    """What is before the first instant of a path: the time of its thread, or of a launch before the window."""
+    """Name the time before the first instant of a path: of its thread, or of a launch before the window."""
     event = instants.event[first]
     on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.call[event] != MISSING
     kind = np.where(on_gpu & asked_for, KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_CPU))
