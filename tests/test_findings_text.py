@@ -20,7 +20,7 @@ def test_the_titles_and_cures_are_these() -> None:
 
 
 def _golden() -> str:
-    said = [(kind, *told) for kind, told in (path.SAID | torch_path.SAID).items()]
+    said = [(kind, *told) for kind, told in (path.TITLES | torch_path.TITLES).items()]
     said += [*(("slow-rank", *told) for told in torch_path.SLOW_RANKS.values()), *ladder.FINDINGS.values()]
     said += [(f"slow-worker, slow-host ({cause})", *told) for cause, told in MEANINGS.items()]
     said += [(kind, *told) for kind, told in {"long-task": LONG_TASK, **PATHS}.items()]

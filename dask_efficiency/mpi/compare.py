@@ -23,7 +23,7 @@ class MpiPlacements(Shown):
         Names of the others, where Ctrl-C ended it early.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.places"
+    _sections_module: ClassVar[str] = "dask_efficiency.mpi.sections.places"
 
     ranked: tuple[MpiPrediction, ...]
     not_simulated: tuple[str, ...] = ()

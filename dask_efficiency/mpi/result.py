@@ -52,7 +52,7 @@ class MpiPrediction(Shown):
         What a reader must know to trust it.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.mpi.sections.mpi"
+    _sections_module: ClassVar[str] = "dask_efficiency.mpi.sections.mpi"
 
     program: Program
     topology: Topology

@@ -122,7 +122,7 @@ class Comparison(Shown):
         What each run is called.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.report.sections.comparison"
+    _sections_module: ClassVar[str] = "dask_efficiency.report.sections.comparison"
 
     before: tuple[EfficiencyReport, ...]
     after: tuple[EfficiencyReport, ...]
@@ -375,7 +375,7 @@ class Comparison(Shown):
     def _repr_html_(self) -> str:
         from dask_efficiency.show.html.render import fragment
 
-        return fragment(self._said("page"))
+        return fragment(self._from_sections("page"))
 
     def _numbers(self, number_of: Callable[[EfficiencyReport], float]) -> Difference[float]:
         return Difference(_finite(map(number_of, self.before)), _finite(map(number_of, self.after)))

@@ -263,7 +263,7 @@ class EfficiencyReport(Printed):
         is saved: it has a file of its own.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.report.sections.report"
+    _sections_module: ClassVar[str] = "dask_efficiency.report.sections.report"
 
     name: str
     started: float
@@ -525,7 +525,7 @@ class EfficiencyReport(Printed):
     @property
     def first_screen(self) -> Document:
         """What is said of it first; what a renderer takes."""
-        found: Document = self._said("first_screen")
+        found: Document = self._from_sections("first_screen")
         return found
 
     def __repr__(self) -> str:
@@ -534,7 +534,7 @@ class EfficiencyReport(Printed):
     def _repr_html_(self) -> str:
         from dask_efficiency.show.html.render import fragment
 
-        return fragment(self._said("notebook"))
+        return fragment(self._from_sections("notebook"))
 
     def show(self, *titles: str) -> None:
         """Print everything that the report says, or the sections of these titles.
@@ -546,7 +546,7 @@ class EfficiencyReport(Printed):
         """
         from dask_efficiency.show.terminal.coloured import show
 
-        show(late(f"{self._said_by}:chosen")(self, titles))
+        show(late(f"{self._sections_module}:chosen")(self, titles))
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:
@@ -647,4 +647,4 @@ class EfficiencyReport(Printed):
         from dask_efficiency.report.sections.predictions import with_predictions
         from dask_efficiency.show.html.render import save_page
 
-        save_page(with_predictions(self._said("page"), predictions), path, **storage_options)
+        save_page(with_predictions(self._from_sections("page"), predictions), path, **storage_options)

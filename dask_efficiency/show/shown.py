@@ -27,20 +27,20 @@ class Printed:
 
     #: Name of the module: with ``document`` and ``headline`` of it; of what is :class:`Paged`, ``page``; of what is
     #: :class:`Shown`, ``to_dict`` as well.
-    _said_by: ClassVar[str]
+    _sections_module: ClassVar[str]
 
-    def _said(self, what: str) -> Any:
-        return late(f"{self._said_by}:{what}")(self)
+    def _from_sections(self, what: str) -> Any:
+        return late(f"{self._sections_module}:{what}")(self)
 
     @property
     def headline(self) -> str:
         """What it says first, in at most 100 characters, without a full stop."""
-        return str(self._said("headline"))
+        return str(self._from_sections("headline"))
 
     @property
     def document(self) -> Document:
         """All that is said of it; what a renderer takes."""
-        found: Document = self._said("document")
+        found: Document = self._from_sections("document")
         return found
 
     @property
@@ -76,7 +76,7 @@ class Paged(Printed):
         """Write a page that opens offline, to a local path or any fsspec URL."""
         from dask_efficiency.show.html.render import save_page
 
-        save_page(self._said("page"), path, **storage_options)
+        save_page(self._from_sections("page"), path, **storage_options)
 
 
 class Shown(Paged):
@@ -86,5 +86,5 @@ class Shown(Paged):
 
     def to_dict(self) -> dict[str, Any]:
         """Its figures as plain data, ready for JSON."""
-        found: dict[str, Any] = self._said("to_dict")
+        found: dict[str, Any] = self._from_sections("to_dict")
         return found

@@ -1,4 +1,4 @@
-"""Breakdowns: what slows a straggler, from what its threads waited for beside its peers'."""
+"""Breakdowns: the cause of a straggler, from what its threads waited for compared with its peers'."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
 from dask_efficiency.accounts.cluster.account import place
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
-#: What a worker's waiting is the cause of, by its cause; of the others it is not known what they mean for a worker.
+#: Cause of a slow worker by what its threads wait for; other waiting shows no cause.
 BY_WAITING: dict[str, Cause] = {
     "gil": Cause.GIL,
     "core": Cause.CONTENTION,
@@ -44,7 +44,7 @@ _PLACES = [place("causes", name) for name in _WAITING]
 
 
 class RecentWaiting:
-    """What the tasks of each worker waited for of late."""
+    """Recent waiting of each worker's tasks, by cause; older intervals fade."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
@@ -52,7 +52,7 @@ class RecentWaiting:
         self._totals = self._recent = np.zeros((0, 1 + len(_PLACES)))
 
     def follow(self, accounts: Mapping[str, NDArray[np.int64]]) -> None:
-        """An interval is over: these are the accounts of the workers that are there."""
+        """Add an interval that is over, from the accounts of the present workers."""
         if not accounts:
             return
         every = np.stack(list(accounts.values()))
@@ -65,7 +65,7 @@ class RecentWaiting:
         self._totals, self._recent = totals, recent
 
     def cause(self, worker: str) -> Cause | None:
-        """What its tasks wait for more than its peers'; None if that is nothing much, or not known."""
+        """Find what a worker's tasks wait for more than its peers'; None if nothing stands out, or it is not known."""
         row = self._rows.get(worker)
         return None if row is None else _cause(self._recent[:, 1:], self._recent[:, 0], row)
 
@@ -73,7 +73,7 @@ class RecentWaiting:
 def explained(
     findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], by_worker: Mapping[str, Breakdown]
 ) -> tuple[SlowWorker, ...]:
-    """Findings with the cause that a report's breakdowns show.
+    """Give findings the cause that a report's breakdowns show.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def explained(
 
 
 def decided(finding: SlowWorker, cause: Cause | None) -> SlowWorker:
-    """A finding whose cause is open with the one that breakdowns show, if they show any."""
+    """Give a finding whose cause is open the one that breakdowns show, if they show any."""
     return finding if cause is None or finding.cause not in OPEN else replace(finding, cause=cause)
 
 

@@ -1,4 +1,4 @@
-"""Causes: what slows a worker while a run goes on, from the pattern of its signals."""
+"""Causes of slow workers while a run goes on, from the pattern of their signals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAGGING = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class WithPeers:
     """A number of a worker, and the median of its peers'; NaN where it is not known."""
 
     own: float = math.nan
@@ -34,7 +34,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Symptoms:
-    """What is known of a worker whose tasks take longer.
+    """Figures of a worker whose tasks take longer.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class Symptoms:
         Whether its disk, or its transfers, stand out too.
     """
 
-    share: Beside = Beside()
-    lag: Beside = Beside()
+    share: WithPeers = WithPeers()
+    lag: WithPeers = WithPeers()
     core_wait: float = math.nan
     beside_tasks: float = math.nan
     disk: bool = False
@@ -61,7 +61,7 @@ class Symptoms:
 
 
 def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
-    """What slows the tasks of a worker.
+    """Find the cause of a worker's slow tasks.
 
     Tasks that take longer and compute for as much of their time as the peers' have a slow CPU. Otherwise the CPU is
     taken from them: from inside, if something else in the process computes; from outside, if its threads wait for a
@@ -80,7 +80,7 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
 
 
 def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
-    """What keeps the tasks of a process from the CPU, however little they compute; None if nothing does."""
+    """Find what takes the CPU from the tasks of a process, however little they compute; None if nothing does."""
     if symptoms.beside_tasks >= MUCH_BESIDE:
         return Cause.GIL
     return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None

@@ -1,4 +1,4 @@
-"""Columns: which column of an array each of a bounded number of names has."""
+"""Columns: gives each of a bounded number of names a column of an array."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Columns(Generic[Name]):
 
     @property
     def free(self) -> int:
-        """How many columns are left."""
+        """Number of columns that are left."""
         return len(self._free)
 
     def free_since(self) -> int | None:
-        """Since when the column that the next name gets is unused; None where it has no name."""
+        """Instant since which the column that the next name gets is unused; None where it has no name."""
         return None if self._free else int(self.used_at.min())
 
     def quiet(self, *, before: int) -> list[Name]:
@@ -67,11 +67,11 @@ class Columns(Generic[Name]):
         return column, displaced
 
     def take_away(self, name: Name) -> int:
-        """Take a name's column, which is nobody's until :meth:`put_back`."""
+        """Take a column from its name; it is unavailable until :meth:`put_back`."""
         return self._columns.pop(name)
 
     def put_back(self, column: int) -> None:
-        """A column is there for a new name."""
+        """Make a column available for a new name."""
         self._free.append(column)
 
     def occupied(self) -> NDArray[np.intp]:

@@ -39,12 +39,12 @@ class IntervalComparison:
 
     @property
     def sees_kernels(self) -> bool:
-        """Whether any worker reported kernels of a GPU."""
+        """True once any worker has reported kernels of a GPU."""
         return self._kernels.any
 
     @property
     def capacity(self) -> int:
-        """How many rows the arrays have."""
+        """Number of rows of the arrays."""
         return len(self._group_of)
 
     @property
@@ -58,7 +58,7 @@ class IntervalComparison:
         return self._rows[worker]
 
     def joined(self, worker: str, group: Hashable, *, at: int) -> None:
-        """A worker is there; ``group`` is equal for workers that can be compared."""
+        """Add a worker; ``group`` is equal for workers that can be compared."""
         self.left(worker)
         if not self._free:
             self._free = self._grow()
@@ -72,7 +72,7 @@ class IntervalComparison:
         self._group_of[row] = self._groups[group]
 
     def left(self, worker: str) -> None:
-        """A worker is not there any more."""
+        """Remove a worker."""
         self._transfers.left(worker)
         row = self._rows.pop(worker, None)
         if row is None:

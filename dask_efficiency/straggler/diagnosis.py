@@ -1,4 +1,4 @@
-"""Findings of a group of workers while a run goes on: who stands out, since when, and what slows them."""
+"""Findings of a group of workers while a run goes on: the stragglers, since when, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
+from dask_efficiency.straggler.causes import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
 from dask_efficiency.straggler.peers import Floats, median_of_others
@@ -70,7 +70,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A moment on both clocks: monotonic nanoseconds, and seconds since the epoch; and how far back is looked."""
+    """A moment, in monotonic nanoseconds and in seconds since the epoch, and the length of the window before it."""
 
     at: int
     now: float
@@ -105,7 +105,7 @@ def findings_of(
 
 
 def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which workers are flagged now."""
+    """Mark the workers that are flagged now."""
     if not flagged.any() and not (scores.z >= scores.limit).any():
         return flagged
     ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
@@ -146,8 +146,8 @@ def _finding(
 
 
 def _symptoms(history: History, rows: NDArray[np.intp], i: int, stands_out: NDArray[np.bool_]) -> Symptoms:
-    def beside(means: Floats) -> Beside:
-        return Beside(float(means[i]), float(median_of_others(means[None, :])[0, i]))
+    def with_peers(means: Floats) -> WithPeers:
+        return WithPeers(float(means[i]), float(median_of_others(means[None, :])[0, i]))
 
     def lately(signal: int) -> float:
         known = history.residual[history.newest(MIN_INTERVALS), signal, rows[i]]
@@ -155,8 +155,8 @@ def _symptoms(history: History, rows: NDArray[np.intp], i: int, stands_out: NDAr
         return float(known.mean()) if len(known) else math.nan
 
     return Symptoms(
-        share=beside(history.recent_means(history.on_cpu, rows, MIN_INTERVALS)),
-        lag=beside(history.recent_means(history.loop_lag, rows, MIN_INTERVALS)),
+        share=with_peers(history.recent_means(history.on_cpu, rows, MIN_INTERVALS)),
+        lag=with_peers(history.recent_means(history.loop_lag, rows, MIN_INTERVALS)),
         core_wait=lately(CORE_WAIT),
         beside_tasks=lately(BESIDE_TASKS),
         disk=bool(stands_out[DISK]),
@@ -188,14 +188,14 @@ def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[i
 
 
 def _effect(mean: Floats, main: int) -> float | None:
-    """How many times as long the work takes; None where that is not known."""
+    """Factor by which the work takes longer; None where that is not known."""
     if main == MEMORY:
         return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
     return float(np.exp(mean[main])) if np.isfinite(mean[main]) else None
 
 
-def _evidence(scores: LiveScores, i: int, z: Floats, share: Beside) -> tuple[Evidence, ...]:
-    """The signals that stand out, each beside the peers."""
+def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[Evidence, ...]:
+    """List the signals that stand out, each with the figures of the peers."""
     shown = []
     for signal in np.argsort(-z).tolist():
         if not z[signal] >= scores.limit * HYSTERESIS:

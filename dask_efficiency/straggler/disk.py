@@ -1,4 +1,4 @@
-"""The disk of a host: which of its workers hold it up, and which ones only wait for it."""
+"""Disks of hosts: tells workers that keep a disk busy from those that only wait for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.agains
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """What a run shows of the disks of its hosts.
+    """Judgement of the disks of a run's hosts.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Disks:
     whole: Float64
 
     def effect(self, worker: int) -> float:
-        """How many times as long as usual a worker's tasks take; 1 or more."""
+        """Factor by which a worker's tasks take longer than usual; 1 or more."""
         return math.exp(max(float(np.nan_to_num(self.whole[worker])), 0.0))
 
 
@@ -118,7 +118,7 @@ def _scores(observations: Observations, level: Float64, z: Float64, spread: floa
 
 
 def _off(observations: Observations, reference: Mapping[str, float]) -> Float64:
-    """By observation, how much more than usual for its work it is; NaN where that is not known."""
+    """Subtract from each observation what is usual for its work; NaN where that is not known."""
     usual = np.array([reference.get(kind, math.nan) for kind in observations.kinds], np.float64)
     found: Float64 = observations.value - usual[observations.work]
     return found
@@ -139,7 +139,7 @@ def _least(worker: Int64, values: Float64, workers: int) -> Float64:
 
 
 def _places(hosts: Sequence[str]) -> Int64:
-    """By worker, the number of its host."""
+    """Number the hosts; gives that of each worker."""
     names: dict[object, int] = {}
     return np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
 
@@ -150,6 +150,6 @@ def _any(holds: Bool, place: Int64) -> Bool:
 
 
 def _middle(values: Float64, place: Int64) -> Float64:
-    """By worker, the median over its host."""
+    """Compute for each worker the median over its host."""
     known = np.isfinite(values)
     return medians(values[known], place[known], int(place.max(initial=0)) + 1)[place]

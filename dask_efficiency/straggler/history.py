@@ -1,4 +1,4 @@
-"""History: what the last intervals said of each worker, in rings whose first axis is intervals."""
+"""History: figures of each worker in the last intervals, in rings whose first axis is intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dask_efficiency.straggler.signals import LIVE
 MAX_INTERVALS = 96
 FIRST_INTERVALS = 8
 
-#: What the last intervals said, in turns.
+#: Figures of the last intervals, overwritten in turn.
 Ring = NDArray[np.float32]
 
 
@@ -29,7 +29,7 @@ class History:
     rows
         How many workers there is room for.
     window_ns
-        How far back anybody looks.
+        Length of the window before an instant, in nanoseconds.
     """
 
     def __init__(self, rows: int, window_ns: int) -> None:
@@ -105,11 +105,11 @@ class History:
         return self.newest(sum(at - end < window_ns for end in self._ends))
 
     def begin(self, back: int) -> int:
-        """When an interval began; 1 is the newest."""
+        """Find the start of an interval; 1 is the newest."""
         return self._begins[-back]
 
     def since(self, row: int, signal: int, least: float, *, at: int, window_ns: int) -> int:
-        """When a worker began to be worse than its peers by the least that counts, a single interval left out."""
+        """Find the instant since which a worker was worse than its peers by ``least``, but for single intervals."""
         since, misses = at, 0
         for back, place in enumerate(self.within(at=at, window_ns=window_ns), 1):
             residual = self.residual[place, signal, row]
@@ -124,7 +124,7 @@ class History:
         return since
 
     def recent_means(self, ring: Ring, rows: NDArray[np.intp], count: int) -> Floats:
-        """By row, the mean over the last intervals; NaN where nothing is known."""
+        """Compute the mean of each row over the last intervals; NaN where nothing is known."""
         values = ring[self.newest(count)][:, rows].astype(np.float64)
         known = np.isfinite(values)
         number = known.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Interval: how far each worker was from its peers in the last seconds."""
+"""Interval: the distance of each worker from its peers in the last seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask_efficiency.straggler.signals import LIVE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """How far each worker was from its peers in one interval.
+    """Distance of each worker from its peers in one interval.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Interval:
 
     @property
     def workers(self) -> int:
-        """How many workers the arrays have room for."""
+        """Number of workers that the arrays have room for."""
         return len(self.on_cpu)
 
     def put(

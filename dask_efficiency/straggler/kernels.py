@@ -1,4 +1,4 @@
-"""KernelComparison: how long each worker's GPU takes for the kernels that the GPUs of its peers run too."""
+"""KernelComparison: compares the time that workers' GPUs take for the same kernels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KernelComparison:
 
     @property
     def any(self) -> bool:
-        """Whether there is a kernel."""
+        """True if there is any kernel."""
         return bool(self._columns or self._latest)
 
     @property
@@ -91,7 +91,7 @@ class KernelComparison:
                 self._now[:, column, row] = kernel.launches, kernel.ns / 1e9
 
     def compare(self, rows: NDArray[np.intp]) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
-        """How much longer a launch takes on each of some workers than on the others, piece by piece.
+        """Compare the time of a launch on each of some workers with the others', piece by piece.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""LiveScores: what the last intervals say together of each worker, in units of the spread of healthy ones."""
+"""LiveScores: each worker's distance from its peers over the last intervals, in units of the spread of healthy ones."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MAX_SPREAD = 3.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveScores:
-    """By signal and worker, what the last intervals say together; the shape is (signals, workers)."""
+    """Distances from the peers over the last intervals; shape (signals, workers)."""
 
     #: How much worse than its peers a worker is, and the same in units of their spread; NaN where there is too little
     #: to judge by.
@@ -61,12 +61,12 @@ class LiveScores:
 
     @classmethod
     def of(cls, workers: int, signals: int) -> LiveScores:
-        """Nothing yet of so many workers, by so many signals of which anything is known."""
+        """Make empty scores of so many workers, for so many signals of which anything is known."""
         mean, z, tasks, adverse = np.full((4, len(LIVE), workers), np.nan)
         return cls(mean, z, tasks, adverse, np.full(workers, np.nan), _limit(workers, signals))
 
     def only(self, workers: NDArray[np.bool_]) -> LiveScores:
-        """The same for some of the workers."""
+        """Select some of the workers."""
         mean, z, tasks, adverse = (array[:, workers] for array in (self.mean, self.z, self.tasks, self.adverse))
         return LiveScores(mean, z, tasks, adverse, self.task_spread[workers], self.limit)
 
@@ -93,7 +93,7 @@ class LiveScoring:
     def score(
         self, history: History, group: Hashable, rows: NDArray[np.intp], *, kernels: bool, at: int
     ) -> Generator[int, None, LiveScores | None]:
-        """LiveScoring the workers of a group by one signal after the other.
+        """Score the workers of a group by one signal after the other.
 
         Parameters
         ----------
@@ -159,13 +159,13 @@ class LiveScoring:
         return scores
 
     def _scale(self, group: Hashable, signal: int, mean: Floats) -> float:
-        """How much healthy workers differ."""
+        """Spread of healthy workers."""
         usual = float(self._spread[group][signal]) if group in self._spread else math.nan
         bounded = np.fmin(healthy_spread(mean), MAX_SPREAD * usual)
         return math.hypot(np.nan_to_num(np.fmax(usual, bounded)), FLOOR[signal])
 
     def _learn(self, group: Hashable, scores: LiveScores) -> None:
-        """Take the spread of a time in which nobody seems slow for the usual one."""
+        """Learn the usual spread from intervals in which nobody seems slow."""
         with np.errstate(invalid="ignore"):
             suspect = (scores.mean >= MIN_EFFECT[:, None]) & (scores.adverse >= CLEARED)
         seen = np.array([healthy_spread(row) for row in scores.mean])

@@ -78,7 +78,7 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a table or a trace tells of tasks that ran, or still run, in seconds and bytes; NaN where it is not known.
+    """Tasks of a table or a trace that ran, or still run, in seconds and bytes; NaN where a figure is not known.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ MAX_PAST = 200
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an interval brought: new stragglers, and workers that are stragglers no more."""
+    """Result of an interval: new stragglers, and workers that are stragglers no more."""
 
     found: tuple[SlowWorker, ...] = ()
     cleared: tuple[SlowWorker, ...] = ()
@@ -82,12 +82,12 @@ class StragglerWatch:
 
     @property
     def comparing(self) -> bool:
-        """Whether an interval is over, and its comparison goes on at the next poll."""
+        """True while the comparison of an interval that is over goes on at the next poll."""
         return self._work is not None
 
     @property
     def last(self) -> int | None:
-        """When the last interval ended, or the first one began; monotonic nanoseconds."""
+        """Instant at which the last interval ended, or the first one began; monotonic nanoseconds."""
         return self._last
 
     @property
@@ -104,7 +104,7 @@ class StragglerWatch:
     # -- what happens to workers -------------------------------------------------------------
 
     def joined(self, worker: str, *, host: str, group: Hashable, at: int) -> None:
-        """A worker is there; ``group`` is equal for those that can be compared, such as those of as many threads."""
+        """Add a worker; ``group`` is equal for those that can be compared, such as those of as many threads."""
         self._comparison.joined(worker, group, at=at)
         self._hosts[worker], self._groups[worker] = host, group
         self._history.grow(self._comparison.capacity)
@@ -114,7 +114,7 @@ class StragglerWatch:
             self._newcomers.append(row)
 
     def left(self, worker: str, *, now: float) -> None:
-        """A worker is not there any more; ``now`` in seconds since the epoch."""
+        """Remove a worker; ``now`` in seconds since the epoch."""
         self._comparison.left(worker)
         self._hosts.pop(worker, None)
         self._groups.pop(worker, None)
@@ -192,7 +192,7 @@ class StragglerWatch:
         return Change()
 
     def _compare_and_judge(self, begin: int, end: Instant) -> Generator[int, None, Change]:
-        """Do all that follows when an interval is over; between two pieces workers may come and go."""
+        """Compare and judge after an interval, piece by piece; workers may come and go between two pieces."""
         interval = yield from self._comparison.pieces(at=end.at, learn=self._fit_to_learn_from())
         self._history.remember(interval, begin=begin, end=end.at, newcomers=self._newcomers)
         self._newcomers.clear()
@@ -221,7 +221,7 @@ class StragglerWatch:
         return groups
 
     def _fit_to_learn_from(self) -> NDArray[np.bool_]:
-        """By row, whether the worker seems healthy: a slow one must not become the measure of itself."""
+        """Mark the rows of workers that seem healthy: a slow one must not become its own baseline."""
         fit = np.ones(self._comparison.capacity, bool)
         for place in self._history.newest(1):
             with np.errstate(invalid="ignore"):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Workers of a group that can be compared: of fewer, nobody can tell which one is slow.
+#: Least number of workers to compare: of two, either may be the slow one.
 MIN_PEERS = 3
 
 #: From the median of absolute deviations to a standard deviation, for a normal distribution.
@@ -16,7 +16,7 @@ MAD_TO_DEVIATION = 1.4826
 
 
 def median_of_others(values: Floats) -> Floats:
-    """For each worker the median of all others, row by row.
+    """Compute for each worker the median of all others, row by row.
 
     Parameters
     ----------

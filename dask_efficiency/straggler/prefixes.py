@@ -1,4 +1,4 @@
-"""PrefixComparison: how long each worker takes for tasks of the prefixes that its peers run too."""
+"""PrefixComparison: compares the time that workers take for tasks of the same prefixes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Worker:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """What is known of the prefixes among workers that can be compared."""
+    """State of the prefixes in a group of workers."""
 
     #: When tasks began to come that are not compared yet, by prefix.
     since: NDArray[np.int64]
@@ -97,7 +97,7 @@ class _Group:
 
 @dataclass(eq=False, slots=True)
 class _Sums:
-    """What the prefixes say together of each worker."""
+    """Sums over prefixes, by worker."""
 
     duration: WeightedSums
     cpu_share: WeightedSums
@@ -296,10 +296,10 @@ class PrefixComparison:
         there: NDArray[np.bool_],
         learn: NDArray[np.bool_],
     ) -> Floats:
-        """How far workers are above their peers; or above their own past, where the peers cannot tell.
+        """Compute workers' residuals against their peers; or against their own past, where peers are no baseline.
 
-        Peers cannot tell where they are too few, or where more than half of them became slow. Then the workers that
-        are as they were before stand for the rest. Where none is, the work has changed, and the peers can tell again.
+        Peers are no baseline where they are too few, or where more than half of them became slow. Then the workers that
+        are as they were before stand for the rest. Where none is, the work has changed, and peers are a baseline again.
         """
         picked = np.ix_(columns, rows)
         usual, known = self._usual[picked], self._known[picked]
@@ -384,7 +384,7 @@ class PrefixComparison:
         worker.ended = tasks[worker.without, _N]
 
     def _is_another(self, row: int, column: int | None, before: int) -> bool:
-        """Whether a prefix has another column than before, or the same again."""
+        """Check if a prefix has another column than before, or the same again after it was cleared."""
         return column is not None and (column != before or not self._now[row, column, _N])
 
     def _ask_for_columns(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:

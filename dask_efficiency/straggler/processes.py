@@ -1,4 +1,4 @@
-"""ProcessComparison: each worker's process beside those of its peers: its disk, memory, and use of the CPU."""
+"""ProcessComparison: compares workers' processes by their disk, memory and use of the CPU."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ProcessComparison:
         self._held[row], self._lag[row] = held, lag
 
     def gained(self) -> Floats:
-        """What was added since the last call, by row; the wait for a core is NaN where the system does not tell."""
+        """Compute the growth since the last call, by row; the wait for a core is NaN where the system has no figure."""
         gained = self._now - self._base
         gained[2, ~(self._now[2] >= 0)] = np.nan
         self._base[:] = self._now

@@ -1,4 +1,4 @@
-"""How many machines may be retired: one, or a part of the fleet, and always two are left."""
+"""Retirements: limits how many machines are retired: a share of the fleet, or one, and two are always left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETIRE_SHARE = 0.25
 
 
 def most_retired(size: int, share: float = RETIRE_SHARE) -> int:
-    """How many machines of a fleet may be retired: the share of it, or one if that is less, and two are left.
+    """Compute how many machines of a fleet may be retired: a share of it, at least one, and two are left.
 
     Raises
     ------

@@ -1,4 +1,90 @@
-"""Scores: how much longer each worker takes than its peers for the same work, in units of their spread."""
+"""Scores workers of a finished run: how much longer each takes than its peers for the same work, by their spread.
+
+Theory of operation
+===================
+
+**The question.** Which worker takes longer *for the same work*? More tasks, larger partitions and other tasks are no
+straggling. This module answers for one signal (time in the thread, time for a byte, ...; ``signals.py``) of a run that
+is over. What to do with the scores of all signals (flag, name a cause, estimate the cost) is
+``runs/stragglers/offline.py``'s; ``live_score.py`` is the counterpart for a run that goes on.
+
+**The steps**, from observations to z-scores::
+
+    observations --> sizes --> cells --> judged --> peers --> level --> scale --> z --> z / tail --> without
+                                                      ^                           |                  the worst
+                                                      +-- who has z >= 2 leaves --+
+
+1. *Sizes.* Where inputs of one kind of work differ by more than a factor of 2, a power law of size is fitted within
+   workers and taken off; a few giants are left out (``sizes.py``). Tasks that still run count if they have already
+   taken longer than is usual.
+2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more, within a bound) and
+   winsorised: observations are clipped to the worker's own median +- (3 x the spread of that work + 0.3).
+3. *Judged* are workers with 5 observations, or 2 kinds of work, that enough others have too.
+4. *Level*: the mean over a worker's cells of mean minus reference, where the reference of a peer is the median of the
+   *other* peers. It is a logarithm: 0.1 is about 10 % longer.
+5. *Scale*: the spread of healthy workers, from the levels below 0 only, where stragglers do not reach, and the signal's
+   floor, as the root of the sum of squares.
+6. *z* = level / sqrt(scale^2 + the extra variance of a worker with fewer observations than its peers).
+7. *Worst*: a worker whose level is mostly its worst single observation is not slow; that task is.
+
+A worker is flagged where z reaches ``threshold(workers, signals, factor)``, factor x sqrt(2 ln(workers x signals)):
+about as far as the most extreme of so many normal numbers comes. The effect must also be at least 10 %
+(``offline.py``).
+
+**States of the set of peers.** Steps 4 to 6 need to know who is healthy, and that is what they are to find out. So they
+are repeated from a first set of peers until the set is one that was seen before:
+
+=======================  ==============================================================================================
+what is known            first set of peers
+=======================  ==============================================================================================
+history of healthy runs  workers as fast as usual for their work; all that are judged, where too few are
+no history, two kinds    the faster workers, if a gap in the faster half is too wide for chance and 3 or more are faster
+no history               workers less than 2 spreads above the median
+=======================  ==============================================================================================
+
+After each round, judged workers with z < 2 are the peers of the next. If fewer than 2, or than a fifth of the judged,
+would be left, it ends. A set is never tried twice, and there are finitely many: so it ends.
+
+**History** (``Usual``, made by ``usual_of`` from runs in which nothing was wrong) adds three things: levels by kind of
+work, which tell the healthy minority where more than half are slow; the spread between healthy workers, which bounds
+that of this run from below, and from above at 3 times; and the *tail*, how far the furthest healthy worker came, by
+which z is divided. The tail is estimated with a prior that is worth four runs.
+
+**Invariants**, in ``tests/straggler/test_score.py`` unless another file is named:
+
+1. A shift of everybody changes no level (``test_a_shift_of_everybody_changes_nothing``).
+2. Stragglers do not widen the scale (``test_stragglers_do_not_widen_the_scale``), and it never falls below the floor
+   (``test_the_scale_never_falls_below_the_floor``).
+3. Of the same level, fewer observations give a smaller z (``test_few_noisy_observations_count_for_less``).
+4. Nobody is judged where too few do the same work (``test_where_too_few_do_the_same_work_nobody_is_judged``).
+5. The order of rows and the names of workers do not matter, and more healthy workers neither hide nor make a straggler
+   (``test_the_order_of_rows_and_the_names_of_workers_do_not_matter`` and
+   ``test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one`` in ``tests/runs/stragglers/test_offline.py``).
+6. More than half may be slow where there is history (``test_history_tells_the_healthy_minority``).
+
+**Why so.** *The median across workers*, because a mean follows the straggler: (N - 1) / sqrt(N) bounds a z-score from
+mean and standard deviation, 1.5 for 4 workers. *A mean within a worker*, because a median misses contention that comes
+and goes. *Without oneself*, because of few workers each moves the median. *The healthy side*, because the median of
+absolute deviations grows when many are slow. *A scale widened for few workers*, whose spread is often small by chance.
+
+**What was tried and rejected**, with F1 on FlowBench's runs where it was measured:
+
+- *Ratio to the median* as in DLRover's check, .38 tuned and .11 at its own factor of 2; *the fastest peer as
+  reference*, as in NVIDIA's resiliency extension, .28, as one outlier is everybody's measure; *Mahalanobis distance*,
+  .32.
+- *The duration alone*, .53; the share of time on the CPU alone, .67; the largest of three signals, .74.
+- *Totals per worker.* Work stealing changes them; rates for a kind of work stay.
+- *Flagging by being off the CPU for longer.* It flags nobody whose tasks take no longer.
+- *Subtracting the excess on the critical path* as the cost: off by 34 %. A replay of the run with the worker repaired
+  was off by 3 and 11 % on two workflows.
+- *Comparing workers of one host by their waits for its disk.* All of them wait. They are compared with what is usual
+  (``disk.py``).
+
+**Limits.** Of two workers without history nobody is blamed: there is a ratio, and no telling who of both is unusual.
+Where more than half are slow and no gap divides them, nobody stands out without history. The constants were chosen on
+the first part of FlowBench's runs, where a comment says so; ``python -m benchmarks.stragglers`` prints what they
+achieve.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +100,14 @@ from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, me
 from dask_efficiency.straggler.signals import FINISHED
 from dask_efficiency.straggler.sizes import sized
 
-#: A worker is judged by at least so many tasks, or by so many kinds of them.
+#: Least number of observations, or else of kinds of work, to judge a worker by.
 MIN_TASKS = 5
 MIN_KINDS = 2
 
 #: How many others must do the same work, unless there is history.
 MIN_OTHERS = 2
 
-#: Observations that are further from their worker's median than so many spreads and a bit count as if they were there.
+#: Observations are clipped to their worker's median +- (3 spreads + 0.3), in logarithms (winsorised).
 WINSOR_SPREADS = 3.0
 WINSOR_BIT = 0.3
 MIN_SPREAD = 0.1
@@ -141,8 +227,8 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
     workers
         How many there are.
     usual
-        The same signal in runs in which nothing was wrong. It tells which of the workers are healthy where more than
-        half are slow, and how much healthy workers differ.
+        The same signal in runs in which nothing was wrong. It shows which of the workers are healthy where more than
+        half are slow, and gives the spread of healthy workers.
 
     Returns
     -------
@@ -162,11 +248,11 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
     judged = _judged(cells, usual)
     level, error = _levels(cells, judged)
     between = usual.between if usual is not None else math.nan
-    peers = judged if usual is None else _at_the_usual_level(cells, observations.kinds, judged, usual, floor)
+    peers = judged if usual is None else _as_fast_as_usual(cells, observations.kinds, judged, usual, floor)
     seen: set[bytes] = set()
     scale = math.hypot(float(np.nan_to_num(healthy_spread(level[judged]))), floor)
     if usual is None and judged.any():
-        peers = _the_fast(level, judged, floor)
+        peers = _faster_kind(level, judged, floor)
         if peers is judged:
             peers = judged & (level - np.median(level[judged]) < PEER * scale)
     z = np.zeros(workers)
@@ -194,7 +280,7 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
 
 
 def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
-    """What is usual, from runs (observations, workers) of one signal in which nothing was wrong."""
+    """Learn what is usual from runs (observations, workers) of one signal in which nothing was wrong."""
     levels: dict[str, list[float]] = {}
     values: dict[str, list[Float64]] = {}
     between = []
@@ -223,7 +309,7 @@ def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
 
 
 def _tail(healthy: Sequence[Scores]) -> float:
-    """How far the furthest worker of a healthy run rarely comes, from how far the furthest one of each run came."""
+    """Estimate how far the furthest worker of a healthy run rarely comes, from the furthest one of each run."""
     furthest = [
         math.log(max(float(one.z.max()), 1e-3) / threshold(int(one.enough.sum()), TAIL_SIGNALS, 1.0))
         for one in healthy
@@ -238,7 +324,7 @@ def _tail(healthy: Sequence[Scores]) -> float:
 
 
 def _without_short_censored(observations: Observations) -> Observations:
-    """Without the tasks that have not ended and have not yet taken longer than is usual for their work."""
+    """Drop the tasks that have not ended and have not yet taken longer than is usual for their work."""
     if not observations.censored.any():
         return observations
     ended = ~observations.censored
@@ -270,7 +356,7 @@ def _cells(observations: Observations, workers: int) -> _Cells:
 
 
 def _worst(observations: Observations, workers: int) -> Bool:
-    """The worst observation of each worker that has enough of them."""
+    """Mark the worst observation of each worker that has enough of them."""
     off = (
         observations.value - medians(observations.value, observations.work, len(observations.kinds))[observations.work]
     )
@@ -282,7 +368,7 @@ def _worst(observations: Observations, workers: int) -> Bool:
 
 
 def _judged(cells: _Cells, usual: Usual | None) -> Bool:
-    """Workers with enough observations of work that enough others do too."""
+    """Mark workers with enough observations of work that enough others do too."""
     peers = (cells.count > 0).sum(axis=1) - 1
     comparable = cells.count * (peers >= (1 if usual is not None else MIN_OTHERS))[:, None]
     judged: Bool = (comparable.sum(axis=0) >= MIN_TASKS) | ((comparable > 0).sum(axis=0) >= MIN_KINDS)
@@ -290,7 +376,7 @@ def _judged(cells: _Cells, usual: Usual | None) -> Bool:
 
 
 def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
-    """By worker, the mean over its work of its difference from its peers, and the variance that few tasks give it."""
+    """Compute each worker's mean difference from its peers over its work, and the variance due to its few tasks."""
     among = np.where(peers[None, :], cells.mean, np.nan)
     reference = np.where(peers[None, :], median_of_others(among), median_by_row(among)[:, None])
     off = cells.mean - reference
@@ -302,8 +388,8 @@ def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
     return level, error
 
 
-def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
-    """The workers below the widest gap in the faster half, if it is too wide for chance; else all that are judged."""
+def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
+    """Select the workers below the widest gap in the faster half, if it is too wide for chance; else all judged."""
     ordered = np.sort(level[judged])
     widest, limit = 0.0, math.inf
     for count in range(max(MIN_FAST, math.ceil(MIN_HEALTHY * len(ordered))), len(ordered) // 2 + 1):
@@ -315,7 +401,7 @@ def _the_fast(level: Float64, judged: Bool, floor: float) -> Bool:
 
 
 def _scale(level: Float64, between: float, floor: float, sampling: float) -> float:
-    """How much healthy workers differ; ``sampling`` is how much equal ones would, with so few tasks."""
+    """Compute the spread of healthy workers; ``sampling`` is that of equal ones, with so few tasks."""
     spread = healthy_left(level)
     if math.isfinite(between):
         spread = max(min(spread, MAX_SPREAD * between), between)
@@ -338,8 +424,8 @@ def _in_spreads(level: Float64, error: Float64, scale: float, peers: Bool) -> Fl
     return z
 
 
-def _at_the_usual_level(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: Usual, floor: float) -> Bool:
-    """The workers that are as fast as usual; all of them where too few are, as then only peers can tell."""
+def _as_fast_as_usual(cells: _Cells, kinds: Sequence[str], judged: Bool, usual: Usual, floor: float) -> Bool:
+    """Select the workers that are as fast as usual; all that are judged, where too few are."""
     level = np.array([usual.level.get(kind, math.nan) for kind in kinds])
     spread = np.array([usual.spread.get(kind, math.inf) for kind in kinds])
     off = cells.mean - level[:, None]

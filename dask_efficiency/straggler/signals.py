@@ -12,7 +12,7 @@ MIN_TRANSFER_BYTES = 65_536
 
 
 class Unit(StrEnum):
-    """What the number of a signal counts."""
+    """Unit of a signal's number."""
 
     #: How many times as long the work takes. Levels are logarithms of it.
     TIMES_AS_LONG = "times as long"
@@ -24,7 +24,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """How a signal is measured while a run goes on.
+    """Properties of a signal while a run goes on.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How a signal is measured in a run that is over.
+    """Properties of a signal in a run that is over.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Finished:
     unit
         What it counts.
     only_evidence
-        Whether it only tells why a worker is slow, and is no slowness itself.
+        Whether it only explains why a worker is slow, and is no slowness itself.
     against_usual
         Whether it is compared with what is usual in other runs, as the peers wait for the same disk.
     rises_with_disk

@@ -1,4 +1,4 @@
-"""Sizes: observations without what the size of their work explains."""
+"""Sizes: takes off observations what the size of their work explains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_POWER = 1.5
 
 
 def sized(observations: Observations, workers: int) -> Observations:
-    """The observations less what their size explains, where sizes differ much within a kind of work.
+    """Subtract from observations what their size explains, where sizes differ much within a kind of work.
 
     The slope comes from differences within workers, so that large inputs do not hide a slow worker.
     """
@@ -54,7 +54,7 @@ def sized(observations: Observations, workers: int) -> Observations:
 
 
 def without_giants(observations: Observations) -> Observations:
-    """Without the few that are far larger than the others of their work, as nobody knows how much longer they take."""
+    """Drop the few that are far larger than the others of their work, as their expected time is unknown."""
     known = np.isfinite(observations.size)
     if not known.any():
         return observations

@@ -1,4 +1,4 @@
-"""Task rates in heartbeats: what changed of them, written on the worker and read on the scheduler."""
+"""Task rates in heartbeats: changes are written on the worker and read on the scheduler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TASK_STEPS, _TRANSFER_STEPS = (tuple((1.0 / units).tolist()) for units in (TASK
 
 
 class TaskRateWriter:
-    """What a worker's heartbeats carry of its task rates, which are given in order."""
+    """Writes a worker's task rates for its heartbeats, which are sent in order."""
 
     def __init__(self) -> None:
         self._sent = Sent()
@@ -46,7 +46,7 @@ class TaskRateWriter:
     def heartbeat(
         self, counter: TaskRateCounter, process: Sequence[float], running: Iterable[RunningTask] = ()
     ) -> dict[str, Any]:
-        """What changed in the last few heartbeats, or everything; fresh objects each time."""
+        """Make the next payload: changes of the last few heartbeats, or everything; fresh objects each time."""
         self._seq += 1
         since = self._sent.since()
         for writer, sums, units in (
@@ -78,7 +78,7 @@ class TaskRateWriter:
         return payload
 
     def begin_anew(self) -> None:
-        """The scheduler misses something: tell everything in the next heartbeats."""
+        """Send everything in the next heartbeats, as the scheduler misses something."""
         self._sent.begin_anew()
 
 
@@ -94,7 +94,7 @@ class ReceivedRates(NamedTuple):
 
 
 class MissedRates(NamedTuple):
-    """Task rates that tell of changes since a state which the scheduler does not have."""
+    """Task rates with changes since a state that the scheduler does not have."""
 
 
 def read_task_rates(

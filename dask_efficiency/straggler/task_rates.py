@@ -1,4 +1,4 @@
-"""TaskRates: how long a worker's tasks, transfers and disk took so far, in totals by which workers can be compared."""
+"""TaskRates: totals of the time of a worker's tasks, transfers and disk, by which workers are compared."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TASK_SUMS = ("tasks", "wall", "cpu", "log_wall", "log_wall2", "log_size", "log_s
 TRANSFER_SUMS = ("transfers", "log_cost", "log_cost2", "seconds")
 
 #: What is added up for the worker's process. The seconds that its threads waited for a core are -1 where the system
-#: does not tell them; of its CPU seconds, a part is that of its tasks.
+#: has no figure; of its CPU seconds, a part is that of its tasks.
 PROCESS_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
 
-#: How many prefixes, senders and running tasks are told of; this bounds what heartbeats carry.
+#: Prefixes, senders and running tasks that heartbeats carry at most.
 MAX_PREFIXES = 50
 MAX_SENDERS = 16
 MAX_RUNNING = 16

@@ -1,4 +1,4 @@
-"""TransferComparison: what each worker adds to the time of a byte, as a receiver and as a sender."""
+"""TransferComparison: the effect of each worker on the time of a byte, as a receiver and as a sender."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class TransferComparison:
 def _compare(
     interval: Interval, receiver: NDArray[np.intp], sender: NDArray[np.intp], sums: Floats, seconds: float
 ) -> Iterator[int]:
-    """What receivers and senders add to the time of a byte, each without the other's part."""
+    """Fit what receivers and senders add to the time of a byte, each apart from the other."""
     size = interval.workers
     n, cost = sums[:, 0], sums[:, 1] / sums[:, 0]
     yield len(cost) // 10

@@ -1,4 +1,4 @@
-"""WeightedSums: what several prefixes, or kernels, say together of how far workers are from their peers."""
+"""WeightedSums: combines workers' distances from their peers over several prefixes, or kernels."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class WeightedSums:
 
 
 def variance_of_difference(there: NDArray[np.bool_]) -> Floats:
-    """By prefix, how many times the variance of a value its difference to the median of the others has."""
+    """Factor by prefix between the variance of a value and that of its difference from the others' median."""
     others = np.maximum(there.sum(axis=1, keepdims=True) - 1, 1)
     return np.asarray(1.0 + math.pi / 2 / others)
 

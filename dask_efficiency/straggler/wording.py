@@ -1,4 +1,4 @@
-"""What slow workers and long tasks cost, as findings."""
+"""Findings of slow workers and long tasks: causes, advice and costs."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ LONG_TASK = (
     "Split it, or split or salt its key where its input is larger than the others'.",
 )
 
-#: Nothing is said of a time alone that is a smaller share of what a task took.
+#: Least share of a task's time for which nothing else ran that its finding mentions.
 ALONE = 0.05
 
 
 def as_finding(slow: SlowWorker) -> Finding:
-    """What a slow worker, or a host of which all workers are slow, costs the run."""
+    """Make the finding of a slow worker, or of a host all of whose workers are slow."""
     means, look = MEANINGS[slow.cause]
     what = "worker" if slow.worker else "host"
     times = "" if slow.effect is None else f", {format_times(slow.effect)} as long for the same work"
@@ -84,7 +84,7 @@ def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
 def long_task(
     who: str, seconds: float, times_longer: float, *, times_larger: float = math.nan, alone_seconds: float = 0.0
 ) -> Finding:
-    """What a task costs that took far longer than the others of its prefix.
+    """Make the finding of a task that took far longer than the others of its prefix.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def long_task(
 
 
 def how_many(slow: Sequence[SlowWorker], workers: int) -> str:
-    """How many of some workers are slow, as a headline: ``"2 of 8 workers are slow"``."""
+    """Count slow workers in a headline: ``"2 of 8 workers are slow"``."""
     of = f"of {format_count(workers, 'worker')}"
     hosts = sum(not one.worker for one in slow)
     counts = [format_count(hosts, "host")] if hosts else []

@@ -1,10 +1,10 @@
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.straggler.causes import Beside, Symptoms, cause_of_slow_tasks, who_takes_the_cpu
+from dask_efficiency.straggler.causes import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
 
-SAME_SHARE, LESS, NO_SHARE = Beside(0.95, 0.95), Beside(0.5, 0.95), Beside(0.02, 0.02)
-LAGS, TURNS = Beside(0.05, 0.02), Beside(0.02, 0.02)
+SAME_SHARE, LESS, NO_SHARE = WithPeers(0.95, 0.95), WithPeers(0.5, 0.95), WithPeers(0.02, 0.02)
+LAGS, TURNS = WithPeers(0.05, 0.02), WithPeers(0.02, 0.02)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ LAGS, TURNS = Beside(0.05, 0.02), Beside(0.02, 0.02)
         (Symptoms(LESS, LAGS, core_wait=0.5, beside_tasks=0.0), Cause.CONTENTION),
         (Symptoms(LESS, LAGS, core_wait=0.0, beside_tasks=0.5), Cause.GIL),
         (Symptoms(LESS, TURNS, beside_tasks=0.5), Cause.GIL),
-        (Symptoms(Beside(0.2, 0.3), TURNS, beside_tasks=0.5), Cause.GIL),
+        (Symptoms(WithPeers(0.2, 0.3), TURNS, beside_tasks=0.5), Cause.GIL),
         (Symptoms(LESS, LAGS, core_wait=0.0, beside_tasks=0.0), Cause.CONTENTION),
         (Symptoms(LESS, TURNS), Cause.UNKNOWN),
         (Symptoms(LESS, TURNS, disk=True), Cause.DISK),

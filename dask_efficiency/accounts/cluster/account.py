@@ -31,7 +31,7 @@ PARTS: dict[Part, tuple[str, ...]] = {
 
 _ENDS = list(accumulate(map(len, PARTS.values())))
 
-#: How many numbers an account has, and which of them are a part.
+#: Length of an account, and the slice of each part.
 WIDTH = _ENDS[-1]
 WHERE: dict[Part, slice] = dict(zip(PARTS, map(slice, [0, *_ENDS], _ENDS), strict=False))
 
@@ -39,12 +39,12 @@ _STARTS: dict[Part, int] = dict(zip(PARTS, [0, *_ENDS], strict=False))
 
 
 def place(part: Part, name: str) -> int:
-    """Where a number of an account is."""
+    """Find the position of a number in an account."""
     return _STARTS[part] + PARTS[part].index(name)
 
 
 def named(row: NDArray[Any], part: Part) -> dict[str, int]:
-    """A part of an account by name; what is 0 is left out."""
+    """Name the numbers of a part of an account; zeros are left out."""
     return {name: n for name, n in zip(PARTS[part], row.tolist(), strict=True) if n}
 
 
@@ -66,9 +66,9 @@ _FROM, _TO = np.array(_PAIRS).T
 
 
 def gained(grown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a heartbeat adds to an account: growth of :data:`~dask_efficiency.accounts.wire.heartbeats.NUMBERS`.
+    """Map a heartbeat's growth, by ``heartbeats.NUMBERS``, to what it adds to an account.
 
-    What shrank, as causes may, adds nothing.
+    Numbers that shrank, as causes may, add nothing.
     """
     account = np.zeros(WIDTH, np.int64)
     account[_TO] = grown[_FROM]

@@ -16,7 +16,7 @@ class Stay:
 
 
 def attendance(stays: Iterable[Stay], *, start: int, stop: int) -> dict[str, int]:
-    """How many came and went between two instants.
+    """Count the workers that came and went between two instants.
 
     Returns
     -------
@@ -25,7 +25,7 @@ def attendance(stays: Iterable[Stay], *, start: int, stop: int) -> dict[str, int
         ``most_threads`` that were there at a time.
     """
     there = [stay for stay in stays if stay.joined < stop and (stay.left is None or stay.left > start)]
-    # at one instant, those that leave go before those that come
+    # of one instant, leaving comes before joining
     turns = [(max(start, stay.joined), 1, stay.nthreads) for stay in there]
     turns += [(stay.left, -1, -stay.nthreads) for stay in there if stay.left is not None]
     workers = threads = most_workers = most_threads = 0

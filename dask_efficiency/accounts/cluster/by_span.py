@@ -36,7 +36,7 @@ def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str],
     -------
     BySpan
         ``spans`` add up to ``accounts.workers``, bucket by bucket. Nobody's are ``no-work``, ``lost-worker``,
-        ``unmeasured`` and what tasks held of which only heartbeats told.
+        ``unmeasured``, and what tasks held whose spans no answer named.
     """
     spans = {span: dict(row) for span, row in accounts.spans.items()}
     causes = {span: dict(row) for span, row in accounts.span_causes.items()}
@@ -64,7 +64,7 @@ def divide(accounts: WindowAccounts, shares: SpanShares, is_own: Callable[[str],
 
 
 def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[str, int]) -> dict[str, int]:
-    """What no task of a known span held, by bucket and, of ``idle``, by cause."""
+    """Subtract what tasks of known spans held; the rest by bucket and, of ``idle``, by cause."""
     rest = {bucket: max(0, ns - in_spans.get(bucket, 0)) for bucket, ns in row.items()}
     idle = rest.pop(Bucket.IDLE, 0)
     return {
@@ -74,7 +74,7 @@ def _free(row: Mapping[str, int], in_spans: Mapping[str, int], causes: Mapping[s
 
 
 def rolled_up(rows: Mapping[str, Mapping[str, int]], paths: Mapping[str, str]) -> Rows:
-    """Rows by path, where each has what is below it, too; those at the top are the whole.
+    """Sum rows by path, each with all below it; those at the top add up to the whole.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ RECENT_NS = 60_000_000_000
 
 
 class ClusterLedger:
-    """The accounts of all workers that were ever there since ``at``.
+    """Accounts of all workers that were ever present since ``at``.
 
     For every presence of a worker the finalized buckets and ``running`` add up to nthreads times
     the time since it joined, up to its last snapshot; once it has left, up to its removal or, where
@@ -124,9 +124,9 @@ class ClusterLedger:
     # -- what happens to workers -------------------------------------------------------------
 
     def worker_joined(self, address: str, name: str, nthreads: int, *, at: int, asked: int | None = None) -> Presence:
-        """A worker is there from now on; at an address still in use, the old one left.
+        """Begin a worker's presence; at an address still in use, end the old one.
 
-        One that was there first was asked to meter before all had answered: at ``asked``.
+        A worker that was present before the plugin was asked to meter at ``asked``, before all had answered.
         """
         if address in self.present:
             self.worker_left(address, at=at)
@@ -138,12 +138,12 @@ class ClusterLedger:
         return presence
 
     def worker_closing(self, address: str) -> None:
-        """A worker begins to close in order, or its scheduler has it go: when it has left, it is not lost."""
+        """Note that a worker closes in order, or is told to by the scheduler: when it has left, it is not lost."""
         if address in self.present:
             self.present[address].closing = True
 
     def worker_left(self, address: str, *, at: int) -> None:
-        """A worker was removed; its accounts are closed when its final snapshot has come, or after a grace."""
+        """End a worker's presence; its accounts are closed when its final snapshot has come, or after a grace."""
         presence = self.present.pop(address, None)
         if presence is None:
             return
@@ -210,7 +210,7 @@ class ClusterLedger:
                 self._close(presence)
 
     def take_processors(self, presence: Presence | None, payload: object) -> None:
-        """Remember what a worker may use of its host.
+        """Store the processors of a worker's host that it may use.
 
         Raises
         ------
@@ -227,11 +227,11 @@ class ClusterLedger:
 
     @property
     def processors(self) -> dict[str, Processors]:
-        """What each worker that said so may use of its host, by address."""
+        """Processors of each worker that reported them, by address."""
         return {address: one.processors for address, one in self.present.items() if one.processors is not None}
 
     def find(self, address: str, payload: object) -> Presence | None:
-        """Whose payload it is: a final snapshot may come when its worker's address is in use again."""
+        """Find the presence that sent a payload: a final snapshot may come when its address is in use again."""
         sender = header(payload)
         incarnation = None if sender is None else sender[0]
         for presence in self._leaving:
@@ -244,19 +244,19 @@ class ClusterLedger:
         return next((p for p in self._leaving if p.address == address and p.received is None), None)
 
     def last_at(self, address: str) -> Presence | None:
-        """The worker at an address, or the last one that was there until just now."""
+        """Find the worker at an address, or the last one that has just left it."""
         gone = (presence for presence in reversed(self._leaving) if presence.address == address)
         return self.present.get(address) or next(gone, None)
 
     def switch_off(self, presence: Presence, reason: str, *, at: int) -> None:
-        """From its last snapshot on, this worker is not measured."""
+        """Stop measuring a worker: its time from its last snapshot on is ``unmeasured``."""
         presence.off = True
         self._explain(presence, reason)
         presence.running = 0
         self._cover(presence, Bucket.UNMEASURED, at if presence.left is None else presence.left)
 
     def accrue(self, *, at: int, silent: int = SILENT_NS) -> None:
-        """Record the time of the workers that are not measured, and give up on those that were silent for so long."""
+        """Record the time of workers that are not measured, and switch off those that were silent for too long."""
         for presence in self.present.values():
             if presence.off:
                 self._cover(presence, Bucket.UNMEASURED, at)
@@ -276,7 +276,7 @@ class ClusterLedger:
 
     @property
     def leaving(self) -> bool:
-        """Whether the accounts of a worker that left are still open."""
+        """True while the accounts of any worker that left are open."""
         return bool(self._leaving)
 
     @property
@@ -301,11 +301,11 @@ class ClusterLedger:
         return Totals(at, self.finalized(), self.running, *without, self._of_all("causes"))
 
     def finalized(self) -> dict[str, int]:
-        """Settled nanoseconds by bucket."""
+        """Finalized nanoseconds by bucket."""
         return self._of_all("recorded")
 
     def finalized_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
-        """The same by worker name, of all that ever were or of these; a bucket without time may be missing."""
+        """Finalized nanoseconds by worker name, of all or of these workers; a bucket without time may be missing."""
         return self._by_worker("recorded", names)
 
     def by_worker(self) -> dict[str, Breakdown]:
@@ -321,7 +321,7 @@ class ClusterLedger:
         return self._of_all("activity")
 
     def activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
-        """The same by worker name, of all that ever were or of these; an activity without time may be missing."""
+        """Nanoseconds by worker name, of all or of these workers; an activity without time may be missing."""
         return self._by_worker("activity", names)
 
     def causes_by_worker(self) -> dict[str, dict[str, int]]:
@@ -333,7 +333,7 @@ class ClusterLedger:
         return self._of_all("cause_activity")
 
     def cause_activity_by_worker(self, names: Iterable[str] | None = None) -> dict[str, dict[str, int]]:
-        """The same by worker name, of all that ever were or of these; a cause without time may be missing."""
+        """Causes of activities by worker name, of all or of these workers; a cause without time may be missing."""
         return self._by_worker("cause_activity", names)
 
     @property
@@ -353,7 +353,7 @@ class ClusterLedger:
 
     @property
     def amounts(self) -> dict[str, int]:
-        """Bytes and counts of what went each of the ways, by ``way/unit``."""
+        """Bytes and counts of data that were moved, by ``way/unit``."""
         return self._sums_beside("amounts")
 
     def _sums_beside(self, group: str) -> dict[str, int]:
@@ -361,7 +361,7 @@ class ClusterLedger:
 
     @property
     def not_sampled(self) -> dict[str, str]:
-        """Why nobody looks what the threads of a worker wait for, by its name."""
+        """Reasons why workers' threads are not sampled, by worker name."""
         found = ((p.name, p.received.named.not_sampled) for p in self._open() if p.received is not None)
         return {name: reason for name, reason in found if reason}
 
@@ -376,7 +376,7 @@ class ClusterLedger:
         return {mark: row for mark, row in self._recomputed.by_name().items() if any(row)}
 
     def by_prefix(self) -> dict[str, Breakdown]:
-        """Settled time of the tasks, by prefix, and of those that ran on workers that were lost."""
+        """Finalized time of the tasks, by prefix, and of those that ran on workers that were lost."""
         rows: dict[str, dict[str, int]] = {
             prefix: dict(zip(TASK_BUCKETS, row, strict=True)) for prefix, row in self._prefixes.by_name().items()
         }
@@ -385,11 +385,11 @@ class ClusterLedger:
         return {prefix: Breakdown(row) for prefix, row in rows.items()}
 
     def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
-        """The same as bare nanoseconds, by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
+        """Finalized nanoseconds by prefix, by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
         return self._prefixes.by_name()
 
     def gpu_by_worker(self) -> dict[str, GpuTotals]:
-        """What the tasks had of each GPU since the accounts began, by worker name, where anything asked for one.
+        """GPU accounts since the cluster's began, by name of each worker that has asked for a GPU.
 
         Each is as that worker saw it: of a GPU that several workers use, see :meth:`gpu_workers`, none sees what
         the others do, and its idle time is only that it was idle for that worker.
@@ -401,7 +401,7 @@ class ClusterLedger:
         return found
 
     def gpu_of(self, worker: Presence) -> GpuTotals:
-        """The same of one worker, which is there and has asked for a GPU."""
+        """GPU accounts of one worker, which is present and has asked for a GPU."""
         found = {worker.name: self._gpus[worker.name]} if worker.name in self._gpus else {}
         for presence in (worker, *self._leaving):
             if presence.name == worker.name and (gpu := presence.gpu) is not None:
@@ -409,13 +409,13 @@ class ClusterLedger:
         return found[worker.name]
 
     def gpu_readings(self, address: str) -> Mapping[str, Mapping[str, float]] | None:
-        """What the sensors of the GPUs of a worker that is there said last, by GPU; None where there is none."""
+        """Last readings of the GPU sensors of a worker that is present, by GPU; None without any."""
         presence = self.present.get(address)
         gpu = None if presence is None else presence.gpu
         return None if gpu is None else gpu.readings
 
     def gpu_workers(self) -> dict[str, int]:
-        """How many of the workers that are there use a GPU, by its UUID."""
+        """Count the present workers that use each GPU, by its UUID."""
         found: dict[str, int] = {}
         for presence in self.present.values():
             if (gpu := presence.gpu) is not None:
@@ -506,7 +506,7 @@ class ClusterLedger:
 
     @staticmethod
     def _in_the_gap(presence: Presence, received: Received, then: Received | None, idle: int, at: int) -> int:
-        """How much of a snapshot's idle time is in the gap before its ledger already.
+        """Idle time of a snapshot that is counted in the gap before its ledger already.
 
         The gap includes the time that the first snapshot travelled. A later one that travelled quicker shows by how
         much the total is ahead of the clock.
@@ -520,7 +520,7 @@ class ClusterLedger:
         return found
 
     def _record_names(self, presence: Presence, now: Received, gain: Gain, then: Received | None) -> None:
-        """Record what goes by names of its own."""
+        """Record the numbers that have names: by prefix, by mark of a lost worker, and outside the slots."""
         most = sum(now.sums) - (sum(then.sums) if then else 0)
         if most:
             places = _places(presence, "prefixes", self._prefixes, now.prefixes.names)
@@ -535,7 +535,7 @@ class ClusterLedger:
                 sums.add(_places(presence, group, sums, names), grown, most=sum(grown[:, 0].tolist()))
 
     def _close(self, presence: Presence) -> None:
-        """Record what no snapshot covers of a worker that left."""
+        """Close the accounts of a worker that left: record the time that no snapshot covers."""
         self._leaving.remove(presence)
         assert presence.left is not None
         presence.running = 0
@@ -553,7 +553,7 @@ class ClusterLedger:
         self._fold_names()
 
     def _divide(self, presence: Presence, last: Received) -> None:
-        """Of the time of a worker that was lost, record what its running tasks held."""
+        """Record the part of a lost worker's time that its running tasks held."""
         loss, lost = presence.loss, place("recorded", Bucket.LOST_WORKER)
         loss.ns = int(presence.account[lost])
         loss.prefixes = by_prefix(loss.ns, presence.nthreads, last.holding, loss.had_to_do)
@@ -562,7 +562,7 @@ class ClusterLedger:
             self._lost.add(self._lost.places([*loss.prefixes]), gained, most=loss.ns)
 
     def _end(self, last: Received | None, name: str) -> None:
-        """No more snapshots of this ledger are recorded."""
+        """End a ledger: no later snapshot of it is recorded."""
         if last is not None:
             if last.gpu is not None:
                 _add_gpu(self._gpus, name, last.gpu.totals)
@@ -603,7 +603,7 @@ _NOTHING: NDArray[np.object_] = np.zeros(WIDTH, object)
 
 
 def _places(presence: Presence, kind: str, sums: NamedSums, names: Sequence[str | None]) -> NDArray[np.intp]:
-    """Where a presence's numbers of these names are added up."""
+    """Find the rows in which a presence's numbers of these names are added up."""
     known = presence.places.get(kind)
     if known is None or known[0] is not names:
         known = presence.places[kind] = names, sums.places(names)

@@ -32,7 +32,7 @@ class ExactSums:
         self.grow(rows)
 
     def grow(self, rows: int) -> None:
-        """Have so many rows; new ones begin with nothing."""
+        """Grow to a number of rows; new ones begin at 0."""
         missing = rows - len(self._whole)
         if missing > 0:
             columns = self._pending.shape[1]
@@ -40,12 +40,12 @@ class ExactSums:
             self._whole += [[0] * columns for _ in range(missing)]
 
     def add(self, at: int | NDArray[np.intp], gained: NDArray[np.int64], *, most: int, distinct: bool = True) -> None:
-        """Add a row, or rows.
+        """Add one row, or several.
 
         Parameters
         ----------
         at, gained
-            To which row, or rows, what is added.
+            The row, or rows, and the numbers to add.
         most
             No sum of a column of ``gained`` may be more.
         distinct
@@ -69,7 +69,7 @@ class ExactSums:
         return self._whole
 
     def _settle(self) -> None:
-        """Leave nothing pending."""
+        """Move what is pending to the whole sums."""
         if self._most:
             pending = self._pending.tolist()
             self._whole = [list(map(add, *rows)) for rows in zip(self._whole, pending, strict=True)]
@@ -94,7 +94,7 @@ class NamedSums:
         self._sums = ExactSums(0, columns)
 
     def places(self, names: Sequence[str | None]) -> NDArray[np.intp]:
-        """Where names are added up; new ones begin with nothing."""
+        """Find the rows of names; new ones begin at 0."""
         found: list[int | None] = [*map(self._places.get, cast("Sequence[str]", names))]
         if None in found:
             found = [

@@ -1,4 +1,4 @@
-"""The GPUs of the workers that are there, and which of them several workers use."""
+"""GPUs of the present workers, and those that several workers share."""
 
 from __future__ import annotations
 

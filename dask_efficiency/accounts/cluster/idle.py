@@ -32,11 +32,11 @@ _LOOKED, _AT_REST = len(SEEN), len(SEEN) + 1
 _HELD_UP = slice(_AT_REST + 1, _AT_REST + 1 + len(_OF_PAUSED))
 _NOTHING = (0,) * _HELD_UP.stop
 
-#: In place of a prefix: what all waited for when nothing ran, and prefixes beyond :data:`MAX_PREFIXES`.
+#: Stand-ins for a prefix: for time in which nothing ran, and for prefixes beyond :data:`MAX_PREFIXES`.
 NOTHING_RAN = "(nothing ran)"
 OTHER = "(other)"
 
-#: Prefixes that are told apart, as many as a ledger does by default.
+#: Prefixes kept apart, as many as by default in a ledger.
 MAX_PREFIXES = 1_000
 
 #: Keys of tasks that ran alone; of more, those that did for the shortest are forgotten, half of all at a time.
@@ -54,7 +54,7 @@ _AT = itemgetter(0)
 
 
 class Slots(NamedTuple):
-    """What the scheduler believes of a worker's slots."""
+    """A worker's slots as the scheduler sees them."""
 
     free: int
     all: int
@@ -64,7 +64,7 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What the scheduler holds and believes at one instant, while work is outstanding."""
+    """The scheduler's view of the cluster at one instant, while work is outstanding."""
 
     #: Every worker that is there; slots of one that retires are not free.
     workers: Mapping[Hashable, Slots]
@@ -99,7 +99,7 @@ class Alone:
 
 
 def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """How many of a cluster's free slots are free for which cause.
+    """Count a cluster's free slots by cause.
 
     Ready tasks that the scheduler holds account for one slot each, then tasks that wait elsewhere and could move, then
     those that may not. The rest is free because a graph is being taken in or, if none is, for lack of parallelism.
@@ -119,7 +119,7 @@ def slots_by_cause(state: ClusterState) -> tuple[int, ...]:
 
 
 def paused_slots_by_cause(state: ClusterState) -> tuple[int, ...]:
-    """How many of the free slots of paused workers are free for which cause.
+    """Count the free slots of paused workers by cause.
 
     Of the tasks that wait on the scheduler or elsewhere and could move, those that would not find a free slot on
     another worker could run there: each makes one slot ``paused``. The rest is free as others are.
@@ -140,14 +140,14 @@ def paused_slots_by_cause(state: ClusterState) -> tuple[int, ...]:
 
 
 class _Instant(NamedTuple):
-    """What was seen until then: see :data:`_NOTHING`."""
+    """Sums up to an instant, as :data:`_NOTHING` begins them."""
 
     at: int
     seen: tuple[int, ...]
 
 
 class _Change(NamedTuple):
-    """From an instant on, a worker's slots are these."""
+    """A worker's slots from an instant on."""
 
     since: _Instant
     slots: Slots
@@ -210,7 +210,7 @@ class _Account:
 
 
 def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
-    """An instant between two: what was seen meanwhile is taken in proportion."""
+    """Interpolate the sums of an instant between two others."""
     if at == before.at:
         return before
     part, whole = at - before.at, after.at - before.at
@@ -218,7 +218,7 @@ def _between(before: _Instant, after: _Instant, at: int) -> _Instant:
 
 
 class IdleWeights:
-    """What the free slots of each worker were free for, as the scheduler saw it, until it reports its idle time.
+    """Weights by which each worker's idle time is divided among causes, when it reports that.
 
     All free slots of a cluster are alike at any instant, but for those of paused workers, which are so among
     themselves: each is free for the causes of all in proportion. A worker's weights are their sums over the time for
@@ -252,7 +252,7 @@ class IdleWeights:
 
     @property
     def at(self) -> int:
-        """Until when the weights are known."""
+        """Instant up to which the weights are known."""
         return self._history[-1].at
 
     def accrue(self, state: ClusterState | None, *, at: int, at_rest: int = 0) -> None:
@@ -276,12 +276,12 @@ class IdleWeights:
             gained = self._count(state, elapsed, min(at_rest, elapsed) if state.queued else 0)
             seen = tuple(map(add, seen, gained))
         if state is self._accrued and len(self._history) > 1:
-            self._history.pop()  # between two others at which the same held, it tells nothing
+            self._history.pop()  # redundant between two others at which the same state held
         self._history.append(_Instant(at, seen))
         self._accrued = state
 
     def split(self, worker: Hashable, idle: int, *, at: int | None = None) -> dict[str, int]:
-        """A worker's idle time by cause, and how much of it was ``paused``; its weights until then are used up.
+        """Split a worker's idle time by cause and ``paused``; its weights until then are used up.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class IdleWeights:
         return found
 
     def worker_left(self, worker: Hashable) -> None:
-        """A worker reports nothing any more."""
+        """Forget a worker, which reports nothing any more."""
         self._accounts.pop(worker, None)
         self._left.add(worker)
 
@@ -346,7 +346,7 @@ class IdleWeights:
         self._left.intersection_update(workers)
 
     def _count(self, state: ClusterState, elapsed: int, at_rest: int) -> list[int]:
-        """What this adds to an instant."""
+        """Compute what a state that held for so long adds to an instant."""
         if state is not self._state:
             self._state, self._causes = state, slots_by_cause(state)
             self._causes_of_paused = paused_slots_by_cause(state)

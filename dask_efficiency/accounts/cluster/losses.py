@@ -1,4 +1,4 @@
-"""Losses: what each worker that went has cost, and why it went."""
+"""Losses: the cost of each worker that left, and the reason why it did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOR_MEMORY = "killed by its nanny"
 
 @dataclass(slots=True, eq=False)
 class Loss:
-    """A worker that went, from the moment at which something says why until all is known of what that cost."""
+    """A worker that left, why, and what that cost; filled as it becomes known."""
 
     #: The mark of the tasks whose results were lost with it.
     mark: str = ""
@@ -25,7 +25,7 @@ class Loss:
     #: Nanoseconds by the cluster's clock.
     left: int = 0
     in_order: bool = False
-    #: Why it went; empty where nothing said so.
+    #: Reason why it left; empty if unknown.
     reason: str = ""
     #: How the scheduler took notice, for where nothing says why.
     noticed: str = ""
@@ -37,16 +37,16 @@ class Loss:
 
     @property
     def why(self) -> str:
-        """Why it went, or how that was noticed."""
+        """Reason why it left, or else how that was noticed."""
         return self.reason or self.noticed or NOT_KNOWN
 
 
 def by_prefix(
     lost: int, nthreads: int, holding: Mapping[str, Sequence[int]], had_to_do: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """The part of a lost worker's time that its running tasks held, by prefix.
+    """Estimate the part of a lost worker's time that its running tasks held, by prefix.
 
-    For as long as they had held slots by the last heartbeat that is what it said. From there to the removal a prefix is
+    Up to the last heartbeat the time is as reported. From there to the removal a prefix is
     taken to have held as many slots as then, and no more than it had tasks there in the end: so that part is an
     estimate, while all parts and the rest are the whole.
 
@@ -69,7 +69,7 @@ def by_prefix(
 
 
 def in_window(loss: Loss, ns: int) -> dict[str, int]:
-    """By prefix, what of a loss is in a window that has so much of its time, pro rata; under "" what is of none."""
+    """Divide a window's part of a loss by prefix, pro rata; under "" is what was no prefix's."""
     rows = {**loss.prefixes, "": loss.ns - sum(loss.prefixes.values())}
     kept = scale_down([*rows.values()], min(ns, loss.ns))
     return dict(zip(rows, kept, strict=True))
@@ -78,7 +78,7 @@ def in_window(loss: Loss, ns: int) -> dict[str, int]:
 def costs(
     losses: Iterable[tuple[Loss, Mapping[str, int]]], recomputed: Mapping[str, Sequence[int]], whole: int, tasks: int
 ) -> list[dict[str, Any]]:
-    """What workers that went have cost, a row each: of those that vanished, and those with which results were lost.
+    """List the costs of workers that left: those that vanished, and those with which results were lost.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Presence: a worker from joining to leaving, and whether a snapshot can be its own."""
+"""Presence: a worker from joining to leaving, and the check that a snapshot can be its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Presence:
     running: int = 0
     #: Its last snapshot.
     received: Received | None = None
-    #: Whether a heartbeat came since then that cannot be read without everything that it was to tell of.
+    #: True if a later heartbeat was missed, so that the next ones can only be read once everything is sent again.
     missed: bool = False
     #: The names of its table of prefixes, those outside the slots and of its details, and where the cluster adds up
     #: each.
@@ -59,7 +59,7 @@ class Presence:
     left: int | None = None
     #: When it was given its first task.
     first_task: int | None = None
-    #: What it may use of its host; None before it said so.
+    #: Its host's processors that it may use; None until it reported them.
     processors: Processors | None = None
     #: Whether it or the scheduler announced that it closes: such a worker is not lost.
     closing: bool = False
@@ -90,17 +90,17 @@ class Presence:
         return int(np.add.reduce(self.account[WHERE["recorded"]]))
 
     def totals(self, at: int) -> Totals:
-        """Its totals, to compare with later ones."""
+        """Totals to compare with later ones."""
         return Totals(at, self.part("recorded"), self.running)
 
 
 def is_stale(incarnation: str, seq: int, last: Received | None) -> bool:
-    """Whether a snapshot repeats the last one of its ledger, or is older."""
+    """Check if a snapshot repeats the last one of its ledger, or is older."""
     return last is not None and incarnation == last.incarnation and seq <= last.seq
 
 
 def check_snapshot(received: Received, presence: Presence, at: int) -> None:
-    """See that a snapshot can be of this worker, and that no time shrinks; that no account does, its reader sees.
+    """Check that a snapshot can be of this worker, and that no time shrinks; the reader checks the accounts.
 
     Raises
     ------

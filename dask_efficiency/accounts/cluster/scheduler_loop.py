@@ -1,4 +1,4 @@
-"""SchedulerLoop: what the scheduler's event loop spent a window on."""
+"""SchedulerLoop: the time of the scheduler's event loop in a window, by what it did."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from dask_efficiency.accounts.profile import Frame, Hold, Stack
 
-#: Handlers, and hooks, that a window tells apart, the costliest first.
+#: Handlers, and hooks, that a window lists, the costliest first.
 MAX_PARTS = 10
 
-#: Blocks of a window that are told, the longest first.
+#: Blocks that a window lists, the longest first.
 MAX_BLOCKS = 10
 
 STREAM, COMM, CALLBACK, HOOK = "stream handler", "comm handler", "periodic callback", "hook of a plugin"
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What calls took so far."""
+    """Cumulative time and number of calls."""
 
     ns: int = 0
     calls: int = 0
@@ -41,7 +41,7 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoopTotals:
-    """What is known of the event loop by one instant, cumulative; all in nanoseconds."""
+    """Cumulative figures of the event loop at one instant, in nanoseconds."""
 
     at: int
     #: For which it had nothing to do; None where that is not known.
@@ -60,7 +60,7 @@ class LoopTotals:
 
 @dataclass(frozen=True, slots=True)
 class LoopPart:
-    """What a handler, a callback or a hook of a plugin took of the scheduler's event loop."""
+    """Time that a handler, a callback or a plugin's hook took of the scheduler's event loop."""
 
     kind: str
     name: str
@@ -73,7 +73,7 @@ class LoopPart:
 
     @property
     def stack(self) -> Stack:
-        """Where it begins."""
+        """Stack of one frame: the function's first line."""
         return (Frame(self.function, self.file, self.line),)
 
 
@@ -88,7 +88,7 @@ class LoopBlock:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLoop:
-    """What the scheduler's event loop spent a window on.
+    """Time of the scheduler's event loop in a window, by what it did.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class SchedulerLoop:
     hooks
         Hooks of plugins that took most: part of the handlers' time.
     handlers_seconds, hooks_seconds
-        Of all of them, also those not told.
+        Sums over all of them, also those not listed.
     blocks
         The longest stretches of time in which it was blocked.
     """
@@ -125,7 +125,7 @@ class SchedulerLoop:
 
 
 def between(then: LoopTotals, now: LoopTotals, blocks: Iterable[Hold] = ()) -> SchedulerLoop:
-    """What the event loop spent the time between two instants on."""
+    """Compute the event loop's time between two instants."""
     elapsed = now.at - then.at
     handlers = {part: _gained(spent, then.handlers.get(part, Spent())) for part, spent in now.handlers.items()}
     exact = {part: _less(spent, then.hooks.get(part, (0, 0))) for part, spent in now.hooks.items()}
@@ -163,7 +163,7 @@ def _gained(now: Spent, then: Spent) -> Spent:
 
 
 def _estimated(handlers: Mapping[Part, Spent], exact: Mapping[Part, tuple[int, int]]) -> dict[Part, tuple[int, int]]:
-    """The hooks' time: their share of the handlers' calls that were looked at is their share of all of them."""
+    """Extrapolate the hooks' time from the handlers' calls that were looked at to all of them."""
     found = dict(exact)
     for spent in handlers.values():
         longer = spent.ns / spent.looked_ns if spent.looked_ns else 0.0

@@ -1,4 +1,4 @@
-"""SpanShares: whose the time of free slots is, by the spans that had work outstanding meanwhile.
+"""SpanShares: divides the time of free slots among the spans that had work outstanding meanwhile.
 
 **The rule.** At any instant, the time of all free slots is shared equally by the spans at the top that have work
 outstanding then; and what one of them has, by the spans in it that have, its own tasks counting as one more; and so
@@ -55,12 +55,12 @@ Path = tuple[str, ...]
 #: All of an instant's time.
 WHOLE = 1 << 40
 
-#: Levels of spans in spans that are told apart: below, a span counts as one of this level.
+#: Levels of nested spans that are kept apart; a deeper span counts at this level.
 MAX_DEPTH = 20
 
 
 def equal_shares(paths: Sequence[Path], whole: int = WHOLE) -> dict[str, int]:
-    """How those that have work outstanding share a whole, by the last of each path; sums to ``whole``.
+    """Share a whole among spans with work outstanding, by the last span of each path; sums to ``whole``.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class SpanShares:
         self._weighed = self._unseen_before = 0
 
     def accrue(self, spans: tuple[Path, ...], free: Sequence[int], elapsed: int, *, graphs: bool) -> None:
-        """For ``elapsed`` nanoseconds these spans had work outstanding, and as many slots were free for each cause.
+        """Count a time in which these spans had work outstanding, and slots were free for each cause.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class SpanShares:
                 _add(self._weights.setdefault(name, {}), span, slots * share)
 
     def taken_in(self, spans: Sequence[Path]) -> None:
-        """The graphs that were being taken in until now are of these spans."""
+        """Give the time of graphs that were being taken in to their spans, now that these are known."""
         for row in (self._time, self._since, self._last, *self._weights.values()):
             for span, part in equal_shares(spans, row.pop(_TAKEN_IN, 0)).items():
                 _add(row, self._known(span), part)
@@ -155,7 +155,7 @@ class SpanShares:
         self._taking_in = 0
 
     def report(self, activity: Mapping[str, int], causes: Mapping[str, int]) -> None:
-        """Workers reported what their slots were doing until now, and causes: nanoseconds by name, cumulative."""
+        """Weigh what workers reported of their slots and causes: nanoseconds by name, cumulative."""
         self._last = self._since or self._last
         self._since = {}
         before, self._reported = self._reported, activity
@@ -174,7 +174,7 @@ class SpanShares:
                     _add(weights, span, part)
 
     def divide(self, name: str, ns: int) -> dict[str, int]:
-        """What of some free time is whose.
+        """Divide some free time among spans.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Timeline: what every thread slot was doing through a stretch of time, in a bounded number of bins."""
+"""Timeline: activities of the thread slots over time, in a bounded number of bins."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ALL_UNMEASURED: Row = np.array([name == Bucket.UNMEASURED for name in COLUMNS],
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What the slots were doing, bin by bin; a task counts while it runs, whatever becomes of it later.
+    """Activities of the slots, bin by bin; a task counts while it runs, whatever becomes of it later.
 
     Within a heartbeat a worker's activities are spread evenly; how much there was of each is exact.
     """
@@ -70,7 +70,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """What some workers' slots did, each over a time of its own."""
+    """Activities of some workers' slots, each over a time of its own."""
 
     #: Monotonic nanoseconds, shape (n,); each stops later than it starts.
     start: NDArray[np.int64]
@@ -80,7 +80,7 @@ class Stretches:
 
 
 class ActivityFeed:
-    """What the workers did since the last call."""
+    """Reads the growth of the workers' accounts since the last call."""
 
     def __init__(self) -> None:
         #: What was read last of each: its snapshot (None where the rest of it is still to be read), the row, and by
@@ -88,7 +88,7 @@ class ActivityFeed:
         self._read: dict[Presence, tuple[object, Row, Row]] = {}
 
     def read(self, present: Iterable[Presence], *, at: int) -> Stretches:
-        """What was recorded since the last call, of the workers that are there and those that have left since.
+        """Read the accounts' growth since the last call, of present workers and those that have left since.
 
         Nothing is after ``at``: where a worker's first snapshot travelled more slowly than a later one, its time
         seems to be that much later than it was, and a window may end in between. That part is read when it is past.
@@ -133,7 +133,7 @@ class ActivityFeed:
         return (start, stop, gained) if some else None
 
     def uncovered(self, *, at: int) -> Stretches:
-        """The time until ``at`` that no worker has reported: ``unmeasured``, but for the last instants."""
+        """Fill the time until ``at`` that no worker has reported: ``unmeasured``, but for the last instants."""
         found = []
         for presence, (_, row, grown) in self._read.items():
             stop = at if presence.left is None else min(at, presence.left)
@@ -160,7 +160,7 @@ class TimelineRecorder:
         self._bins = np.zeros((MAX_BINS, len(COLUMNS)), dtype=np.int64)
 
     def stop(self, *, at: int) -> None:
-        """What is after ``at`` is left out."""
+        """End the timeline at ``at``; later time is left out."""
         self._stop = at
 
     def add(self, stretches: Stretches) -> None:
@@ -182,7 +182,7 @@ class TimelineRecorder:
         share = (np.array(edges)[:, None] - stretches.start) / length
         np.minimum(np.maximum(share, 0.0, out=share), 1.0, out=share)
         # Differences of rounded running totals: what is left out of one bin is in the next. They are of all stretches
-        # together, of which doubles tell the nanoseconds of a hundred days.
+        # together, of which doubles hold the nanoseconds of a hundred days.
         done = np.rint(share @ stretches.ns.astype(np.float64)).astype(np.int64)
         self._bins[first : first + bins] += done[1:] - done[:-1]
 
@@ -216,7 +216,7 @@ class TimelineRecorder:
 
 
 def _is_complete(presence: Presence, row: Row) -> bool:
-    """Whether all of a departed worker's time is recorded, and was read."""
+    """Check if all of a departed worker's time is recorded, and was read."""
     if presence.left is None:
         return True
     recorded = _covered(presence.account[_WHERE])
@@ -229,7 +229,7 @@ def _covered(row: Row) -> int:
 
 
 def _as_much(like: Row, whole: int) -> Row:
-    """So many nanoseconds in the proportions of a row."""
+    """Scale a row to so many nanoseconds."""
     numbers = like.tolist()
     known = sum(numbers[:_N])
     scaled = scale_down([whole * ns for ns in numbers[:_N]], whole)

@@ -1,4 +1,4 @@
-"""Cumulative totals of a cluster at one instant, what was counted between two instants, and the clock of its work."""
+"""Totals of a cluster at one instant, their difference between two instants, and the clock of its work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Totals:
 
 
 def between(then: Totals, now: Totals) -> dict[str, int]:
-    """What was counted between two totals: non-negative, with ``running``, and nothing lost.
+    """Subtract two totals: non-negative, with ``running``, and nothing lost.
 
     Where tasks that ran before ``then`` have been finalized since, their time from before ``then`` is taken out of
     the held buckets, pro rata. This is an estimate, for where no window was open on the worker.
@@ -53,7 +53,7 @@ MAX_TURNS = 4_096
 
 
 class _Turn(NamedTuple):
-    """What holds from an instant on, and the nanoseconds of each kind until then."""
+    """State of the clock from an instant on, and the nanoseconds of each kind up to it."""
 
     at: int
     outstanding: bool
@@ -63,7 +63,7 @@ class _Turn(NamedTuple):
 
 
 class WorkClock:
-    """How long there was no outstanding work, or work and no worker: in nanoseconds, now and at any recent instant.
+    """Clock of the time without outstanding work, and of that with work and no worker; also at recent instants.
 
     Snapshots are recorded after they were taken, so the last :data:`MAX_TURNS` turns are remembered.
     """
@@ -73,15 +73,15 @@ class WorkClock:
 
     @property
     def outstanding(self) -> bool:
-        """Whether there is work now."""
+        """True while there is work."""
         return self._turns[-1].outstanding
 
     def set(self, outstanding: bool, *, at: int) -> None:
-        """There is work from now on, or none."""
+        """Set whether there is work from now on."""
         self._turn(outstanding, self._turns[-1].workers, at)
 
     def set_workers(self, workers: bool, *, at: int) -> None:
-        """There is a worker from now on, or none."""
+        """Set whether there is any worker from now on."""
         if workers is not self._turns[-1].workers:
             self._turn(self._turns[-1].outstanding, workers, at)
 
@@ -102,5 +102,5 @@ class WorkClock:
         return turn.without_workers + since
 
     def _before(self, at: int) -> _Turn:
-        """The last turn before an instant; of one that is forgotten, the first that is known."""
+        """Find the last turn before an instant, or the first that is remembered."""
         return next((turn for turn in reversed(self._turns) if turn.at <= at), self._turns[0])

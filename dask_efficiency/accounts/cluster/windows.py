@@ -1,4 +1,4 @@
-"""ClusterWindow: a stretch of a cluster's time, put together from its workers' windows."""
+"""ClusterWindow: the accounts of a cluster between two instants, put together from its workers' windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IDLE_CAUSES = frozenset(name_of(Bucket.IDLE, cause) for cause in CAUSES[Bucket.
 
 ROW_BUCKETS = (*TASK_BUCKETS, Bucket.RUNNING)
 
-#: In the place of an outcome: tasks whose results came, from workers that left or fell silent before a snapshot
+#: Stands for an outcome: tasks whose results came from workers that left or fell silent before a snapshot
 #: reported them.
 WITHOUT_ACCOUNT = "without account"
 
@@ -45,14 +45,14 @@ MAX_ARRIVALS = 1_000
 
 
 class Intervals:
-    """When something was going on, from the instants at which it began and ended."""
+    """Intervals in which something went on, from the instants at which it began and ended."""
 
     def __init__(self, *, at: int, active: bool) -> None:
         self._closed: list[Interval] = []
         self._since = at if active else None
 
     def set(self, active: bool, *, at: int) -> None:
-        """It goes on from now, or not."""
+        """Begin or end an interval."""
         if active and self._since is None:
             self._since = at
         elif not active and self._since is not None:
@@ -63,7 +63,7 @@ class Intervals:
             self._since = None
 
     def until(self, at: int) -> list[Interval]:
-        """All intervals, the last one cut at ``at``."""
+        """List the intervals, the last one cut at ``at``."""
         return [*self._closed, (self._since, at)] if self._since is not None else list(self._closed)
 
 
@@ -77,7 +77,7 @@ class OwnPart:
     prefix_causes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def copy(self) -> OwnPart:
-        """The same, to be added to."""
+        """Copy it, to be added to."""
         return OwnPart(*({name: dict(row) for name, row in getattr(self, f.name).items()} for f in fields(self)))
 
 
@@ -119,7 +119,7 @@ class WindowAccounts:
     in_spans: dict[str, dict[str, int]] = field(default_factory=dict)
     #: The part that own tasks held, of a window that keeps it.
     own: OwnPart | None = None
-    #: For which share of their time the workers' processors computed for other processes; None where nobody can tell.
+    #: Share of the processors' time that other processes used; None if unknown.
     others_share: float | None = None
     #: The profiles of the workers that answered.
     profiles: MergedProfiles = field(default_factory=MergedProfiles)
@@ -143,7 +143,7 @@ class _Then(NamedTuple):
 class ClusterWindow:
     """A window on a cluster from ``at`` on, until :meth:`stop`.
 
-    What a worker answers is counted as it comes: to count what a thousand of them say takes two seconds, for which the
+    Answers are counted as they come: to count those of a thousand workers takes two seconds, for which the
     scheduler must not stand still.
 
     Parameters
@@ -187,7 +187,7 @@ class ClusterWindow:
         self._final: dict[Presence, WindowBalance] = {}
 
     def opened_on(self, address: str) -> None:
-        """A worker answers that it opened the window; its accounts are up to date."""
+        """Note that a worker has opened the window; its accounts are up to date."""
         presence, cluster = self._cluster.present.get(address), self._cluster
         if presence is None or presence not in self._then:
             return
@@ -201,19 +201,19 @@ class ClusterWindow:
         return _Then(presence.account.copy(), presence.running, self._without_work, presence.received, here=True)
 
     def worker_joined(self, presence: Presence) -> None:
-        """A worker came while the window was open; it counts from when it was there."""
+        """Add a worker that joined while the window was open; it counts from then on."""
         self._then[presence] = _Then(presence.account.copy(), 0, presence.without_work, None, here=False)
 
     def worker_closed(self, presence: Presence, balance: WindowBalance) -> None:
-        """A closing worker sent its part of the window ahead."""
+        """Keep the part of the window that a closing worker sent ahead."""
         self._final[presence] = balance
 
     def stop(self, *, at: int) -> ClosingWindow:
-        """The window ends at this instant, by the clock of its cluster; the workers are asked what they did in it."""
+        """End the window at this instant of the cluster's clock; the workers are then asked for theirs."""
         return ClosingWindow(self, self._cluster, at=at)
 
     def cores(self, work: WorkClock, *, at: int) -> float | None:
-        """How many cores the workers shared until ``at``, as :func:`mean_cores` computes it."""
+        """Mean number of cores that the workers shared until ``at``, by :func:`mean_cores`."""
         return mean_cores(self._then, work, start=self.opened, stop=at)
 
     def arrivals(self, *, at: int) -> dict[str, tuple[int, int | None]]:
@@ -252,7 +252,7 @@ class ClosingWindow:
                 self._awaited[presence.address] = presence
 
     def take(self, address: str, answer: WindowBalance | str) -> None:
-        """Count what a worker answers, or note why it does not; its accounts are up to date."""
+        """Count a worker's answer, or note why there is none; its accounts are up to date."""
         presence = self._awaited.get(address)
         if presence is None or presence in self._window._final:
             return
@@ -289,7 +289,7 @@ class ClosingWindow:
         return accounts
 
     def _others_share(self, scheduler: Processors | None) -> float | None:
-        """Of machines whose workers all said it twice; :func:`~dask_efficiency.accounts.processors.others_share`."""
+        """Share of others' processes, of machines all of whose workers reported twice."""
         both = [
             (self._window._then[presence].processors or presence.processors, presence.processors)
             for presence in self._present
@@ -316,12 +316,12 @@ class ClosingWindow:
         return costs(rows, gained, whole, accounts.tasks.get(Outcome.RECOMPUTED, 0))
 
     def _restarted(self, presence: Presence) -> bool:
-        """Whether the window it answers for was opened by a later ledger than its first in this window."""
+        """Check if the worker's meter was restarted since the window opened."""
         then = self._window._then[presence].received
         return then is not None and (presence.received is None or then.incarnation != presence.received.incarnation)
 
     def _count(self, presence: Presence, answer: WindowBalance | str) -> None:
-        """Add a worker's part: by its own account or, where that is the reason why there is none, its heartbeats."""
+        """Add a worker's part, by its answer; or by its heartbeats, where ``answer`` is why there is none."""
         accounts, window, at = self._accounts, self._window, self._at
         then = window._then[presence]
         self._counted.add(presence)
@@ -434,9 +434,9 @@ class ClosingWindow:
 
 
 def mean_cores(workers: Iterable[Presence], work: WorkClock, *, start: int, stop: int) -> float | None:
-    """How many cores the workers shared from ``start`` to ``stop``, in the mean over the time with work and a worker.
+    """Compute the mean number of cores that the workers shared, over the time with work and a worker.
 
-    None where there was no such time, or where a worker that was there in it never said what it may use.
+    None where there was no such time, or where a worker present in it never reported its processors.
     """
 
     def without(at: int) -> int:
@@ -475,7 +475,7 @@ def _from_answer(answer: WindowBalance, without_work: int, paused: int) -> dict[
 
 
 def _fill(buckets: dict[str, int], beside: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
-    """Free slots in whose place libraries' threads computed are not idle; gives what is whose tasks'."""
+    """Turn idle time into ``library-threads``, as far as libraries computed; returns it by span and prefix."""
     idle = buckets.get(Bucket.IDLE, 0)
     found = dict(zip(beside, scale_down([*beside.values()], min(idle, sum(beside.values()))), strict=True))
     filled = sum(found.values())
@@ -486,7 +486,7 @@ def _fill(buckets: dict[str, int], beside: Mapping[tuple[str, str], int]) -> dic
 
 
 def _trimmed(buckets: dict[str, int], expected: int) -> dict[str, int]:
-    """At most ``expected``: a worker that did not answer at the opening brings some time of before."""
+    """Trim buckets to ``expected``: a worker that did not answer at the opening has some time of before."""
     over = sum(buckets.values()) - expected
     if over <= 0:
         return buckets

@@ -1,7 +1,82 @@
-"""The log of a worker's slots: what happened, in order, as plain facts. Hooks write it, readers make accounts of it.
+"""The log of a worker's slots: what happened to its tasks, as a list of plain facts that several readers follow.
 
-An entry holds what can be known in its moment only. What it means is found later, by whoever reads many at once: so it
-can be written down, and read again without a worker.
+Theory of operation
+===================
+
+**The question.** The accounts, the recorder of a trace and the statistics of ended tasks all need to know what happened
+to a task, and when. The log answers it for all of them: the event loop appends an entry where something happens, and
+readers work out later what that means. :mod:`~dask_efficiency.accounts.worker.slots` describes the first reader, with
+its table of rules. This page describes the log itself.
+
+::
+
+    Dask's hook, in the middle of a stimulus --+                 +--> Slots --> Ledger
+    pauses, found in Dask's log of stimuli ----+--> log --> batch
+    the event loop spills or reads back -------+                 +--> WorkerRecorder --> trace
+
+**An entry** is a named tuple of an instant (monotonic nanoseconds) and what can be known at that instant only:
+
+==========  ==========================================  ===========================================================
+entry       written when                                what it takes along
+==========  ==========================================  ===========================================================
+Taken       a task becomes ``executing``                with which worker its result was lost; when its message was
+                                                        sent, if the event loop spilled while it was unread
+Moved       a task whose thread was at work, or whose   which set of tasks Dask counts it in; the thread's run;
+            result was on its way, changes its state    the sizes of its input and output
+Observed    the reason why free slots are free changes  how many tasks wait for data or for a resource, or are ready
+Turned      the worker paused or went on, without any   how many tasks were ready
+            hook: found later, with its exact instant
+Spilled     the event loop was at the disk from ``at``  how many tasks were ready, waited for data, or held a slot
+            to ``stop``                                 and waited for the loop
+Noted       a task without a slot changes its state,    where it comes from, whether it is on its way, its size
+            while a trace is recorded
+==========  ==========================================  ===========================================================
+
+**States of the log.** There are two: it is written, or it is read. Both happen on the event loop, so no lock is needed.
+``WorkerHooks._read`` takes all entries, sorts them by their instants, empties the list, and gives one batch to the
+slots and, while one records, to the recorder. It does so
+
+- before each report of the accounts (a heartbeat, a window's edge, the final snapshot), between two stimuli;
+- within a stimulus, once there are 200 entries (``hooks.MAX_ENTRIES``). The last task that ended then stays with the
+  slots, because the same stimulus may still add that its result could not be stored;
+- at each new stimulus, where only Dask's digests tell which task spilled.
+
+**Invariants**, each with the test that holds it:
+
+1. Where the log is cut into batches makes no difference: the accounts and the trace are the same, to the nanosecond
+   (``test_wherever_the_log_is_cut_the_accounts_and_the_trace_are_those_of_then`` in
+   ``tests/runs/recording/worker/test_scene.py``, on the log of a real worker).
+2. A batch is read in the order of its instants, and entries of one instant in the order in which they were written
+   (``test_entries_are_read_by_when_they_happened_and_those_of_one_instant_as_they_were_written`` in
+   ``tests/accounts/worker/test_slots.py``). Sorting is needed because a pause fires no hook: it is found at the next
+   hook, and a call to the disk is written when it is over.
+3. An instant before one that the ledger has seen counts as that one, so an entry that comes too late names no time
+   twice (``test_a_clock_that_runs_backwards_stands_still`` in ``tests/accounts/worker/test_ledger.py``).
+4. Entries hold no object of Dask's but the key. So a log can be written to a file as JSON and read without a worker
+   (``test_a_log_as_plain_data_is_the_log``); keys become texts.
+5. A failure takes no user's task down. One of the hooks or the slots switches the meter off, and the report says so;
+   one of the recorder ends the recording.
+
+**Why a log.** A hook runs in the middle of a stimulus: Dask has freed a slot and given it to the next task before the
+output of the first is stored, and has yet to add its digests. A reader that looks at Dask's state there sees a moment
+that never lasts. Facts of the moment are safe to write down; conclusions are drawn between stimuli, when digests have
+arrived. It also makes the hook cheap: it runs for each transition of each task, so it appends one tuple, made by
+``tuple.__new__`` (to call the class is one more call of a Python function), and a batch shares the cost of all that
+follows.
+
+**What was tried and rejected.**
+
+- *Two lanes.* The accounts and the recorder followed tasks by calls of their own, through a circle of objects (hooks,
+  tracker, pending tasks, spills). The recorder became a reader of the same entries, and what only a trace wants to know
+  (``Done``, ``begun``) stands in the entry of the slot, filled while one records.
+- *Callbacks from readers to their owners.* They led from a live meter back to itself. A recorder keeps its failure
+  instead, and its owner asks for it.
+- *Sampling how many tasks are ``executing``.* In the middle of a stimulus that number belongs to no instant.
+
+**Limits.** A slot is not a thread: a task that secedes gives its slot back, and its thread goes on outside the sum.
+Instants of pauses are those of the clock of the day, converted by reading both clocks when they are found. The log does
+not survive its worker: entries that are not read when a process is killed are lost, and the scheduler books the time
+since the last heartbeat as ``lost-worker``.
 """
 
 from __future__ import annotations
@@ -16,8 +91,8 @@ from dask_efficiency.accounts.worker.balance import Availability
 #: Longer prefixes are cut to so many characters, wherever they are counted.
 MAX_PREFIX_LENGTH = 200
 
-#: In the place of the state in which a task ended that the protocol of a P2P shuffle stopped; upstream says
-#: ``rescheduled`` of these and of those whose user raised ``Reschedule``.
+#: Stands for the final state of a task that the protocol of a P2P shuffle stopped; upstream has
+#: ``rescheduled`` for these and for those whose user raised ``Reschedule``.
 BY_SHUFFLE = "rescheduled by a shuffle"
 
 #: When a task's thread began and stopped, by the monotonic clock, and its CPU time between, in nanoseconds; the
@@ -26,7 +101,7 @@ Run = tuple[int, int, int, int, int]
 
 
 class Place(StrEnum):
-    """Among which tasks upstream counts a task after a transition."""
+    """Set of tasks in which Dask counts a task after a transition."""
 
     EXECUTING = "executing"
     LONG_RUNNING = "long-running"
@@ -34,7 +109,7 @@ class Place(StrEnum):
 
 
 class Done(NamedTuple):
-    """What only a trace wants to know of a task that moved."""
+    """Facts of a task that moved which only a trace needs."""
 
     #: Number of the stimulus; each transition has its own where nobody can tell.
     stimulus: int
@@ -88,7 +163,7 @@ class Moved(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Why slots are free that are: whether the worker takes tasks, how many wait for data, how many for a resource."""
+    """Reasons why slots are free: whether the worker takes tasks, and how many wait for data or for a resource."""
 
     at: int
     availability: Availability
@@ -122,7 +197,7 @@ class Spilled(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A task without a slot changed its state, or one that may have come from elsewhere: only a trace wants to know."""
+    """A task without a slot, or one that may have come from elsewhere, changed its state; written for a trace only."""
 
     at: int
     key: Any
@@ -143,7 +218,7 @@ Entry: TypeAlias = Taken | Moved | Observed | Turned | Spilled | Noted
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries by when they happened, those of one instant as they were written: some are known later than others."""
+    """Sort entries by instant, those of one instant as written: some are known later than others."""
     return sorted(entries, key=itemgetter(0))
 
 
@@ -153,7 +228,7 @@ _KINDS = {kind.__name__: kind for kind in (Taken, Moved, Observed, Turned, Spill
 
 
 def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
-    """Entries as lists that JSON can hold, each led by its kind: so a scene that was seen once can be read again.
+    """Convert entries to lists that JSON can hold, each led by its kind, to read a log again without its worker.
 
     Keys of tasks are texts afterwards.
     """
@@ -164,12 +239,12 @@ def to_plain(entries: Iterable[Entry]) -> list[list[Any]]:
 
 
 def from_plain(rows: Iterable[Sequence[Any]]) -> list[Entry]:
-    """Entries of what :func:`to_plain` made.
+    """Restore the entries of :func:`to_plain`.
 
     Raises
     ------
     ValueError
-        On a kind that is none, or fields that are not its own.
+        On an unknown kind, or another number of fields.
     """
     found: list[Entry] = []
     for kind, *values in rows:

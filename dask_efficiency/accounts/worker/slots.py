@@ -83,8 +83,8 @@ _SUCCEEDED = Outcome.SUCCEEDED
 _new = tuple.__new__  # for every task: to call the class takes one more call of a Python function
 
 
-class Had(StrEnum):
-    """What a task had before a transition."""
+class HeldBefore(StrEnum):
+    """Hold of a task on a slot before a transition."""
 
     NO_SLOT = "no slot"
     SLOT = "a slot"
@@ -104,18 +104,18 @@ class SlotEvent(StrEnum):
 
 #: What a task had, where upstream counts it now, and so what happened. Whether its thread is still at work is seen
 #: by its place alone: a task that is cancelled and wanted again changes its state and stays where it was.
-RULES: Mapping[tuple[Had, Place], SlotEvent] = {
-    (Had.NO_SLOT, Place.EXECUTING): SlotEvent.NOTHING,
-    (Had.NO_SLOT, Place.LONG_RUNNING): SlotEvent.NOTHING,
+RULES: Mapping[tuple[HeldBefore, Place], SlotEvent] = {
+    (HeldBefore.NO_SLOT, Place.EXECUTING): SlotEvent.NOTHING,
+    (HeldBefore.NO_SLOT, Place.LONG_RUNNING): SlotEvent.NOTHING,
     # It has ended already; the same stimulus may add that its result could not be stored.
-    (Had.NO_SLOT, Place.NEITHER): SlotEvent.NOT_STORED,
+    (HeldBefore.NO_SLOT, Place.NEITHER): SlotEvent.NOT_STORED,
     # Nobody will take the result of this run, if the task had been cancelled; else it only moved.
-    (Had.SLOT, Place.EXECUTING): SlotEvent.DISCARDED,
-    (Had.SLOT, Place.LONG_RUNNING): SlotEvent.SECEDED,
-    (Had.SLOT, Place.NEITHER): SlotEvent.ENDED,
-    (Had.LEFT, Place.EXECUTING): SlotEvent.ENDED,
-    (Had.LEFT, Place.LONG_RUNNING): SlotEvent.NOTHING,
-    (Had.LEFT, Place.NEITHER): SlotEvent.ENDED,
+    (HeldBefore.SLOT, Place.EXECUTING): SlotEvent.DISCARDED,
+    (HeldBefore.SLOT, Place.LONG_RUNNING): SlotEvent.SECEDED,
+    (HeldBefore.SLOT, Place.NEITHER): SlotEvent.ENDED,
+    (HeldBefore.LEFT, Place.EXECUTING): SlotEvent.ENDED,
+    (HeldBefore.LEFT, Place.LONG_RUNNING): SlotEvent.NOTHING,
+    (HeldBefore.LEFT, Place.NEITHER): SlotEvent.ENDED,
 }
 
 #: What became of a task that was not cancelled, by the state in which it ended; of any other, it was cancelled.
@@ -209,7 +209,7 @@ class Slots:
 
     def _move(self, entry: Moved) -> None:
         at, key, start, finish, place, *_ = entry
-        event = RULES[self._had(key), place]
+        event = RULES[self._held_before(key), place]
         if event is SlotEvent.DISCARDED:
             if start == "cancelled":
                 self._discarded.add(key)
@@ -233,10 +233,10 @@ class Slots:
             if last.moved.key == key:
                 self._ended[-1] = last._replace(outcome=Outcome.FAILED)
 
-    def _had(self, key: Any) -> Had:
+    def _held_before(self, key: Any) -> HeldBefore:
         if key in self._seceded:
-            return Had.LEFT
-        return Had.SLOT if self._ledger.has(key) else Had.NO_SLOT
+            return HeldBefore.LEFT
+        return HeldBefore.SLOT if self._ledger.has(key) else HeldBefore.NO_SLOT
 
     def _spilled(self, entry: Spilled) -> None:
         start, stop, asked, ready, waiting, held_up = entry

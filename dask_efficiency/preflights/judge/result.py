@@ -48,7 +48,7 @@ class PreflightResult(Printed):
         Names of the slow workers that were retired for it, and of those that were not, for too few would be left.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.preflights.sections"
+    _sections_module: ClassVar[str] = "dask_efficiency.preflights.sections"
 
     subjects: tuple[Subject, ...] = ()
     links: tuple[Link, ...] = ()

@@ -22,7 +22,7 @@ _MOVES = {Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.RESULT_GATHER}
 
 
 def relabel(segments: Segments, trace: RunTrace) -> Segments:
-    """The same segments, cut up where an event loop was blocked; they tile the makespan as before.
+    """Cut segments up where an event loop was blocked; they tile the makespan as before.
 
     The time in which a message lies unread in a busy scheduler becomes ``scheduler-transition``. In a busy worker it
     becomes ``worker-loop``; or ``spill`` or ``unspill`` while that worker writes to disk or reads from it, for any task
@@ -87,7 +87,7 @@ def _cut_at_own_worker(rows: Iterable[Row], intervals: dict[int, list[Interval]]
 
 
 def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]) -> dict[int, list[Interval]]:
-    """By worker, its intervals, sorted and merged."""
+    """Sort and merge the intervals of each worker."""
     found: dict[int, list[Interval]] = {}
     for process, first, last in sorted(zip(map(int, worker), map(int, start), map(int, stop), strict=True)):
         intervals = found.setdefault(process, [])
@@ -99,7 +99,7 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
 
 
 def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, list[Interval]]:
-    """When each worker's event loop read from disk or wrote to it, as the loop and its tasks recorded it."""
+    """Find the intervals in which each worker's event loop was at the disk, as the loop and its tasks recorded them."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))
     took, stop = getattr(runs, duration), getattr(runs, until)

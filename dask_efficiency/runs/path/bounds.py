@@ -1,4 +1,4 @@
-"""Bounds: how fast a run could have been at best, and by how much each task could have been later."""
+"""Bounds: the least time that a run could have taken, and the slack of each task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
-    """For how long each task computed within a scope, and when it began, in the first run of it that succeeded.
+    """Compute each task's time in its thread within a scope, and its start, in its first run that succeeded.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
 
 
 def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
-    """As :func:`work_ns`, counting only the time in which a task's thread computed or waited for its work on a GPU."""
+    """Compute :func:`work_ns` with only the time in which a task's thread computed or waited for its work on a GPU."""
     work, start = work_ns(trace, scope)
     runs = trace.runs
     used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
@@ -46,9 +46,9 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
 
 
 def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
-    """Whether the longest task is one of those of its prefix that take about as long, one on each of several workers.
+    """Check if each of several workers ran one task of the longest task's prefix, all about as long.
 
-    So XGBoost and torch train: such a task is as long as the job, and brings threads of its own.
+    XGBoost and torch train like that: such a task is as long as the job, and brings threads of its own.
     """
     if not work.any():
         return False
@@ -61,7 +61,7 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
 
 
 def is_uneven(trace: RunTrace, work: Int64) -> bool:
-    """Whether the longest task took several times the median of its prefix, as one with a skewed key does."""
+    """Check if the longest task took several times the median of its prefix, as one with a skewed key does."""
     if not work.any():
         return False
     own = work[(trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0)]
@@ -107,7 +107,7 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
 
 
 def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
-    """By run: how much later it could have been reported without delaying the end, if all else stayed as it was.
+    """Compute how much later each run could have been reported without delaying the end, all else unchanged.
 
     Runs depend on each other through inputs, the order on each slot, the order of the scheduler's queue, earlier tries
     of the same task, and clients that wait for one result before they ask for the next. The delays between runs that

@@ -1,4 +1,4 @@
-"""Compares the critical paths of two runs: what moved onto the path, and what moved off it."""
+"""Compares the critical paths of two runs: kinds and prefixes that moved onto the path, or off it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PathChange:
 
     @property
     def seconds(self) -> float:
-        """By how much it grew; below 0 where it shrank."""
+        """Growth in seconds; below 0 where it shrank."""
         return self.after - self.before
 
     @property
@@ -47,7 +47,7 @@ class PathChange:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PathComparison(Printed):
-    """What differs between the paths of two runs.
+    """Difference between the paths of two runs.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class PathComparison(Printed):
 
     @classmethod
     def of(cls, before: CriticalPath, after: CriticalPath) -> Self:
-        """What differs between two paths."""
+        """Compare two paths."""
         found: list[PathChange] = []
         for by in COMPARED:
             was, now = before.seconds(by), after.seconds(by)
@@ -74,13 +74,13 @@ class PathComparison(Printed):
 
     @property
     def document(self) -> Document:
-        """All that is said of it; what a renderer takes."""
+        """Document of the comparison, as a renderer takes it."""
         found: Document = late("dask_efficiency.runs.sections.path:comparison_document")(self)
         return found
 
     @property
     def headline(self) -> str:
-        """How much longer or shorter the run took, and which kind and prefix changed most; at most 100 characters."""
+        """One line: the change of the makespan, and the kind and prefix that changed most; at most 100 characters."""
         was, now = self.before.makespan_seconds, self.after.makespan_seconds
         if was == now:
             return f"No difference: both took {now:.3g} s"
@@ -121,7 +121,7 @@ class PathComparison(Printed):
 
 
 def compare_paths(before: CriticalPath, after: CriticalPath) -> PathComparison:
-    """Which kinds and prefixes moved onto the critical path, or off it, and by how many seconds each grew.
+    """Compare two critical paths: the kinds and prefixes that moved onto or off it, and how much each grew.
 
     Parameters
     ----------

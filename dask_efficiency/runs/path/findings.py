@@ -1,4 +1,4 @@
-"""Findings of a critical path: what the wall clock went to, and what the run could save at most without it."""
+"""Findings of a critical path: the parts of the wall clock, and what the run could save at most without each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAKE_FASTER = "Make these tasks faster."
 SPLIT = "Make several smaller tasks of it, if one thread does all its work."
 
 #: By kind of finding: its title, which also ends a sentence that begins with a share of the path, and what helps.
-SAID = {
+TITLES = {
     "path/no-workers": ("Waiting until there was any worker", "Start workers sooner, or keep some by adapt(minimum=)."),
     "path/transfer": (
         "Moving results between workers",
@@ -93,7 +93,7 @@ NEARLY_ALL = 0.9
 
 
 def parts(path: CriticalPath) -> list[PathPart]:
-    """What the makespan went to, the largest share first; they add up to it."""
+    """List the parts of the makespan, the largest share first; they add up to it."""
     kinds = path.seconds("kind")
     spent = {name: sum(kinds.get(kind, 0.0) for kind in members) for name, members in MEMBERS.items()}
     found = [_cause(path, name, spent) for name, seconds in spent.items() if seconds]
@@ -107,10 +107,10 @@ def _cause(path: CriticalPath, name: str, spent: Mapping[str, float]) -> PathPar
     seconds, whole = spent[name], path.makespan_seconds
     busy, most = next(iter(path.loop_causes.items()), ("", 0.0))
     kind = f"{name}-{busy}" if name == EVENT_LOOPS and most > seconds / 2 else name
-    kind = kind if kind in SAID else name
-    title, advice = SAID[kind]
+    kind = kind if kind in TITLES else name
+    title, advice = TITLES[kind]
     if name in (EVENT_LOOPS, SCHEDULER) and spent[SPILL] > seconds:
-        advice = SAID[SPILL][1]  # event loops that write to disk are late for all else
+        advice = TITLES[SPILL][1]  # event loops that write to disk are late for all else
     saves = None if name == UNKNOWN else max(0.0, min(seconds, whole - path.floor_seconds))
     where = f"{format_share(seconds / whole)} of the critical path" if saves is None else _most(path, name, seconds)
     return finding(kind, (title, advice), saves, seconds / whole, where), f"{title[0].lower()}{title[1:]}"
@@ -127,21 +127,21 @@ def _most(path: CriticalPath, name: str, seconds: float) -> str:
 
 
 def _tasks(path: CriticalPath, running: float, waiting: float) -> PathPart:
-    """What is said of the tasks on the path. Why they are off the CPU is not known, so nothing is promised to help."""
+    """Make the part of the tasks on the path. No saving is promised where they were off the CPU, for an unknown cause."""
     whole, longest, kind = path.makespan_seconds, path.longest_task_seconds, _limit(path)
     prefix, most = next(iter(path.seconds_computing().items()))
     where, saves = f"`{name_of(prefix)}`, {format_share(most / whole)} of the critical path", None
     one = f", the longest {format_seconds(longest)}" if longest >= UNEVEN_TASK * whole else ""
     if waiting > running / 2:
         where, kind = f"{where}, {format_share(1.0 - waiting / running)} of it on the CPU", "path/task-noncpu"
-    elif SAID[kind][1] == SPLIT and path.slots > 1:
+    elif TITLES[kind][1] == SPLIT and path.slots > 1:
         saves = max(0.0, min(longest * (1.0 - 1.0 / path.slots), whole - path.slot_bound_seconds))
     of = f"tasks of {shorten(name_of(prefix), 22)}" if most >= NEARLY_ALL * running else "tasks"
-    return finding(kind, SAID[kind], saves, running / whole, where + one), SAID[kind][0].replace("Tasks", of)
+    return finding(kind, TITLES[kind], saves, running / whole, where + one), TITLES[kind][0].replace("Tasks", of)
 
 
 def _limit(path: CriticalPath) -> str:
-    """What limits a run of tasks that compute, as a kind of finding."""
+    """Find the limit of a run of tasks that compute, as a kind of finding."""
     longest, there = path.longest_task_seconds, path.makespan_seconds - path.seconds("kind").get(Kind.NO_WORKERS, 0.0)
     if longest >= ONE_TASK * there:  # one task that is most of a chain is no chain
         return "path/task-per-worker" if path.is_one_a_worker else "path/long-task"

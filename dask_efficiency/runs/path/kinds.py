@@ -1,4 +1,4 @@
-"""Kind: what a stretch of the critical path was spent on."""
+"""Kind: the use of a stretch of the critical path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a stretch of the critical path was spent on."""
+    """Use of a stretch of the critical path."""
 
     #: The client optimised and sent a graph, or the user's own code ran.
     CLIENT_SUBMIT = "client-submit"

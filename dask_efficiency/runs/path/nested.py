@@ -16,7 +16,7 @@ WORKER_CLIENT = "Client-worker-"
 
 
 class Nested:
-    """Which graphs came from tasks that had seceded, and from which run of these tasks.
+    """Index of the graphs that seceded tasks submitted, by the run of the task.
 
     A worker has one client for all of its tasks, and the client's name does not say which worker it belongs to. So the
     worker is the one on which a seceded task was running when most of the graphs came in, and the task is, of those

@@ -16,23 +16,23 @@ SHARE = "share_of_wall_clock"
 
 
 def worth_finding(found: Sequence[PathPart], whole: float) -> tuple[Finding, ...]:
-    """Those that are worth it, in their order."""
+    """Select the findings that save or take enough of the whole, in their order."""
     least = WORTH_FINDING * whole
     worth = (one for one, _ in found if one.saves_seconds is None or one.saves_seconds >= least)
     return tuple(one for one in worth if one.evidence[SHARE] >= WORTH_FINDING)[:MAX_FINDINGS]
 
 
 def headline(found: Sequence[PathPart], took: str, of: str) -> str:
-    """How long it took, and what most of that was; at most :data:`MAX_HEADLINE` characters, without a full stop."""
+    """Say how long it took, and the largest part; at most :data:`MAX_HEADLINE` characters, without a full stop."""
     if not found:
         return "Nothing took any time"
-    one, said = found[0]
-    return shorten(f"{took}; {format_share(one.evidence[SHARE])} of {of} is {said}", MAX_HEADLINE)
+    one, title = found[0]
+    return shorten(f"{took}; {format_share(one.evidence[SHARE])} of {of} is {title}", MAX_HEADLINE)
 
 
 def finding(
-    kind: str, said: tuple[str, str], saves: float | None, share: float, where: str, page: str = "critical-path"
+    kind: str, wording: tuple[str, str], saves: float | None, share: float, where: str, page: str = "critical-path"
 ) -> Finding:
     """A finding of a share of the wall clock, of which so much may be saved; None where nothing is known to help."""
-    (title, advice), basis = said, Basis.UNKNOWN if saves is None else Basis.BOUNDED
+    (title, advice), basis = wording, Basis.UNKNOWN if saves is None else Basis.BOUNDED
     return Finding(kind, title, where, 0.0, saves, None, basis, advice, f"docs/{page}.md", {SHARE: share})

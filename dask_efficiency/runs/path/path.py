@@ -1,4 +1,4 @@
-"""CriticalPath: what every second of a run's wall clock was spent on, and what would make it shorter."""
+"""CriticalPath: the use of every second of a run's wall clock, and the changes that would make it shorter."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class CriticalPath(Paged):
     causes
         What caused each run of a task.
     notes
-        What a reader must know to trust the path, beside the trace's own notes.
+        Notes that a reader must know to trust the path, besides the trace's own.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.runs.sections.path"
+    _sections_module: ClassVar[str] = "dask_efficiency.runs.sections.path"
 
     trace: RunTrace
     question: Question
@@ -128,7 +128,7 @@ class CriticalPath(Paged):
         return self.seconds_of(KINDS, by)
 
     def seconds_of(self, kinds: Collection[Kind], by: str) -> dict[str, float]:
-        """The same of some kinds only."""
+        """Seconds of the makespan that some kinds take, by kind, prefix, worker or host; largest first."""
         among = np.isin(self.segments.kind, [CODES[kind] for kind in kinds])
         length = self.segments.stop - self.segments.start
         found: dict[str, int] = {}
@@ -141,7 +141,7 @@ class CriticalPath(Paged):
         return {name: ns / 1e9 for name, ns in sorted(found.items(), key=lambda item: (-item[1], item[0]))}
 
     def _grouped(self, by: str) -> tuple[Int64, list[str]]:
-        """By segment, the position of its group in the list of names; -1 where it is in none."""
+        """Find the position of each segment's group in the list of names; -1 where it is in none."""
         if by == "kind":
             return self.segments.kind.astype(np.int64), [str(kind) for kind in KINDS]
         if by == "prefix":
@@ -254,11 +254,11 @@ class CriticalPath(Paged):
 
     @cached_property
     def run_slack_ns(self) -> Int64:
-        """By run of the trace: :func:`~dask_efficiency.runs.path.bounds.slack_ns`."""
+        """Slack of each run of the trace, by :func:`~dask_efficiency.runs.path.bounds.slack_ns`."""
         return slack_ns(self.trace, self.causes, self.scope)
 
     def slack(self) -> pd.Series[float]:
-        """How many seconds later each task could have ended without delaying the end, all else unchanged. Needs pandas.
+        """Seconds that each task could have ended later without delaying the end, all else unchanged. Needs pandas.
 
         Returns
         -------
@@ -279,12 +279,12 @@ class CriticalPath(Paged):
 
     @property
     def headline(self) -> str:
-        """How long the run took, and what most of the path was; at most 100 characters, without a full stop."""
+        """One line: the makespan and the largest part of the path; at most 100 characters, without a full stop."""
         return headline(self._parts, format_seconds(self.makespan_seconds), "the critical path")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the makespan went to, the largest share first, with what the run could save at most without it."""
+        """Parts of the makespan, the largest share first, with what the run could save at most without each."""
         return worth_finding(self._parts, self.makespan_seconds)
 
     @cached_property
@@ -294,18 +294,18 @@ class CriticalPath(Paged):
 
     @property
     def is_one_a_worker(self) -> bool:
-        """Whether the longest task is one of those of which each worker has one, as in training."""
+        """True if the longest task is one of those of which each worker has one, as in training."""
         return is_one_a_worker(self.trace, self._work[0])
 
     @property
     def is_uneven(self) -> bool:
-        """Whether the longest task took several times the median of its prefix."""
+        """True if the longest task took several times the median of its prefix."""
         return is_uneven(self.trace, self._work[0])
 
     def to_summary(self, own_threads: Collection[str] = ()) -> PathSummary:
         """The main figures of this path, small enough to be kept with a report.
 
-        ``own_threads`` are prefixes whose tasks compute in threads of libraries, too, of which no trace tells.
+        ``own_threads`` are prefixes whose tasks also compute in threads of libraries, which no trace records.
         """
         longest = next(iter(self.seconds_computing()), "")
         return PathSummary(
@@ -335,7 +335,7 @@ class CriticalPath(Paged):
         return type(self).of(again, self._question_of_a_replay())
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
-        """Where an improvement by some percent would help most, by replays for each prefix and part. Needs pandas.
+        """Table of what an improvement by some percent would save, by replays for each prefix and part. Needs pandas.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class CriticalPath(Paged):
         return frame
 
     def improvements(self, percent: float = 10.0) -> list[Speedup]:
-        """The same as :meth:`speedups`, as a list."""
+        """List what :meth:`speedups` has as a table."""
         if not 0 < percent <= 100:
             raise ValueError(f"percent is {percent!r}; expected more than 0 and at most 100")
         factor, kinds = 1.0 - percent / 100, self.seconds("kind")
@@ -422,7 +422,7 @@ def critical_path(
     span: str | None = None,
     window: tuple[int, int] | None = None,
 ) -> CriticalPath:
-    """What every second of a run's wall clock was spent on.
+    """Find the critical path: the use of every second of a run's wall clock.
 
     From the end backwards, each event leads to the one that let it happen last: a task's end to its start, its
     start to the input, the slot or the message that came last, and so on, to the client's first activity.
@@ -456,7 +456,7 @@ def critical_path(
 
 
 def _expanded(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:
-    """The path into the tasks of which the trace has profiles, and what a reader must know of it."""
+    """Replace profiled tasks by what happened in them; returns notes for the reader as well."""
     if not trace.profiles:
         return segments, ()
     expand = offered("expander/torch")

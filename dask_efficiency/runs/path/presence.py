@@ -1,4 +1,4 @@
-"""Presence: when each worker of a trace was there, how many slots there were, and when there was no worker."""
+"""Presence: the intervals in which each worker of a trace was present, the slots, and the gaps without any worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 
 
 def presence(trace: RunTrace, scope: Scope) -> list[list[Interval]]:
-    """When each worker was there during a scope, in nanoseconds; from its start, if no arrival was recorded."""
+    """Find the intervals in which each worker was present in a scope; from its start, if no joining was recorded."""
     here: list[int | None] = [scope.start] * len(trace.workers)
     found: list[list[Interval]] = [[] for _ in trace.workers]
     events = trace.worker_events
@@ -57,7 +57,7 @@ def slots(trace: RunTrace, scope: Scope) -> float:
 
 
 def name_without_workers(segments: Segments, trace: RunTrace, scope: Scope) -> Segments:
-    """The same segments, with :attr:`Kind.NO_WORKERS` where work waited while there was no worker."""
+    """Rename the parts of segments in which work waited and there was no worker to :attr:`Kind.NO_WORKERS`."""
     gaps = without_workers(trace, scope)
     if not gaps:
         return segments

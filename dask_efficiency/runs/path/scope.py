@@ -17,7 +17,7 @@ _GATHER = PHASES.index("gather")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """From start to stop, in nanoseconds since the epoch."""
+    """Interval of a trace, in nanoseconds since the epoch."""
 
     start: int
     stop: int
@@ -29,7 +29,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a path is asked to explain: a task, a span, a window, or all of a trace where none of them is given.
+    """Request to explain a task, a span, a window, or all of a trace where none of them is given.
 
     Raises
     ------
@@ -56,14 +56,14 @@ class Question:
 
 
 def whole(trace: RunTrace) -> Scope:
-    """From a client's first activity to the last result."""
+    """Find the scope from a client's first activity to the last result."""
     if trace.stop <= trace.start:
         raise EmptyTraceError(f"the trace {trace.name[:80]!r} ends when it starts")
     return within(trace, trace.start, trace.stop)
 
 
 def within(trace: RunTrace, start: int, stop: int) -> Scope:
-    """From a client's first activity in a window to its last result; from the window's start, if there was work then.
+    """Find the scope from a client's first activity in a window, or its start if there was work, to its last result.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def within(trace: RunTrace, start: int, stop: int) -> Scope:
 
 
 def of_target(trace: RunTrace, key: str) -> Scope:
-    """To the report of one task.
+    """Find the scope that ends with the report of one task.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def of_target(trace: RunTrace, key: str) -> Scope:
 
 
 def of_span(trace: RunTrace, span: str) -> Scope:
-    """To the last report of the tasks of a span and of those in it.
+    """Find the scope that ends with the last report of the tasks of a span and of those in it.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
 
 
 def _begin(trace: RunTrace, start: int, stop: int) -> int:
-    """When work began between two instants."""
+    """Find the instant at which work began between two others."""
     runs = trace.runs
     if ((runs.assigned != MISSING) & (runs.assigned <= start) & (runs.reported > start)).any():
         return start
@@ -161,7 +161,7 @@ def _begin(trace: RunTrace, start: int, stop: int) -> int:
 
 
 def _of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
-    """By run: whether its task is chosen."""
+    """Mark the runs whose tasks are chosen."""
     task = trace.runs.task
     inside = (task >= 0) & (task < len(chosen))
     return inside & chosen[np.where(inside, task, 0)] if len(chosen) else inside

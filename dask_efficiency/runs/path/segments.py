@@ -51,7 +51,7 @@ class Segments(Table):
 
 
 def relabelled(row: Row, intervals: Sequence[Interval], kind: Kind, *, worker: int | None = None) -> Iterator[Row]:
-    """One row, cut up so that its parts within some intervals have another kind.
+    """Cut one row up so that its parts within some intervals have another kind.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def relabelled(row: Row, intervals: Sequence[Interval], kind: Kind, *, worker: i
 
 
 def overlaps(intervals: Sequence[Interval], start: int, stop: int) -> Iterator[Interval]:
-    """The parts of sorted, disjoint intervals that lie between two instants."""
+    """Clip sorted, disjoint intervals to the time between two instants."""
     for i in range(max(bisect_right(intervals, (start, start)) - 1, 0), len(intervals)):
         first, last = intervals[i]
         if first >= stop:

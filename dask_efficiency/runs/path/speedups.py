@@ -1,4 +1,4 @@
-"""Speedup: how much an improvement would save, as the mean over replays with small random differences."""
+"""Speedup: the saving of an improvement, as the mean over replays with small random differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLAYS = 8
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """What one improvement would save."""
+    """Saving of one improvement."""
 
     what: str
     #: How much shorter the makespan would be; below 0 where it would be longer.
@@ -28,12 +28,12 @@ class Speedup:
 
 
 def replays(runs: int) -> int:
-    """How many replays to take the mean over, for a trace with so many runs."""
+    """Choose the number of replays of which to take the mean, for a trace with so many runs."""
     return min(max(RUNS // max(runs, 1), 1), REPLAYS)
 
 
 def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Changes], number: int) -> list[Speedup]:
-    """What each improvement would save, the most helpful first.
+    """Estimate what each improvement would save, the most helpful first.
 
     The recorded schedule is one of many that could have happened, and often a lucky one: any small change may make it
     longer. So all computing times are changed a little at random, in the same way with and without the improvement.

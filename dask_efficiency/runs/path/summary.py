@@ -1,4 +1,4 @@
-"""PathSummary: what a critical path says, small enough to be kept with a report."""
+"""PathSummary: main figures of a critical path, small enough to be kept with a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PathSummary:
-    """What the critical path of a recorded run says."""
+    """Main figures of the critical path of a recorded run."""
 
     #: One sentence, without a full stop.
     headline: str

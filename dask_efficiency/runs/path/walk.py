@@ -1,4 +1,92 @@
-"""Finds the critical path: walks backwards from the end of a run, from each event to the one that caused it last."""
+"""Walks from the end of a run back to its start, from each event to the one that caused it last: the critical path.
+
+Theory of operation
+===================
+
+**The question.** Why did a run take as long as it did? Of all that happened in a recorded run, the walk finds the chain
+of events in which each one waited for the one before, and gives every nanosecond of the makespan to one *kind*
+(:class:`~dask_efficiency.runs.path.kinds.Kind`), one task and one worker. The shares of the kinds are then shares of
+the wall clock.
+
+**The idea** is the *last-arriving cause*. An event could not happen before any of its causes; the one that came last
+let it happen. So the walk starts at the end of the scope and goes backwards: everything after the cursor ``at`` is
+explained, everything before it is not yet. A step names the time from a cause to ``at``, and moves ``at`` to the cause.
+
+**States.** The walk is at a *stage* of a run (one try of a task on one worker), at a client, or lost::
+
+    assigned <- received <- ready <- executing <- submitted <- start <- stop <- ended <- reported
+        |
+        +-- the end of another run  -> that run, reported
+        +-- an earlier try          -> that run, reported
+        +-- a graph                 -> the task that sent it, stop; or its client -> a result that it waited for
+        +-- room in the queue       -> where the task was queued, and what queued it
+        +-- nothing recorded        -> its last input, or its graph; else lost
+
+==================  ==================================================================================================
+step back           time in between, and where it goes on
+==================  ==================================================================================================
+reported to ended   ``report``
+ended to stop       ``spill``, as long as it was measured; the rest is ``worker-loop``
+stop to start       ``compute-noncpu``, ``gpu-compute``, ``compute-cpu``, pro rata; back to the last result of a task
+                    that this one submitted itself, if it waited for one (``nested.py``); messages of a P2P shuffle
+                    that were on their way to its barrier are ``transfer``
+start to submitted  ``executor-handoff``
+submitted to        ``unspill``, as long as it was measured; the rest is ``worker-loop``
+executing
+executing to ready  ``ready-wait``; if another task held the slot, only since that one left it, and on to that one
+ready to received   the transfers of its inputs, the last one to arrive first: ``transfer``, ``transfer-queue``, and
+                    ``worker-loop`` between them
+received to         ``scheduler-to-worker``
+assigned
+assigned            ``scheduler-transition``, ``scheduler-queue`` or ``graph-update``, back to what assigned it
+at a client         ``result-gather``, ``client-submit``, back to a result that it waited for
+at an instant that  ``unattributed``, back to the instant before it
+was not recorded
+lost                ``unattributed``, back to the last run that was reported before and was not visited
+==================  ==================================================================================================
+
+A run that was lost with its worker, or stolen or cancelled before it ran, is entered at its last recorded instant; the
+time after it is ``lost-worker`` or ``ready-wait``.
+
+Three passes follow, each of which keeps the tiling: a task that torch profiled is replaced by what happened in it,
+:mod:`~dask_efficiency.runs.path.blocked` renames the parts of segments in which an event loop was busy, and
+:mod:`~dask_efficiency.runs.path.presence` those in which there was no worker.
+
+**Invariants**, in ``tests/runs/path/test_walk.py`` unless another file is named:
+
+1. The segments tile the scope: the first begins where it does, each other where the one before stops, the last stops
+   where it does, and none is empty
+   (``test_segments_tile_the_makespan_to_the_nanosecond_and_leave_nothing_unexplained``). It is so by construction:
+   ``_to`` is the only place that appends a segment, from the cursor backwards, and moves the cursor. A cause that lies
+   after the cursor, as clocks that disagree make it, adds nothing.
+2. That holds for damaged traces, too, with instants that are missing or contradict each other
+   (``test_segments_tile_whatever_was_not_recorded_or_contradicts_itself``); after the passes
+   ``test_whatever_was_blocked_the_segments_tile`` (``test_blocked.py``) and
+   ``test_whoever_comes_and_goes_the_segments_tile_the_makespan`` (``test_presence.py``).
+3. Of a complete trace nothing is ``unattributed`` (the first test, on simulated runs).
+4. A run is entered once (``test_no_run_on_the_path_is_walked_through_twice``), except one that waits for tasks that it
+   submitted: the walk returns to it from each of them, and follows each of these once. So the walk ends.
+
+**Why so.** The transition of a task to ``processing`` carries the stimulus that caused it, ``task-finished`` or
+``update-graph``: the scheduler's causes are recorded, not guessed (:mod:`~dask_efficiency.runs.trace.causes`). What
+happens between the scheduler's events comes from the worker's half of the recorder.
+
+**What was tried and rejected.**
+
+- *The scheduler's events alone.* Up to 34 % of the makespan of small tasks was one lump. So workers note when each task
+  was received, ready and executing, and when its inputs were fetched.
+- *The longest path through the graph as the answer.* It has no transfers, no queue and no scheduler. It stands beside
+  the walk as the floor of any cluster (``longest_chain`` in :mod:`~dask_efficiency.runs.path.bounds`).
+- *Dask's corrected clocks.* They moved by up to 0.25 s where raw clocks of one host contradicted no cause.
+- *Subtracting a task's time on the path to say what it could save.* Another chain may be nearly as long. What-ifs
+  replay the run (:mod:`~dask_efficiency.runs.replay.replay`); of the repair of a straggler, subtraction was off by 34
+  %.
+
+**Limits.** The path is one chain; where two causes came nearly at once it follows one and says nothing of the other:
+that is what :meth:`~dask_efficiency.runs.path.path.CriticalPath.slack` is for. How computing divides into CPU and the
+rest is known per run, not when within it. Which result a client waited for is inferred where it did not gather
+(:mod:`~dask_efficiency.runs.trace.clients`), and so is which task of a worker sent a graph (``nested.py``).
+"""
 
 from __future__ import annotations
 
@@ -21,17 +109,12 @@ _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
 def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
-    """The critical path of a scope, as segments that tile it exactly.
-
-    Each segment is cut off where the next one begins, so that clocks that disagree make no overlaps. Time that no rule
-    explains is ``unattributed``, so that there are no gaps. The walk passes through each run once, except through one
-    that waited for tasks that it submitted: it comes back to that one after each of these tasks.
-    """
+    """Find the critical path of a scope, as segments that tile it exactly."""
     return _Walk(trace, scope, causes).segments()
 
 
 class _Walk:
-    """The state of a walk: everything after :attr:`at` is explained, and everything before it is not yet."""
+    """State of a walk: everything after :attr:`at` is explained, nothing before it."""
 
     def __init__(self, trace: RunTrace, scope: Scope, causes: Causes) -> None:
         self._trace = trace
@@ -43,6 +126,8 @@ class _Walk:
         self._instants = np.stack([getattr(runs, name) for name in RUN_INSTANTS], axis=1)
         self._transfers = _TransferIndex(trace)
         self._seen: set[int] = set()
+        #: Runs to which the walk went from the run that had submitted them: to none twice, or it might not end.
+        self._submitted: set[int] = set()
         #: Runs in the order of their reports; made when a cause is unknown for the first time.
         self._reports: list[int] | None = None
         #: By task: the transition by which it was queued; made when it is first needed.
@@ -91,7 +176,7 @@ class _Walk:
         return (scope.run, _REPORTED) if scope.run != MISSING else None
 
     def _without_cause(self) -> tuple[int, int] | None:
-        """No cause is known: go on with the last run that was reported before, if the walk has not been there."""
+        """Go on with the last run that was reported before and was not visited, as no cause is known."""
         reported = self._trace.runs.reported
         if self._reports is None:
             rows = np.flatnonzero((reported > self._scope.start) & (reported < self.at))
@@ -139,7 +224,7 @@ class _Walk:
         return stage
 
     def _step(self, run: int, stage: int, row: list[int]) -> tuple[int, int] | None:
-        """Walk from one instant of a run to the one before it; gives another run to go on with, if there is one."""
+        """Walk from one instant of a run to the one before it; return the run to go on with, if it is another one."""
         runs = self._trace.runs
         since = row[stage - 1]
         if stage == _REPORTED:
@@ -169,7 +254,7 @@ class _Walk:
         runs = self._trace.runs
         self._messages(run, start)
         child = self._nested.last_result(run, self.at)
-        if child in self._seen or runs.reported[child] <= start:
+        if child in self._seen or child in self._submitted or runs.reported[child] <= start:
             child = MISSING
         since = start if child == MISSING else int(runs.reported[child])
         visible = max(min(self.at, stop) - since, 0)
@@ -181,12 +266,12 @@ class _Walk:
         self._to(since, Kind.COMPUTE_CPU, run)
         if child == MISSING:
             return None
-        # The walk comes back to this run from its child. That ends, because it goes to no child twice.
-        self._seen.discard(run)
+        self._submitted.add(child)
+        self._seen.discard(run)  # the walk comes back to this run from its child
         return child, _REPORTED
 
     def _slot(self, run: int, ready: int) -> tuple[int, int] | None:
-        """If the run had to wait for a slot, go on with the run that held it."""
+        """Explain the wait for a slot; return the run that held it, to go on with."""
         runs = self._trace.runs
         worker = runs.worker[run]
         holder, freed = MISSING, MISSING
@@ -218,7 +303,7 @@ class _Walk:
         self._to(received, Kind.WORKER_LOOP, run)
 
     def _messages(self, run: int, start: int) -> None:
-        """While a P2P shuffle's barrier runs, all wait for the messages that are on their way."""
+        """Explain the time of a P2P shuffle's barrier in which messages were on their way."""
         if self._shuffled is None:
             self._shuffled = {}
             for row, barrier in enumerate(self._trace.shuffled.task.tolist()):
@@ -257,7 +342,7 @@ class _Walk:
         return self._inferred(task)
 
     def _after(self, cause: int, row: int, run: int) -> tuple[int, int]:
-        """The run was assigned in the stimulus of another run's end: go on with that one."""
+        """Go on with the run whose end assigned this one, in the same stimulus."""
         reported = int(self._trace.runs.reported[cause])
         if reported == MISSING:
             reported = int(self._trace.transitions.at[row])
@@ -265,7 +350,7 @@ class _Walk:
         return cause, _REPORTED
 
     def _queue(self, task: int, row: int, run: int) -> tuple[int, int] | None:
-        """Room came in another way than by a task's end, such as a new worker: go on where the task was queued."""
+        """Go on where the task was queued, as room came in another way than by a task's end, such as a new worker."""
         transitions, stimuli = self._trace.transitions, self._trace.stimuli
         if self._queued is None:
             self._queued = np.full(len(self._trace.tasks), MISSING, np.int64)
@@ -289,7 +374,7 @@ class _Walk:
         return self._after(cause, entry, run) if cause != MISSING else self._inferred(task)
 
     def _inferred(self, task: int) -> tuple[int, int] | None:
-        """No transition says what the cause was: go on with the last input that was there, or with the graph."""
+        """Go on with the last input that was there, or with the graph, as no transition shows the cause."""
         trace = self._trace
         if not 0 <= task < len(trace.tasks):
             return None
@@ -324,7 +409,7 @@ class _Walk:
 
 
 class _TransferIndex:
-    """Finds transfers by receiver and task; sorted when it is first asked."""
+    """Index of transfers by receiver and task, sorted on first use."""
 
     def __init__(self, trace: RunTrace) -> None:
         self._trace = trace
@@ -332,7 +417,7 @@ class _TransferIndex:
         self._keys = np.empty(0, np.int64)
 
     def of(self, run: int) -> list[int]:
-        """The transfers of a run's inputs to its worker; the last to arrive comes first."""
+        """List the transfers of a run's inputs to its worker, the last to arrive first."""
         trace = self._trace
         transfers, tasks = trace.transfers, len(trace.tasks)
         if self._order is None:

@@ -62,7 +62,7 @@ class IdealLadder(Shown):
         What a reader must know to trust the ladder.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.ladder"
+    _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.ladder"
 
     self_replay: SelfReplay
     rungs: tuple[Rung, ...]
@@ -86,7 +86,7 @@ class IdealLadder(Shown):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What each step would save, the most first: replayed where the step is simulated, else a bound."""
-        found: tuple[Finding, ...] = self._said("findings")
+        found: tuple[Finding, ...] = self._from_sections("findings")
         return found
 
     def to_frame(self) -> pd.DataFrame:

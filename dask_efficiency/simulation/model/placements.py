@@ -119,7 +119,7 @@ class Placements(Shown):
         Names of the others, where Ctrl-C ended it early.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.places"
+    _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.places"
 
     ranked: tuple[Placement, ...]
     not_simulated: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ class Prediction(Shown):
         What a reader must know to trust the prediction, a sentence each.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
+    _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
 
     job: Job
     self_replay: SelfReplay
@@ -164,7 +164,7 @@ class Prediction(Shown):
     @property
     def section(self) -> Section:
         """What a report's page says of it."""
-        found: Section = self._said("in_report")
+        found: Section = self._from_sections("in_report")
         return found
 
     def critical_path(self, **scope: Any) -> CriticalPath:

@@ -43,7 +43,7 @@ class Sweep(Shown):
         The other numbers of workers, where Ctrl-C ended it early.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
+    _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
 
     predictions: tuple[Prediction, ...]
     price_per_worker_hour: float | None = None
@@ -102,7 +102,7 @@ class Sweep(Shown):
     @property
     def section(self) -> Section:
         """What a report's page says of it."""
-        found: Section = self._said("in_report")
+        found: Section = self._from_sections("in_report")
         return found
 
     def to_frame(self) -> pd.DataFrame:

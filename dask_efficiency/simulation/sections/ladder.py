@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dask_efficiency.runs.path.findings import SAID
+from dask_efficiency.runs.path.findings import TITLES
 from dask_efficiency.show.document import Document, Label, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import format_seconds, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN, WORTH_FINDING, Basis, Finding
@@ -34,12 +34,12 @@ MEANINGS = {
 
 #: What a step takes away, and what helps against it.
 FINDINGS = {
-    "no spill": ("ladder/spill", "Spilling to disk", SAID["path/spill"][1]),
-    "no transfers": ("ladder/transfer", "Transfers, once nothing spills", SAID["path/transfer"][1]),
-    "no scheduling": ("ladder/scheduler", "Scheduling, once nothing spills or moves", SAID["path/scheduler"][1]),
+    "no spill": ("ladder/spill", "Spilling to disk", TITLES["path/spill"][1]),
+    "no transfers": ("ladder/transfer", "Transfers, once nothing spills", TITLES["path/transfer"][1]),
+    "no scheduling": ("ladder/scheduler", "Scheduling, once nothing spills or moves", TITLES["path/scheduler"][1]),
     FULL_SLOTS: ("ladder/empty-slots", "Slots without a task", "Run more tasks at a time, or split the longest ones."),
     ANY_CLUSTER: ("ladder/few-slots", "Too few slots for the tasks", "Use more workers."),
-    NO_WAITING: ("ladder/waiting", "Waiting in the tasks of the longest chain", SAID["path/task-noncpu"][1]),
+    NO_WAITING: ("ladder/waiting", "Waiting in the tasks of the longest chain", TITLES["path/task-noncpu"][1]),
 }
 
 

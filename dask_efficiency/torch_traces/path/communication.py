@@ -57,8 +57,8 @@ def communication_of(trace: RankTrace) -> Communication:
     kernel = gpu_collectives(trace)
     rows = np.flatnonzero(kernel | cpu_collectives(trace))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
-    said_by = _said_by(trace, rows)
-    names = np.where(said_by != MISSING, events.collective[said_by], MISSING)
+    naming = _naming_event(trace, rows)
+    names = np.where(naming != MISSING, events.collective[naming], MISSING)
     names = np.where(names != MISSING, names, _annotation(trace, rows))
     names = np.where(names != MISSING, names, events.name[rows])
     kinds = {int(name): kind_of(trace.names[name]) for name in np.unique(names)}
@@ -66,12 +66,12 @@ def communication_of(trace: RankTrace) -> Communication:
     return Communication(
         event=rows.astype(np.int32),
         kind=kind,
-        group=np.where(said_by != MISSING, events.group[said_by], MISSING),
+        group=np.where(naming != MISSING, events.group[naming], MISSING),
         stream=np.where(kernel[rows], events.stream[rows], MISSING),
         start=events.start[rows],
         stop=events.stop[rows],
-        nbytes=_nbytes(trace, said_by),
-        elements=_alike(events, said_by, kind),
+        nbytes=_nbytes(trace, naming),
+        elements=_alike(events, naming, kind),
         step=step_at(steps_of(trace), _asked(events, rows)),
     )
 
@@ -82,7 +82,7 @@ def _asked(events: Events, rows: NDArray[np.intp]) -> Int64:
     return np.where(call != MISSING, events.start[call], events.start[rows])
 
 
-def _said_by(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """The event that says what each is: itself, or the operator around the call that asked for it; else missing."""
     events = trace.events
     operators = (events.collective != MISSING) & (events.category == Category.OPERATOR)
@@ -114,12 +114,12 @@ def _around(events: Events, outer: NDArray[np.intp], rows: NDArray[np.intp]) -> 
     return found
 
 
-def _nbytes(trace: RankTrace, said_by: NDArray[np.intp]) -> Int64:
+def _nbytes(trace: RankTrace, naming: NDArray[np.intp]) -> Int64:
     events = trace.events
-    elements = np.maximum(events.elements_in[said_by], events.elements_out[said_by])
+    elements = np.maximum(events.elements_in[naming], events.elements_out[naming])
     sizes = np.array([_NBYTES.get(name.lower(), MISSING) for name in [*trace.names, ""]], np.int64)
-    size = sizes[events.element_type[said_by]]
-    known = (said_by != MISSING) & (elements != MISSING) & (size != MISSING)
+    size = sizes[events.element_type[naming]]
+    known = (naming != MISSING) & (elements != MISSING) & (size != MISSING)
     return np.where(known, elements * size, MISSING)
 
 
@@ -133,6 +133,6 @@ _ALIKE: Sequence[CollectiveKind] = (
 )
 
 
-def _alike(events: Events, said_by: NDArray[np.intp], kind: Int8) -> Int64:
-    known = (said_by != MISSING) & np.isin(kind, _ALIKE)
-    return np.where(known, events.elements_in[said_by], MISSING)
+def _alike(events: Events, naming: NDArray[np.intp], kind: Int8) -> Int64:
+    known = (naming != MISSING) & np.isin(kind, _ALIKE)
+    return np.where(known, events.elements_in[naming], MISSING)

@@ -35,7 +35,7 @@ MEMBERS: dict[str, tuple[Kind, ...]] = {
 MORE_LOADERS = "Use more workers of the data loader, or fetch batches ahead."
 
 #: By kind of finding: its title, which also ends a sentence that begins with a share of the window, and what helps.
-SAID = {
+TITLES = {
     ON_CPU: ("On the CPU, which did not wait for the GPU", "Use larger operators, CUDA graphs or torch.compile."),
     # Where a trace has no work on a GPU; and where the GPU worked, and no call that waits for it was recorded.
     "torch/cpu-only": ("On the CPU", "Make these operators faster."),
@@ -132,7 +132,7 @@ def _cause(
         better = "GPU works"
     elif kind == COLLECTIVES and len(path.graphs) == 1:
         better = "one rank"
-    title, advice = SAID[kind]
+    title, advice = TITLES[kind]
     said, advice = f"{title[0].lower()}{title[1:]}", BETTER.get(better, advice)
     if meanwhile is not None:
         where = f"{where}; {_gpu(works)}".removeprefix("; ")
@@ -148,7 +148,7 @@ def _begins(path: TorchCriticalPath) -> PathPart | None:
     seconds = (int(stretches.stop[0]) - int(stretches.start[0])) / 1e9
     rank = path.trace.ranks[int(stretches.rank[0])].rank
     where = f"rank {rank}, {in_figures(seconds)} after the first one"
-    late = finding(LATE_START, SAID[LATE_START], seconds, seconds / path.window_seconds, where, "torch")
+    late = finding(LATE_START, TITLES[LATE_START], seconds, seconds / path.window_seconds, where, "torch")
     return late, f"before rank {rank} began"
 
 

@@ -14,7 +14,7 @@ from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 
 class EdgeKind(IntEnum):
-    """Why one instant cannot be before another one."""
+    """Reason why one instant cannot be before another one."""
 
     #: A stretch of an operator on its thread, or a kernel on its stream.
     OPERATOR = 0
@@ -52,7 +52,7 @@ class Region:
 
 
 def starts_and_stops(event: Int32, is_start: Bool, events: int) -> tuple[Int32, Int32]:
-    """By row of so many events, the positions of its start and of its end among some; missing where it has none."""
+    """Index the positions of events' starts and ends by row of the event; missing where it has none."""
     starts, stops = np.full(events, MISSING, np.int32), np.full(events, MISSING, np.int32)
     position = np.arange(len(event), dtype=np.int32)
     starts[event[is_start]] = position[is_start]
@@ -70,7 +70,7 @@ class Nodes(Table):
     is_start: Bool
 
     def positions(self, events: int) -> tuple[Int32, Int32]:
-        """By row of a trace of so many events, the node of its beginning and that of its end; missing without one."""
+        """Index the nodes of events' starts and ends by row of the trace; missing where it has none."""
         return starts_and_stops(self.event, self.is_start, events)
 
 
@@ -95,13 +95,13 @@ class Edges(Table):
 
 
 def joined(parts: Sequence[Edges]) -> Edges:
-    """All edges in one table, in that order."""
+    """Concatenate edges in one table, in that order."""
     return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.dtypes()})
 
 
 @dataclass(frozen=True, slots=True)
 class TorchGraph:
-    """What the events of one rank's region had to wait for."""
+    """Graph of what the events of one rank's region had to wait for."""
 
     trace: RankTrace
     region: Region

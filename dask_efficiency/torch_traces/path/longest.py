@@ -1,4 +1,4 @@
-"""The longest path through a graph."""
+"""The longest path through a graph; :mod:`~dask_efficiency.torch_traces.path.tiling` says how it fits in."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ordering import topological_ranks
 
-#: Edges that are Python's numbers at a time.
+#: Edges converted to Python integers at a time.
 _CHUNK = 1 << 16
 
 
 def longest_path(graph: TorchGraph) -> Int32:
-    """Positions of the nodes of the longest path, in order; no node if the graph has none.
+    """Find the nodes of the longest path, as positions in order; no node if the graph has none.
 
     It begins at a node to which no edge leads. Of several that are equally long it is the one that ends first; of
     several ways to a node the first one in the order of the edges.
@@ -41,7 +41,7 @@ def longest_path(graph: TorchGraph) -> Int32:
 
 
 def _lengths(nodes: int, source: Int32, target: Int32, weight: Int64) -> tuple[Int64, NDArray[np.int64]]:
-    """For each node the length of the longest way to it, and the node before it on that way.
+    """Compute for each node the length of the longest way to it, and the node before it on that way.
 
     The edges are in an order in which all that lead to a node come before any that leaves it. Each step needs the one
     before it, and numbers of Python's are then faster than numpy's.

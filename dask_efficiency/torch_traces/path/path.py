@@ -1,4 +1,4 @@
-"""TorchCriticalPath: what the time of a PyTorch program was spent on, and what would make it shorter."""
+"""TorchCriticalPath: the use of a PyTorch program's time, and the changes that would make it shorter."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TorchQuestion:
-    """What a path was asked to explain."""
+    """Request to explain a part of a trace."""
 
     #: Part of an annotation's name; empty for all of the trace.
     annotation: str = ""
@@ -61,7 +61,7 @@ class TorchQuestion:
 # It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True, repr=False)
 class TorchCriticalPath(Paged):
-    """What the time of a PyTorch program was spent on: a walk that covers its window, and the longest path.
+    """Critical path of a PyTorch program: a walk that covers its window, and the longest path.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TorchCriticalPath(Paged):
         What was changed since the trace was recorded, a sentence each; empty for a path as it was.
     """
 
-    _said_by: ClassVar[str] = "dask_efficiency.torch_traces.sections.path"
+    _sections_module: ClassVar[str] = "dask_efficiency.torch_traces.sections.path"
 
     trace: KinetoTrace
     question: TorchQuestion
@@ -162,7 +162,7 @@ class TorchCriticalPath(Paged):
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """What :meth:`summary` gives, as a dictionary."""
+        """Shares of :meth:`summary`, as a dictionary."""
         return summary(self.graph, self.path_edges)
 
     def summary(self) -> pd.Series[float]:
@@ -194,7 +194,7 @@ class TorchCriticalPath(Paged):
         return seconds_by(by, self.stretches, self.trace)
 
     def seconds_of(self, kinds: Collection[Kind], by: str = "name") -> dict[str, float]:
-        """The same of some kinds only."""
+        """Seconds of the window that some kinds take, by kind, name or rank; largest first."""
         chosen = np.isin(self.stretches.kind, [KINDS.index(kind) for kind in kinds])
         return seconds_by(by, self.stretches.take(chosen), self.trace)
 
@@ -206,7 +206,7 @@ class TorchCriticalPath(Paged):
 
     @property
     def inferred_edges(self) -> int:
-        """How many edges, over all ranks of the path, were inferred from how calls wait."""
+        """Number of edges, over all ranks of the path, that were inferred from how calls wait."""
         return int(sum(np.count_nonzero(graph.edges.inferred) for graph in self.graphs))
 
     def breakdown(self) -> pd.DataFrame:
@@ -233,7 +233,7 @@ class TorchCriticalPath(Paged):
         return nodes_frame(self.graph, self.longest)
 
     def edges(self) -> pd.DataFrame:
-        """What the nodes of the chosen rank had to wait for. Needs pandas.
+        """Edges of the chosen rank's graph: what its nodes had to wait for. Needs pandas.
 
         Returns
         -------
@@ -246,11 +246,11 @@ class TorchCriticalPath(Paged):
 
     @property
     def offset(self) -> tuple[int, ...]:
-        """By rank of the trace, what is to be added to its instants to have those of the job, in nanoseconds."""
+        """Nanoseconds to add to each rank's instants to have those of the job, in the order of the trace."""
         return tuple(self.job.clocks.offset.tolist())
 
     def ranks(self) -> JobRanks:
-        """Who waited for whom: late arrivals, waits caused and suffered, and the straggler of each step and its cause.
+        """Waits between ranks: late arrivals, waits caused and suffered, and the straggler of each step and its cause.
 
         Returns
         -------
@@ -261,11 +261,11 @@ class TorchCriticalPath(Paged):
         return self.job
 
     def queue_lengths(self) -> QueueLengths:
-        """How much work each stream of the chosen rank's GPUs had been asked for and had not begun, over time."""
+        """Number of launches that each stream of the chosen rank's GPUs had not begun, over time."""
         return queue_lengths(self.graph.trace)
 
     def data_flow(self) -> DataFlow:
-        """When the chosen rank's operators could have begun, had they waited for their data alone.
+        """Earliest starts of the chosen rank's operators, had they waited for their data alone.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class TorchCriticalPath(Paged):
         Raises
         ------
         ValueError
-            If no execution trace was read beside the trace: ``load_kineto(..., execution_trace="et.json")``.
+            If no execution trace was read with the trace: ``load_kineto(..., execution_trace="et.json")``.
         """
         return data_flow(self.graph.trace, self.graph.region)
 
@@ -291,12 +291,12 @@ class TorchCriticalPath(Paged):
 
     @property
     def headline(self) -> str:
-        """How long the window is, and what most of it was spent on; at most 100 characters, without a full stop."""
+        """One line: the window's length and its largest part; at most 100 characters, without a full stop."""
         return headline(self._parts, in_figures(self.window_seconds), "the window")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the window was spent on and who is to blame, the largest share first, with what it could save."""
+        """Parts of the window and who is to blame, the largest share first, with what each could save."""
         return worth_finding(self._parts, self.window_seconds)
 
     @cached_property
@@ -307,16 +307,16 @@ class TorchCriticalPath(Paged):
         return found
 
     def gpu_seconds_during(self, kind: Kind) -> float:
-        """For how much of the path's time of a kind the GPUs of the rank that it was on had work that ran."""
+        """Seconds of the path's time of a kind in which the GPUs of its rank were at work."""
         return gpu_seconds_during(kind, self.stretches, self.graphs, self._positions, self.offset)
 
     @property
     def has_gpu(self) -> bool:
-        """Whether any rank of the path has work on a GPU."""
+        """True if any rank of the path has work on a GPU."""
         return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
 
     def overlay(self) -> Overlay:
-        """What is drawn on top of the trace."""
+        """Overlay to draw on top of the trace."""
         position = _position(self.trace, self.graph)
         return Overlay(self.trace, self.offset, self.stretches, self.graph, position, self.path_edges)
 
@@ -349,7 +349,7 @@ class TorchCriticalPath(Paged):
         return self._of_changed(self._with(changes), changes.in_words())
 
     def saved_seconds(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> float:
-        """By how many seconds the window is shorter with changes, which are those of :meth:`what_if`."""
+        """Seconds by which the changes of :meth:`what_if` make the window shorter."""
         changes = self._changes(speed_up, without)
         again = retimed(self._as_job(), self._as_it_was, self._with(changes))
         return (self._ends_at(self.graphs) - self._ends_at(again)) / 1e9
@@ -443,7 +443,7 @@ class TorchCriticalPath(Paged):
 
     def to_dict(self) -> dict[str, Any]:
         """The path's figures as plain data, ready for JSON."""
-        found: dict[str, Any] = self._said("to_dict")
+        found: dict[str, Any] = self._from_sections("to_dict")
         return found
 
     def _as_job(self) -> Job:
@@ -484,7 +484,7 @@ def critical_path(
     rank: int | None = None,
     data_loading: str | Sequence[str] | None = None,
 ) -> TorchCriticalPath:
-    """What the time of a PyTorch program was spent on, and what it had to wait for.
+    """Find the critical path of a PyTorch program.
 
     Two answers: a walk back from the end of the window, from each event to what let it happen last, which covers the
     window to the nanosecond; and the longest path through what events had to wait for, as HTA has it.

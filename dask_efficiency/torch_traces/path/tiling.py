@@ -1,4 +1,90 @@
-"""Tiles a window of a torch trace: walks backwards from its end, from each instant to what it waited for last."""
+"""Tiles a window of a torch trace: walks backwards from its end, from each instant to what it waited for last.
+
+Theory of operation
+===================
+
+**The question.** What was the time of a PyTorch program spent on, and what did it wait for? Kineto records events: an
+operator or a call of CUDA on a thread, a kernel or a copy on a stream of a GPU. Threads run ahead of the GPU and wait
+for it now and then, so no event's duration says whether making it shorter would help.
+
+**How the modules fit.** Two answers come from one graph, and ``TorchCriticalPath`` (``path.py``) has both::
+
+    RankTrace --> find_region --> build_graph --> TorchGraph --+--> longest_path --> nodes of a path, as in HTA
+    (kineto/)     (region.py)     (build.py)      (graph.py)   |    (longest.py)
+                                                               +--> Instants --> last_causes --> tile --> Stretches
+                                                                    (instants.py)  (causes.py)   (here)
+
+- *Graph* (``graph.py``): two nodes for each event, its start and its end; an edge where the second of two cannot be
+  before the first, with a weight, which is time of the first that counts. The rules of edges are those of HTA (Meta's
+  Holistic Trace Analysis); where we depart from one, the function that makes the edge says so.
+- *Longest path* (``longest.py``): the path of the largest sum of weights, in one pass over the edges in topological
+  order. It can be compared with HTA's. But what waits weighs nothing, so it covers any part of the window, 6 to 100 %
+  where we looked. Its shares are of itself and not of the wall clock.
+- *Tiling* (here): the walk covers the window to the nanosecond. Its shares are of the wall clock, and its kinds are
+  those of Dask's critical path, so that a task's profile can take the place of its ``compute-cpu`` there.
+
+**Instants** are the states of the walk: starts and ends of events on threads and streams, in one order. Nodes of the
+graph are among them, and events which explain a wait without being in it: work that was asked for before the window,
+and collectives on the CPU's own threads.
+
+**Transitions.** For each instant ``last_causes`` takes the latest of its candidates: the instant before it on its
+thread; the start of its event or the end of the work before it on its stream; the sources of its edges; and inferred
+ones. The time from a cause to its effect is
+
+===========================  ===========================  ==============================================================
+from                         to                           kind, and whose it is
+===========================  ===========================  ==============================================================
+an instant of a thread       the next on that thread      the innermost open event's own: mostly ``compute-cpu``, of a
+                                                          call that waits ``gpu-sync``, of one that allocates
+                                                          ``compute-noncpu``; ``compute-cpu`` of no event where none is
+                                                          open
+an instant of a thread       one of another thread        the same, of what is open on the first one all the time; of
+                                                          the call, where it is the end of one that waited for a lock
+an instant of a thread       start of work on a GPU       ``kernel-launch`` of that work
+start of work                its end, or another instant  ``gpu-compute`` or ``gpu-communication`` of that work
+end of work                  start of other work          ``kernel-gap`` of that work
+end of work                  an instant of a thread       ``gpu-sync`` of that event, a call that waited
+===========================  ===========================  ==============================================================
+
+The walk begins at the end of the window: on the thread of the annotation that closes it, or else with what ended last
+on a GPU or on a thread that works. It ends at the first instant that is not after the window's start, or has no cause.
+Then ``loading.py`` renames threads' time within events that load data. In a job of several ranks ``many.py`` does the
+same, and leaves a collective through the rank that came last to it.
+
+**Invariants**, in ``tests/torch_traces/path/test_tiling.py`` unless another file is named:
+
+1. The stretches tile the window, and each has a kind that fits its event, within the time of that event. ``wrong()``
+   checks it on recorded traces (``test_recorded_traces_are_tiled``), random ones
+   (``test_random_traces_are_tiled_in_all_their_steps``), simulated programs (``test_programs_are_tiled``) and graphs of
+   random edges, of which only the tiling is asked (``test_graphs_without_sense_are_tiled``). That it finds what is
+   broken: ``test_a_tiling_that_is_broken_is_found_out``.
+2. No wait is named while what it waited for had not ended (``unexplained()``, in the first three of these).
+3. Every cause is before its effect in the order of instants: ``_take_latest`` drops all others. So the walk ends.
+4. Nothing of a recorded trace is ``unattributed``; a window of nothing is all of it
+   (``test_a_window_of_nothing_is_unattributed``).
+5. No path is longer than the longest one (``test_no_path_is_longer`` in ``test_longest.py``), and on recorded and
+   random traces it is HTA's (``test_against_hta.py``, which also has a test for each place where HTA is wrong).
+
+**Why so.** Where instants are equal, causes must come before effects: work ends before the calls that wait for it, and
+these before what comes next (``instants.py``). Steps along one thread or stream are the rule, so the walk passes
+through all of them at once: it looks up where the run of them began. All columns are arrays; a graph library is not
+needed.
+
+**What was tried and rejected.**
+
+- *The longest path as the only answer*: see above. Without recorded synchronisations it also reads "100 % CPU bound".
+  Waits are inferred then from the calls that block (``inferred.py``), and marked: ``Stretches.inferred``.
+- *networkx*, as in HTA: of 1 M nodes 8.8 s and 1.2 GB; rustworkx took 1.5 s. In four traces every edge led forward in
+  time, so that one pass over sorted arrays is a topological pass; only equal times need an order of their own.
+- *A step of the walk at a time*: it passes through what follows on a thread or stream in one step since.
+- *Shares that stay when an edge is changed*, as in HTA: after a what-if, weights, instants, longest path and walk are
+  worked out anew (``changes.py``).
+
+**Limits.** A trace does not say why a thread is idle, nor what a blocking call without a record waited for; both are
+inferred, from rules that were chosen on two recorded traces and on simulated programs. Work that starts more than 50 us
+after its launch is taken to have waited for other work on its device. A window begins and ends with its rank's clock;
+ranks are aligned by the collectives that they have in common (``clocks.py``).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +135,7 @@ def tile(graph: TorchGraph) -> Stretches:
 
 
 def last_instant(graph: TorchGraph, instants: Instants) -> int:
-    """Where the walk begins; missing if nothing is known of the window."""
+    """Find the instant at which the walk begins; missing if nothing is known of the window."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
     closing = events.stop == stop
@@ -66,7 +152,7 @@ def last_instant(graph: TorchGraph, instants: Instants) -> int:
 
 
 def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
-    """Positions from the end of the window to one that is not after its start, or has no cause."""
+    """Walk from the end of the window to a position that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
     # Instants that waited for the one before them on their thread or stream are passed through in one step.
@@ -86,7 +172,7 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
 
 
 def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, own: Int8, path: Int64) -> Pieces:
-    """The time between the instants of a path, and before and after them, with what it was spent on."""
+    """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
         return _nothing_known(graph)
@@ -109,7 +195,7 @@ _Columns = tuple[Int8, Int32, Int32]
 
 
 def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
-    """What the time between instants and their causes was spent on, whose it is, and on whose thread."""
+    """Name the time between instants and their causes: its kind, its event, and an event of its thread."""
     from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
     from_start, to_start = instants.is_start[earlier], instants.is_start[later]
     along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
@@ -130,14 +216,14 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
 
 
 def _still_open(graph: TorchGraph, instants: Instants, earlier: Int64, later: Int64) -> Int32:
-    """What operator is open on a thread from one instant to another one."""
+    """Find the operator that is open on a thread from one instant to another one."""
     events, row = graph.trace.events, instants.innermost[earlier]
     is_open = (events.stop[row] >= instants.at[later]) & ~np.isin(events.category[row], CALLS)
     return np.where(is_open, row, MISSING)
 
 
 def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
-    """What is after the last instant of a path: the time of whatever is still open on its thread."""
+    """Name the time after the last instant of a path, by what is still open on its thread."""
     on_gpu, event = instants.on_gpu[last], instants.event[last]
     row = np.where(on_gpu, np.where(instants.is_start[last], event, MISSING), instants.innermost[last])
     kind = np.where(row == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[row])
@@ -145,7 +231,7 @@ def _after(own: Int8, instants: Instants, last: Int64) -> _Columns:
 
 
 def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
-    """What is before the first instant of a path: the time of its thread, or of a launch before the window."""
+    """Name the time before the first instant of a path: of its thread, or of a launch before the window."""
     event = instants.event[first]
     on_gpu, asked_for = instants.on_gpu[first], graph.trace.events.call[event] != MISSING
     kind = np.where(on_gpu & asked_for, KINDS.index(Kind.KERNEL_LAUNCH), KINDS.index(Kind.COMPUTE_CPU))

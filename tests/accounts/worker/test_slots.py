@@ -10,7 +10,7 @@ from distributed.worker_state_machine import WorkerState
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, Availability, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
 from dask_efficiency.accounts.worker.log import BY_SHUFFLE, Moved, Observed, Place, Spilled, Taken, Turned, in_order
-from dask_efficiency.accounts.worker.slots import AT_WORK, RULES, Had, Slots
+from dask_efficiency.accounts.worker.slots import AT_WORK, RULES, HeldBefore, Slots
 
 NTHREADS = 2
 
@@ -54,7 +54,7 @@ def worker() -> Worker:
 
 
 def test_each_rule_is_said_once_and_there_is_one_for_each_case():
-    assert set(RULES) == set(product(Had, Place))
+    assert set(RULES) == set(product(HeldBefore, Place))
 
 
 def test_the_states_of_the_rules_are_upstream_s():

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.runs.path.findings import EVENT_LOOPS, MEMBERS, SAID, parts
+from dask_efficiency.runs.path.findings import EVENT_LOOPS, MEMBERS, TITLES, parts
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.runs.path.parts import SHARE, PathPart, headline, worth_finding
 from dask_efficiency.show.finding import MAX_HEADLINE, Basis, Finding
 
 #: What keeps event loops busy, as traces call it; the last one is not known.
-LOOPS = [*(kind.removeprefix(f"{EVENT_LOOPS}-") for kind in SAID if kind.startswith(f"{EVENT_LOOPS}-")), ""]
+LOOPS = [*(kind.removeprefix(f"{EVENT_LOOPS}-") for kind in TITLES if kind.startswith(f"{EVENT_LOOPS}-")), ""]
 
 
 def found_in(kinds: dict[str, float], **changes: Any) -> list[PathPart]:
@@ -41,7 +41,7 @@ def said_of(kinds: dict[str, float], **changes: Any) -> str:
 @pytest.mark.parametrize("kind", MEMBERS)
 def test_the_largest_share_is_the_first_finding_and_the_headline(kind: str) -> None:
     kinds = {str(MEMBERS[kind][-1]): 6.0, "compute-cpu": 4.0}
-    title = SAID[kind][0]
+    title = TITLES[kind][0]
     assert first(kinds).kind == kind
     assert said_of(kinds) == f"10 s; 60 % of the critical path is {title[0].lower()}{title[1:]}"
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace, critical_path
@@ -57,3 +58,22 @@ def test_the_path_goes_through_what_a_task_waited_for_and_back() -> None:
 def test_without_the_worker_clients_name_the_task_is_all_there_is() -> None:
     trace = replace(asking(), clients=("Client-1", "Client-2"))
     assert critical_path(trace).seconds_computing() == {"asks": 0.100}
+
+
+def test_a_walk_through_two_tasks_that_seem_to_have_submitted_each_other_ends() -> None:
+    trace = asking()
+    columns = {name: column.copy() for name, column in trace.runs.columns().items()}
+    start = int(trace.runs.start[0])
+    for name in ("stop", "ended", "reported"):
+        columns[name][:] = start + 100 * MS
+    columns["start"][1], columns["seceded"][:] = start + 20 * MS, start + 30 * MS
+    received = np.array([start + 25 * MS, start + 15 * MS])
+    trace = replace(
+        trace,
+        clients=("Client-1", "Client-worker-9"),
+        runs=replace(trace.runs, **columns),
+        graphs=Graphs.from_columns({"client": [1, 1], "received": received, "taken_in": received}),
+    )
+    assert (Nested(trace).parent(0), Nested(trace).parent(1)) == (1, 0)
+    path = critical_path(trace)
+    assert sum(path.seconds().values()) == pytest.approx(path.makespan_seconds)

@@ -11,7 +11,7 @@ from dask_efficiency.runs.path.parts import headline
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.path import findings
-from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, SAID, parts
+from dask_efficiency.torch_traces.path.findings import BETTER, MEMBERS, ON_CPU, TITLES, parts
 from dask_efficiency.torch_traces.path.spent import in_figures
 from tests.torch_traces.path.jobs import MILLISECOND, Plan, job, plans
 from tests.torch_traces.path.samples import RECORDED, recorded
@@ -41,7 +41,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", MEMBERS)
 def test_what_took_most_is_the_first_finding_and_the_headline(kind: str) -> None:
     kinds = {str(MEMBERS[kind][-1]): 3.0}
-    title = SAID[kind][0] if kind != ON_CPU else "On the CPU, GPU idle for nearly all of that"
+    title = TITLES[kind][0] if kind != ON_CPU else "On the CPU, GPU idle for nearly all of that"
     assert first(kinds).kind == kind
     assert said_of(path_of(kinds)) == f"4 s; 75 % of the window is {title[0].lower()}{title[1:]}"
 
@@ -59,8 +59,8 @@ def test_the_window_is_shorter_by_its_seconds_at_most() -> None:
 @pytest.mark.parametrize(
     ("names", "meanwhile", "advice"),
     [
-        ({"aten::add": 0.4}, 0.0, SAID[ON_CPU][1]),
-        ({"cudaLaunchKernel": 3.0}, 0.0, SAID[ON_CPU][1]),
+        ({"aten::add": 0.4}, 0.0, TITLES[ON_CPU][1]),
+        ({"cudaLaunchKernel": 3.0}, 0.0, TITLES[ON_CPU][1]),
         ({"-": 3.0, "aten::add": 1.0}, 0.0, BETTER["between operators"]),
         ({"-": 3.0, "aten::add": 1.0}, None, BETTER["between operators, no GPU"]),
         ({"cudaStreamIsCapturing": 3.0}, 0.0, BETTER["first calls"]),
