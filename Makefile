@@ -82,6 +82,10 @@ test-matrix: ## Tests on other versions of Python and distributed, and without e
 	done; done
 	@WHICH='not slow' .ci/matrix $(lastword $(MATRIX_PYTHONS)) $(lastword $(MATRIX_DISTRIBUTED)) none
 
+.PHONY: journeys
+journeys: setup ## What seven strangers type, each in a fresh environment, and the time to their answers
+	@$(BIN)/python -m tests.journeys
+
 .PHONY: monitor
 monitor: $(VENV)/.stamp-monitor ## A demo cluster, a real Prometheus that watches it, and its alerts
 	@.ci/find-prometheus
