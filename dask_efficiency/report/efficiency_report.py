@@ -129,6 +129,8 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         self._traced = trace
         self._only = only
         self._source = source
+        #: Whether the report holds source code: the option, and what the scheduler was told.
+        self.holds_source = True
         self._report: EfficiencyReport | None = None
         self._why_not = "the report is there when its block has ended"
 
@@ -275,7 +277,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 trace=self._traced,
                 only=self._only,
             )
-            self._holds_source = source and reply.get("source", True)
+            self.holds_source = source and reply.get("source", True)
             self._behind = await clock_offset(client)
         except BaseException:
             await ask(client, names.RELEASE, client=client.id)
@@ -302,7 +304,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
         """The report that the scheduler's answer makes, and the trace."""
         lines = self._phases.lines
-        if not self._holds_source:
+        if not self.holds_source:
             payload["code"] = ()
             lines = {graph: dict.fromkeys(sources, "") for graph, sources in lines.items()}
         found, missing = decorate(
@@ -311,7 +313,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 Decoration("phases", "record of the client's phases", lambda: self._split(payload, stopped)),
                 Decoration("arrivals", "list of workers that came", lambda: self._arrivals(payload)),
                 Decoration("settings", "list of the client's settings", environment.of_client),
-                Decoration("code", "source listing", lambda: block_at(self._place if self._holds_source else None)),
+                Decoration("code", "source listing", lambda: block_at(self._place if self.holds_source else None)),
                 Decoration(
                     "computed_by",
                     "list of lines that sent graphs",

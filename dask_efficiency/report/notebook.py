@@ -175,7 +175,8 @@ class EfficiencyMagics(Magics):
             report = measured.report.report
         except RuntimeError:  # there is none, which a warning has said
             return
-        report = replace(report, name=measured.name, code=bounded([measured.code]))
+        code = bounded([measured.code]) if measured.report.holds_source else ()
+        report = replace(report, name=measured.name, code=code)
         keep = measured.asked.keep
         if keep:
             self.shell.user_ns[keep] = report

@@ -194,6 +194,15 @@ def test_magics_around_and_within_work_and_each_cell_has_one_report(notebook: No
 
 
 @pytest.mark.cluster
+def test_a_cells_source_is_kept_out_where_the_option_says_so(notebook: Notebook, client: Client) -> None:
+    notebook.shell.push({"client": client})
+    with dask.config.set({"efficiency.source": False}):
+        notebook.run("%%efficiency -o report\nsecret = client.submit(sum, [1, 2]).result()")
+    assert notebook["report"].code == ()
+    assert "secret" not in str(notebook["report"].to_dict())
+
+
+@pytest.mark.cluster
 def test_an_expression_has_its_value_and_a_trace_if_that_is_asked_for(notebook: Notebook, client: Client) -> None:
     notebook.shell.push({"client": client, "numbers": [1, 2]})
     notebook.run("y = %efficiency --trace -o report client.submit(sum, numbers).result()")

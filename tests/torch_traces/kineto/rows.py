@@ -49,7 +49,7 @@ def expected(text: str | bytes) -> list[dict[str, Any]]:
         and (start := exact(event.get("ts"))) is not None
         and (duration := exact(event.get("dur"))) is not None
         and duration >= 0
-        and start is not None
+        and base + start + duration <= 1 << 62
     ]
     calls: dict[int, int] = {}
     for position, row in enumerate(rows):
