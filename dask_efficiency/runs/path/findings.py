@@ -127,7 +127,7 @@ def _most(path: CriticalPath, name: str, seconds: float) -> str:
 
 
 def _tasks(path: CriticalPath, running: float, waiting: float) -> PathPart:
-    """Make the part of the tasks on the path. No saving is promised where they were off the CPU, for an unknown cause."""
+    """Make the part of the tasks on the path. No saving is promised where they were off the CPU: nobody knows why."""
     whole, longest, kind = path.makespan_seconds, path.longest_task_seconds, _limit(path)
     prefix, most = next(iter(path.seconds_computing().items()))
     where, saves = f"`{name_of(prefix)}`, {format_share(most / whole)} of the critical path", None
