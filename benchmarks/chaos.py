@@ -23,14 +23,17 @@ import time
 import urllib.request
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from benchmarks.chaos_bed import OURS, Bed, Users, accounts_of, eventually, host
+import psutil
+
+from benchmarks.chaos_bed import OURS, Bed, Users, eventually, host
 from benchmarks.chaos_events import ENDS_WINDOWS, EVENTS, INJECTED
-from dask_efficiency import efficiency_report, stragglers
+from dask_efficiency import EfficiencyReport, efficiency_report, stragglers
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.losses import NOT_KNOWN
 from dask_efficiency.plugin.names import PLUGIN
@@ -43,42 +46,46 @@ MAX_KEPT_RATIO = 1.3
 
 _SAMPLE = re.compile(r"^(dask_efficiency_\w+_total(?:\{.*\})?) (\S+)$", re.MULTILINE)
 
+
 async def _look(dask_scheduler: Any) -> dict[str, Any]:
     """What the accounts say, at one instant: by how much they are off, and what they have no reason for."""
-    meter, accounts = dask_scheduler.plugins[PLUGIN]._meter, accounts_of(dask_scheduler)
-    cluster, before = accounts.cluster, accounts.now()
+    meter = dask_scheduler.plugins[PLUGIN]._meter
+    accounts, cluster = meter.accounts, meter.accounts.cluster
+    before = accounts.now()
     await meter.ask_snapshots()
     after = accounts.now()
     known = {presence: presence.recorded_ns + presence.running for presence in cluster._open()}
-    left = sum(stay.nthreads * (stay.left - stay.joined) for stay in cluster._departed)
-    off = {
-        "all that is recorded, and the lives of all workers": cluster.breakdown().total_ns - left - sum(known.values()),
-        "workers, and all": sum(row.total_ns for row in cluster.by_worker().values()) - cluster.breakdown().total_ns,
-        "activities, and buckets": sum(cluster.activity().values()) - cluster.breakdown().total_ns,
-    }
+    # One that was there first began when it was metered, which the snapshot shows that travelled quickest.
+    joined = {p: p.joined if p.received is None else min(p.joined, max(p.began, cluster.started)) for p in known}
     behind = {}
     for presence in cluster.present.values():
-        unmeasured = presence.part("recorded").get(Bucket.UNMEASURED, 0)
-        least, most = (presence.nthreads * (at - presence.joined) for at in (before, after))
-        if not least <= known[presence] <= most + unmeasured:
+        ahead = presence.part("recorded").get(Bucket.UNMEASURED, 0)
+        least, most = (presence.nthreads * (at - joined[presence]) for at in (before, after))
+        if not least <= known[presence] <= most + ahead:
             behind[presence.name] = (known[presence] - least, known[presence] - most)
+    total, names = cluster.breakdown().total_ns, cluster.by_worker()
+    lives = sum(known.values()) + sum(stay.nthreads * (stay.left - stay.joined) for stay in cluster._departed)
     return {
         "session": accounts.session,
-        "off": {what: ns for what, ns in off.items() if ns},
+        "off": {
+            "the lives of all workers": total - lives,
+            "all workers' buckets": total - sum(row.total_ns for row in names.values()),
+            "activities": total - sum(cluster.activity().values()),
+        },
         "behind": behind,
         "here": sorted(cluster.present) == sorted(dask_scheduler.workers),
         "failed": [meter.guard.off, accounts.stragglers._guard.off, accounts.idle.off, *meter._parts.failures()],
         "vanished": [(loss.worker, loss.why) for loss in cluster.losses if not loss.in_order],
-        "unmeasured": {name: row.ns(Bucket.UNMEASURED) for name, row in cluster.by_worker().items()},
-        "ledgers": {p.name: p.received.incarnation for p in cluster._open() if p.received is not None},
+        "unmeasured": {name: row.ns(Bucket.UNMEASURED) for name, row in names.items()},
+        "ledgers": {p.name: p.received.incarnation for p in known if p.received is not None},
         "reasons": dict(cluster.reasons),
         "stays": [
-            *((s.nthreads, s.joined, s.left) for s in cluster._departed),
-            *((p.nthreads, p.joined, p.left) for p in known),
+            *((stay.nthreads, stay.joined, stay.left) for stay in cluster._departed),
+            *((p.nthreads, joined[p], p.left) for p in known),
         ],
         "switched off": [p.address for p in cluster.present.values() if p.off],
         "port": dask_scheduler.http_server.port,
-        "rss": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        "rss": psutil.Process().memory_info().rss,
     }
 
 
@@ -89,18 +96,22 @@ class Judge:
     ----------
     bed
         The cluster.
-    users
-        Who works there.
     """
 
-    def __init__(self, bed: Bed, users: Users) -> None:
-        self.bed, self.users = bed, users
+    def __init__(self, bed: Bed) -> None:
+        self.bed = bed
         self.defects: list[str] = []
         self.rss: list[int] = []
         self.vanished: Counter[str] = Counter()
         self._counters: dict[str, float] = {}
         self._last: dict[str, Any] = {"session": None}
         self._logged = 0
+
+    def found(self, event: str, defects: Sequence[str]) -> None:
+        """Note defects."""
+        self.defects += [f"after {event!r}: {what}" for what in defects]
+        for what in defects:
+            print(f"    DEFECT {what}", flush=True)
 
     def look(self) -> dict[str, Any]:
         """What the accounts say once all workers have answered."""
@@ -113,13 +124,13 @@ class Judge:
         try:
             eventually(settled, "snapshots that cover all time")
         except TimeoutError:
-            self.defects.append(f"not covered, or ahead of the clock: {seen['behind']}, all there: {seen['here']}")
+            self.found("this", [f"not covered, or ahead: {seen['behind']}; all workers there: {seen['here']}"])
         return seen
 
     def step(self, event: str) -> None:
         """Judge what is there after an event."""
         seen, last = self.look(), self._last
-        found = [f"{what}: {ns} ns off" for what, ns in seen["off"].items()]
+        found = [f"{what}: {ns} ns off" for what, ns in seen["off"].items() if ns]
         found += [f"failed: {why}" for why in seen["failed"] if why and INJECTED not in why]
         found += [f"{name} vanished: {why or 'no reason'}" for name, why in seen["vanished"] if why in ("", NOT_KNOWN)]
         if seen["session"] == last["session"]:
@@ -135,7 +146,7 @@ class Judge:
                 found.append(f"{name} is not measured: {why}")
         found += self._fallen(seen["port"])
         found += self._errors()
-        self.defects += [f"after {event!r}: {what}" for what in found]
+        self.found(event, found)
         self._last = seen
         self.rss.append(seen["rss"])
         for address in seen["switched off"]:
@@ -159,60 +170,62 @@ class Judge:
             if OURS.search(entry) and INJECTED not in entry and "no window" not in entry
         ]
 
-    def window(self, report: efficiency_report, times: Sequence[int], event: str) -> None:
-        """Judge the report of the window in which an event came."""
-        opened, inside, outside, closed = times
+    def window(self, event: str, report: EfficiencyReport, times: Sequence[int]) -> None:
+        """Judge the report of the window in which an event came: when it was asked for, open, to end, and there."""
         stays = self.bed.client.run_on_scheduler(_look)["stays"]
-        found = report.report
 
         def lived(start: int, stop: int) -> int:
             return sum(n * max(0, min(left or stop, stop) - max(joined, start)) for n, joined, left in stays)
 
-        least, most, total = lived(inside, outside), lived(opened, closed), found.breakdown.total_ns
-        if not least <= total <= most + found.breakdown.ns(Bucket.UNMEASURED):
-            self.defects.append(
-                f"after {event!r}: a report has {total / 1e9:.6f} thread-seconds; "
-                f"expected {least / 1e9:.6f} to {most / 1e9:.6f}; {dict(found.breakdown)}"
-            )
-        for row in (found.by_prefix, found.by_worker):
-            if any(ns < 0 for each in row.values() for ns in each.to_nanoseconds().values()):
-                self.defects.append(f"after {event!r}: a negative time in {row}")
+        least, most, total = lived(*times[1:3]), lived(times[0], times[3]), report.breakdown.total_ns
+        if not least <= total <= most + report.breakdown.ns(Bucket.UNMEASURED):
+            self.found(event, [f"a report of {total} ns; expected {least} to {most}: {report.breakdown}"])
+        rows = [row.to_nanoseconds() for rows in (report.by_prefix, report.by_worker) for row in rows.values()]
+        self.found(
+            event, [f"a report with less than nothing: {row}" for row in rows if min(row.values(), default=0) < 0]
+        )
 
 
-def chaos(seed: int, seconds: float, only: Sequence[str] = ()) -> list[str]:
+def schedule(seed: int, names: Sequence[str]) -> Iterator[tuple[str, random.Random]]:
+    """What happens, without end, each with what it draws from: all of these before any comes again."""
+    rng = random.Random(seed)
+    while True:
+        for name in rng.sample(sorted(names), len(names)):
+            yield name, random.Random(rng.random())
+
+
+def chaos(seed: int, seconds: float, names: Sequence[str]) -> list[str]:
     """Let things happen for so long; gives the defects."""
-    rng, until, counts = random.Random(seed), time.monotonic() + seconds, Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        bed = Bed(Path(folder))
-        try:
-            users = Users(bed, seed)
-            judge = Judge(bed, users)
-            with users.at_work():
-                judge.step("the start")
-                while time.monotonic() < until:
-                    for name in rng.sample(sorted(only or EVENTS), len(only or EVENTS)):
-                        if time.monotonic() >= until:
-                            break
-                        counts[name] += 1
-                        print(f"{counts.total():4d} {name}", flush=True)
-                        bed.rng = random.Random(f"{seed}/{counts.total()}")
-                        _happen(bed, judge, name)
-            judge.defects += users.defects
-            _calm(bed, judge, users)
-        finally:
-            bed.close()
+    until, counts = time.monotonic() + seconds, Counter[str]()
+    with tempfile.TemporaryDirectory() as folder, closing(Bed(Path(folder))) as bed:
+        users = Users(bed, seed)
+        judge = Judge(bed)
+        with users.at_work():
+            judge.step("the start")
+            for name, bed.rng in schedule(seed, names):
+                if time.monotonic() >= until:
+                    break
+                counts[name] += 1
+                print(f"{counts.total():4d} {name}", flush=True)
+                _happen(bed, judge, name)
+        judge.defects += users.defects
+        _calm(bed, judge, users)
     grown = judge.rss[-1] - judge.rss[len(judge.rss) // 4]
     if grown > MAX_GROWTH:
         judge.defects.append(f"the scheduler's process grew by {grown / 2**20:.0f} MiB")
-    print(f"\nseed {seed}; events: " + ", ".join(f"{name} {n}" for name, n in counts.most_common()))
-    print(f"work that was right: {users.right.total()} ({dict(users.right)})")
-    print("work done again: " + ("; ".join(f"{n} x {what}" for what, n in users.again.most_common()) or "none"))
-    print("workers lost: " + ("; ".join(f"{n} x {why}" for why, n in judge.vanished.most_common()) or "none"))
-    print(f"scheduler's memory: {[round(rss / 2**20) for rss in judge.rss]} MiB")
+    print(f"\nseed {seed}; events: " + _counted(counts))
+    print("work that was right: " + _counted(users.right))
+    print("work done again: " + _counted(users.again))
+    print("workers lost: " + _counted(judge.vanished))
+    print(f"the scheduler's process: {judge.rss[0] / 2**20:.0f} to {judge.rss[-1] / 2**20:.0f} MiB")
     for defect in judge.defects:
         print(f"DEFECT {defect}")
     print(f"{len(judge.defects)} defects")
     return judge.defects
+
+
+def _counted(counts: Counter[str]) -> str:
+    return "; ".join(f"{n} x {what}" for what, n in counts.most_common()) or "none"
 
 
 def _happen(bed: Bed, judge: Judge, name: str) -> None:
@@ -225,35 +238,26 @@ def _happen(bed: Bed, judge: Judge, name: str) -> None:
             times.append(time.monotonic_ns())
             try:
                 EVENTS[name](bed)
+                bed.heal()
             except Exception as error:
-                judge.defects.append(f"in {name!r}: {type(error).__name__}: {error}")
-            t1=time.monotonic_ns()
-            bed.heal()
+                judge.found(name, [f"{type(error).__name__}: {error}"])
             times.append(time.monotonic_ns())
         times.append(time.monotonic_ns())
-    print("TIMES", [round((b-a)/1e9,1) for a,b in zip([times[0],times[1],t1,times[2]],[times[1],t1,times[2],times[3]])])
-    told = [str(one.message) for one in warned if issubclass(one.category, RuntimeWarning)]
-    if name in ENDS_WINDOWS:
-        if not told:
-            judge.defects.append(f"after {name!r}: the report did not say that its window had ended")
-        print(f"    {told}")
-    elif told:
-        judge.defects.append(f"after {name!r}: a report failed: {told}")
-    else:
-        judge.window(report, times, name)
-    t1=time.monotonic_ns()
+    said = [str(one.message) for one in warned if issubclass(one.category, RuntimeWarning)]
+    if (name in ENDS_WINDOWS) is not any("no window" in message for message in said):
+        judge.found(name, [f"its report says {said}"])
+    if not said:
+        judge.window(name, report.report, times)
     judge.step(name)
-    print("JUDGE", (time.monotonic_ns()-t1)/1e9)
 
 
 def _calm(bed: Bed, judge: Judge, users: Users) -> None:
     """Let nothing happen any more: nobody is slow then."""
     bed.heal()
-    rng = random.Random(0)
 
     def calm() -> bool:
-        for name in ("numbers", "long_ones", "inside"):
-            users.do(name, rng)
+        for name in ("short tasks", "long tasks", "seceding"):
+            users.do(name, 100)
         return not stragglers(bed.client)
 
     try:
@@ -311,7 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--only", nargs="+", choices=EVENTS, default=[], metavar="EVENT")
+    parser.add_argument("--only", nargs="+", choices=EVENTS, default=[*EVENTS], metavar="EVENT")
     parser.add_argument("--memory", type=int, metavar="TASKS")
     parser.add_argument("--host", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What ``benchmarks/chaos.py`` does to a cluster: a table of events."""
+"""What happens in ``benchmarks/chaos.py``: the table of events, each a function of the bed."""
 
 from __future__ import annotations
 
@@ -6,37 +6,25 @@ import copy
 import os
 import random
 import signal
+import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos_bed import DISK, MEMORY, WORKERS, Bed, accounts_of, eventually
+from benchmarks.chaos_bed import MEMORY, PATIENCE_SECONDS, WORKERS, Bed, eventually, total
 from dask_efficiency import efficiency_report, load_report, unregister
 from dask_efficiency.plugin.names import METRIC, PLUGIN, WORKER_PLUGIN
 from dask_efficiency.runs.trace.schema import Outcome
 
-#: Of an exception that is put in.
+#: Of the exceptions that are put in.
 INJECTED = "put in by chaos"
 
 
-class Injected(Exception):
-    """Put in."""
-
-
-def boom(*args: Any, **kwargs: Any) -> Any:
-    """Fail."""
-    raise Injected(INJECTED)
-
-
-# -- workers ---------------------------------------------------------------------------------------
-
-
-def kill(bed: Bed) -> None:
-    """A worker's process is killed."""
-    os.kill(bed.victim()[2], signal.SIGKILL)
+# -- workers -------------------------------------------------------------------------------
 
 
 def swell(path: str) -> int:
@@ -45,14 +33,13 @@ def swell(path: str) -> int:
         Path(path).touch()
         taken = [os.urandom(2**20) for _ in range(MEMORY // 2**20)]
         time.sleep(60)
-        return len(taken)
+        del taken
     return 1
 
 
 def out_of_memory(bed: Bed) -> None:
-    """A task takes more than its worker has; the nanny kills it."""
-    path = str(bed.folder / f"swell-{bed.rng.random()}")
-    assert bed.client.submit(swell, path, pure=False).result(120) == 1
+    """A nanny kills its worker, which a task makes too large."""
+    assert bed.client.submit(swell, str(bed.folder / "swell") + str(bed.rng.random())).result(PATIENCE_SECONDS) == 1
 
 
 def stop_and_continue(bed: Bed) -> None:
@@ -63,70 +50,40 @@ def stop_and_continue(bed: Bed) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def restart_by_nanny(bed: Bed) -> None:
-    """A worker is restarted by its nanny."""
-    bed.client.restart_workers([bed.victim()[1]], timeout=120, raise_for_error=False)
-
-
-def retire(bed: Bed) -> None:
-    """A worker is retired, and another comes."""
-    bed.client.retire_workers([bed.victim()[1]], close_workers=True)
-
-
-def scale_to_zero(bed: Bed) -> None:
-    """No worker is left for a while."""
-    bed.scale(0)
-    eventually(lambda: not bed.workers(), "no workers")
+def scale(bed: Bed, n: int) -> None:
+    """So many workers are there for a while."""
+    bed.scale(n)
+    eventually(partial(bed.scale, n), f"{n} workers")
     time.sleep(bed.rng.uniform(0, 2))
-    bed.scale(WORKERS)
 
 
-def scale_up(bed: Bed) -> None:
-    """More workers come, and go."""
-    bed.scale(WORKERS + 2)
-    eventually(lambda: len(bed.workers()) > WORKERS, "more workers")
-    bed.scale(WORKERS)
-    eventually(lambda: len(bed.workers()) <= WORKERS, "fewer workers")
-
-
-def block_worker(bed: Bed) -> None:
-    """A worker's event loop is blocked."""
-    bed.on(bed.victim()[1], _block, seconds=bed.rng.uniform(1, 5))
-
-
-def block_scheduler(bed: Bed) -> None:
-    """So is the scheduler's."""
-    bed.client.run_on_scheduler(_block, seconds=bed.rng.uniform(1, 5))
-
-
-def _block(seconds: float) -> None:
+def block_loop(seconds: float) -> None:
+    """On an event loop."""
     time.sleep(seconds)
 
 
 def step_clock(bed: Bed) -> None:
-    """A worker's clock of the day is set, and set back."""
-    _, address, _ = bed.victim()
-    for seconds in (bed.rng.choice([-86_400, -3_600, -5, 5, 3_600, 86_400]), 0):
-        bed.on(address, _set_clock, seconds=seconds)
-        time.sleep(bed.rng.uniform(0.5, 3))
+    """A worker's clock of the day is set. Not far back: tornado's timers would wait until it is as late again."""
+    address, seconds = bed.victim()[1], bed.rng.choice([-5, 5, 3_600, 86_400])
+    bed.on(address, set_clock, seconds=seconds)
+    time.sleep(bed.rng.uniform(0.5, 3))
+    if seconds <= 5:
+        bed.on(address, set_clock, seconds=0)
 
 
-def _set_clock(seconds: float) -> None:
-    import sys
-
+def set_clock(seconds: float) -> None:
+    """Be so far ahead of the real clock."""
     real = vars(time).setdefault("chaos_real_time", time.time)
-    set_ = real if not seconds else lambda: real() + seconds
-    then, time.time = time.time, set_
-    for module in list(sys.modules.values()):
-        if vars(module).get("time") is then:  # as it was imported by name
-            module.time = set_  # type: ignore[attr-defined]
+    then, time.time = time.time, lambda: real() + seconds
+    for module in [module for module in sys.modules.values() if vars(module).get("time") is then]:
+        module.time = time.time  # type: ignore[attr-defined]  # as it was imported by name
 
 
-# -- heartbeats ------------------------------------------------------------------------------------
+# -- heartbeats ------------------------------------------------------------------------------
 
 
 def tamper(bed: Bed, how: str) -> None:
-    """Something happens to all heartbeats on their way."""
+    """Something happens to heartbeats on their way."""
     seconds = bed.rng.uniform(2, 6)
     if how == "damaged":  # three in a row, and a worker is measured no more
         bed.disturbed |= set(bed.workers())
@@ -140,19 +97,18 @@ def _tamper(dask_scheduler: Any, how: str, seconds: float, seed: float) -> None:
     kept: dict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=4))
 
     def heartbeat_worker(**message: Any) -> Any:
-        metrics = message["metrics"]
+        metrics = dict(message["metrics"])
         if time.monotonic() < until and METRIC in metrics:
-            payloads = kept[message["address"]]
-            payloads.append(metrics[METRIC])
-            if how == "lost" and rng.random() < 0.7:
-                if rng.random() < 0.5:
-                    return {"status": "OK", "time": time.time(), "heartbeat-interval": 0.5}
-                metrics = {name: value for name, value in metrics.items() if name != METRIC}
-            elif how in ("late", "repeated", "out of order"):
-                i = {"late": 0, "repeated": max(0, len(payloads) - 2), "out of order": rng.randrange(len(payloads))}
-                metrics = {**metrics, METRIC: copy.deepcopy(payloads[i[how]])}
-            elif how == "damaged" and rng.random() < 0.4:
-                metrics = {**metrics, METRIC: damage(metrics[METRIC], rng)}
+            known = kept[message["address"]]
+            known.append(metrics[METRIC])
+            at = {"late": 0, "repeated": max(0, len(known) - 2), "out of order": rng.randrange(len(known))}.get(how, -1)
+            metrics[METRIC] = copy.deepcopy(known[at])
+            if how == "damaged" and rng.random() < 0.4:
+                metrics[METRIC] = damage(metrics[METRIC], rng)
+            elif how == "lost" and rng.random() < 0.4:
+                del metrics[METRIC]
+            elif how == "lost" and rng.random() < 0.6:
+                return {"status": "OK", "time": time.time(), "heartbeat-interval": 0.5}
         return honest(**{**message, "metrics": metrics})
 
     dask_scheduler.handlers["heartbeat_worker"] = heartbeat_worker
@@ -167,68 +123,53 @@ def damage(payload: Any, rng: random.Random) -> Any:
         return rng.choice(JUNK)
     payload = copy.deepcopy(payload)
     key = rng.choice([*payload])
-    if rng.random() < 0.2:
+    old = payload[key]
+    if isinstance(old, list) and old and rng.random() < 0.6:
+        i = rng.randrange(len(old))
+        old[i] = old[i] + rng.choice([-1, 1, 10**9]) if type(old[i]) is int else rng.choice(JUNK)
+    elif rng.random() < 0.3:
         del payload[key]
-    elif isinstance(payload[key], list) and payload[key] and rng.random() < 0.7:
-        i = rng.randrange(len(payload[key]))
-        old = payload[key][i]
-        payload[key][i] = old + rng.choice([-1, 1, 10**9]) if type(old) is int else rng.choice(JUNK)
     else:
         payload[key] = rng.choice(JUNK)
     return payload
 
 
-# -- disks -----------------------------------------------------------------------------------------
+# -- disks, and failures of ours ---------------------------------------------------------------
 
 
-def fill_disk(bed: Bed, seconds: float | None = None) -> None:
-    """The disk of the workers is full for a while: under spilled results, and under shuffles."""
+def fill_disk(bed: Bed) -> None:
+    """The disk of the workers is full for a while, under spilled results and under shuffles."""
     if not bed.small:
-        print("    skipped: only root can mount a small disk", flush=True)
+        print("    skipped: only root can mount a small disk")
         return
-    with (bed.disk / "full").open("wb", buffering=0) as file:
-        try:
-            for _ in range(DISK // 2**20):
-                file.write(bytes(2**20))
-        except OSError:
+    with (bed.disk / "full").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(2**20)) == 2**20:
             pass
-    time.sleep(bed.rng.uniform(2, 5) if seconds is None else seconds)
+    time.sleep(bed.rng.uniform(2, 5))
     (bed.disk / "full").unlink()
 
 
-# -- our own failures ------------------------------------------------------------------------------
+def boom(*args: Any, **kwargs: Any) -> Any:
+    """Fail."""
+    raise ValueError(INJECTED)
 
 
-def break_meter(bed: Bed) -> None:
-    """Something of a worker's meter raises: it measures no more, and says why."""
+def break_worker(bed: Bed, whole: bool) -> None:
+    """Something of a worker's meter raises: it measures no more, and says why; or a part, and the rest goes on."""
     name, address, _ = bed.victim()
-    bed.disturbed.add(name)
-    bed.on(address, _break_meter, what=bed.rng.choice(["hooks", "ledger", "heartbeat", "pending"]))
+    if whole:
+        bed.disturbed.add(name)
+    bed.on(address, _break_worker, what=bed.rng.choice(["_take", "reserve", "balance", "finalize_many"]) * whole)
 
 
-def _break_meter(dask_worker: Any, what: str) -> None:
-    half = dask_worker.plugins.get(WORKER_PLUGIN)
-    meter = None if half is None else half.meter
-    if meter is not None:
-        places = {"hooks": (meter.hooks, "_take"), "ledger": (meter._ledger, "reserve")}
-        places |= {"heartbeat": (meter._ledger, "balance"), "pending": (meter._ledger, "finalize_many")}
-        setattr(*places[what], boom)
-
-
-def break_worker_part(bed: Bed) -> None:
-    """A part of a worker's meter raises: nothing else stops."""
-    bed.on(bed.victim()[1], _break_worker_part)
-
-
-def _break_worker_part(dask_worker: Any) -> None:
-    half = dask_worker.plugins.get(WORKER_PLUGIN)
-    if half is not None and half.meter is not None:
-        half.meter._sensors._new_host = half.meter._process.read = half.meter._metered.sample = boom
-        half.meter._sensors._host = None
-
-
-#: Hooks that are called when workers come and go and tasks run.
-HOOKS = ("event", "worker_joined", "take_heartbeat", "round_over", "graph_taken_in")
+def _break_worker(dask_worker: Any, what: str) -> None:
+    meter = getattr(dask_worker.plugins.get(WORKER_PLUGIN), "meter", None)
+    if meter is None:
+        return
+    if what:
+        setattr(meter.hooks if what == "_take" else meter._ledger, what, boom)
+    else:
+        meter._process.read = meter._metered.sample = meter._process_metrics.counter.add = boom
 
 
 def break_part(bed: Bed) -> None:
@@ -236,18 +177,16 @@ def break_part(bed: Bed) -> None:
     name = bed.rng.choice(["recording", "metrics", "preflights", "held-results", "save-to"])
     bed.client.run_on_scheduler(_break_part, name=name)
     with efficiency_report(client=bed.client) as report:
-        eventually(partial(bed.client.run_on_scheduler, _failures), "a part that failed")
-    wanted = f"the part {name!r} failed: Injected: {INJECTED}"
-    assert wanted in report.notes, report.notes
-    unregister(bed.client)
-    bed.register()
+        eventually(lambda: bed.client.run_on_scheduler(_failures), "a part that failed")
+    assert report.notes.count(f"the part {name!r} failed: ValueError: {INJECTED}") == 1, report.notes
+    unregister_and_register(bed)
 
 
 def _break_part(dask_scheduler: Any, name: str) -> None:
     parts = dask_scheduler.plugins[PLUGIN]._meter._parts
-    part = type(parts.get(name))
-    broken = type(part.__name__, (part,), dict.fromkeys(HOOKS, boom))
-    parts.get(name).__class__ = broken
+    part = parts.get(name)
+    hooks = ("event", "worker_joined", "take_heartbeat", "round_over", "graph_taken_in")
+    part.__class__ = type("Broken", (type(part),), dict.fromkeys(hooks, boom))
     parts._called.clear()
 
 
@@ -255,16 +194,11 @@ def _failures(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.plugins[PLUGIN]._meter._parts.failures())
 
 
-# -- registrations ---------------------------------------------------------------------------------
-
-
-def register_again(bed: Bed) -> None:
-    """The plugin is registered again, with other options or the same."""
-    bed.register(max_prefixes=bed.rng.choice([10, 1_000]), sensors=bed.rng.random() < 0.5)
+# -- registrations and schedulers --------------------------------------------------------------
 
 
 def unregister_and_register(bed: Bed) -> None:
-    """It is taken off, and comes again."""
+    """The plugin is taken off, and comes again."""
     unregister(bed.client)
     time.sleep(bed.rng.uniform(0, 2))
     bed.register()
@@ -273,10 +207,9 @@ def unregister_and_register(bed: Bed) -> None:
 def record(bed: Bed) -> None:
     """A run is recorded under load."""
     with efficiency_report(client=bed.client, trace=True) as report:
-        assert bed.client.submit(sum, bed.client.map(abs, range(40), pure=False), pure=False).result(120) == 780
+        assert total(bed, abs, range(40)) == 780
     assert report.trace is not None, report.notes
-    succeeded = int((report.trace.runs.outcome == Outcome.SUCCEEDED).sum())
-    assert succeeded >= 41, succeeded
+    assert (report.trace.runs.outcome == Outcome.SUCCEEDED).sum() >= 41
 
 
 def two_versions(bed: Bed) -> None:
@@ -286,80 +219,63 @@ def two_versions(bed: Bed) -> None:
     bed.on(address, _set_version)
     bed.register(max_prefixes=bed.rng.randrange(20, 900))
 
-    def reason(dask_scheduler: Any, name: str) -> str:
-        return str(accounts_of(dask_scheduler).cluster.reasons.get(name, ""))
+    def told(dask_scheduler: Any) -> bool:
+        reasons = dask_scheduler.plugins[PLUGIN]._meter.accounts.cluster.reasons
+        return address not in dask_scheduler.workers or "0.0.0 is installed" in reasons.get(name, "")
 
-    def told() -> bool:
-        gone = bed.workers().get(name, ("",))[0] != address
-        return gone or "0.0.0 is installed" in bed.client.run_on_scheduler(reason, name=name)
-
-    eventually(told, "a worker's other version")
+    eventually(lambda: bed.client.run_on_scheduler(told), "a worker's other version")
 
 
 def _set_version() -> None:
-    import dask_efficiency.plugin.version as version
+    from dask_efficiency.plugin import version
 
     version.__version__ = "0.0.0"
 
 
-# -- schedulers ------------------------------------------------------------------------------------
-
-
-def kill_scheduler(bed: Bed) -> None:
-    """The scheduler is killed with all that it has, and another comes."""
-    bed.stop(kill=True)
-    _begin_anew(bed)
-
-
-def close_scheduler(bed: Bed) -> None:
-    """It closes in order, and writes its report where there is room, or none."""
+def end_scheduler(bed: Bed, kill: bool) -> None:
+    """The scheduler is killed with all that it has, or closes, and writes a report if there is room; another comes."""
     full = bed.small and bed.rng.random() < 0.5
     file = (bed.tiny if full else bed.folder) / "life.json"
-    bed.register(save_to=str(file))
-    bed.stop()
-    print(f"    the disk was {'full' if full else 'not full'}; its report is {'' if file.exists() else 'not '}there")
-    assert [*bed.tiny.iterdir()] == [], "what was written is not whole, and stays"
-    if not full:
+    if not kill:
+        bed.register(save_to=str(file))
+    bed.stop(kill=kill)
+    assert not [*bed.tiny.iterdir()], "a part of a report that could not be written stays"
+    if not kill and not full:
         assert load_report(str(file)).breakdown.total > 0
         file.unlink()
-    _begin_anew(bed)
-
-
-def _begin_anew(bed: Bed) -> None:
     bed.start()
     eventually(lambda: bed.client.status == "running", "the client's connection")
     bed.register()
 
 
-#: What can happen. Each comes once, in an order that is drawn, before any comes again.
-EVENTS: Mapping[str, Callable[[Bed], None]] = {
+#: What can happen, by name.
+EVENTS: Mapping[str, Callable[[Bed], Any]] = {
+    "kill": lambda bed: os.kill(bed.victim()[2], signal.SIGKILL),
+    "out of memory": out_of_memory,
+    "stop and continue": stop_and_continue,
+    "restart by nanny": lambda bed: bed.client.restart_workers([bed.victim()[1]], 120, raise_for_error=False),
+    "retire": lambda bed: bed.client.retire_workers([bed.victim()[1]], close_workers=True),
+    "scale to zero": partial(scale, n=0),
+    "scale up": partial(scale, n=WORKERS + 1),
+    "block a worker's loop": lambda bed: bed.on(bed.victim()[1], block_loop, seconds=bed.rng.uniform(1, 5)),
+    "block the scheduler's loop": lambda bed: bed.client.run_on_scheduler(block_loop, seconds=bed.rng.uniform(1, 5)),
+    "step a clock": step_clock,
     **{
-        event.__name__.replace("_", " "): event
-        for event in (
-            kill,
-            out_of_memory,
-            stop_and_continue,
-            restart_by_nanny,
-            retire,
-            scale_to_zero,
-            scale_up,
-            block_worker,
-            block_scheduler,
-            step_clock,
-            fill_disk,
-            break_meter,
-            break_worker_part,
-            break_part,
-            register_again,
-            unregister_and_register,
-            record,
-            two_versions,
-            kill_scheduler,
-            close_scheduler,
-        )
+        f"heartbeats {how}": partial(tamper, how=how) for how in ("lost", "late", "repeated", "out of order", "damaged")
     },
-    **{f"heartbeats {how}": partial(tamper, how=how) for how in ("lost", "late", "repeated", "out of order", "damaged")},
+    "fill the disk": fill_disk,
+    "break a worker's meter": partial(break_worker, whole=True),
+    "break a worker's part": partial(break_worker, whole=False),
+    "break a scheduler's part": break_part,
+    "register again": lambda bed: bed.register(
+        max_prefixes=bed.rng.choice([10, 1_000]), sensors=bed.rng.random() < 0.5
+    ),
+    "unregister and register": unregister_and_register,
+    "record": record,
+    "two versions": two_versions,
+    "kill the scheduler": partial(end_scheduler, kill=True),
+    "close the scheduler": partial(end_scheduler, kill=False),
 }
 
 #: With these a report's window ends.
-ENDS_WINDOWS = {"break part", "unregister and register", "kill scheduler", "close scheduler"}
+ENDS_WINDOWS = {"break a scheduler's part", "unregister and register", "kill the scheduler", "close the scheduler"}

@@ -75,9 +75,9 @@ class Driver:
         self._prefixes = prefixes
         self.scheduler, self.worker, self.client = here.scheduler, here._worker, here._client.id
         self.meter = here._meter
-        self.to_worker, self.to_scheduler = Stream(), Stream()
+        self.to_worker, self.to_scheduler, self.to_client = Stream(), Stream(), Stream()
         self.scheduler.stream_comms[self.worker.address] = self.to_worker
-        self.scheduler.client_comms[self.client] = Stream()
+        self.scheduler.client_comms[self.client] = self.to_client
         self.worker.batched_stream = self.to_scheduler
         self.lock = threading.Lock()
 
@@ -114,6 +114,7 @@ class Driver:
                 self._executed(instruction.key, graph, finished)
         self.scheduler.client_releases_keys(finished, self.client, stimulus_id=f"release-{time.time()}")
         self._received()
+        self.to_client.take()
 
     def _received(self) -> list[Any]:
         """The worker's state takes what the scheduler sent; gives which tasks it is to execute."""
