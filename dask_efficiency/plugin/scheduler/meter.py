@@ -191,9 +191,9 @@ class ClusterMeter:
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""
+        presence = self.accounts.cluster.present.get(address)
         self.accounts.worker_left(address, time.monotonic_ns(), stimulus_id)
-        presence = self.accounts.cluster.last_at(address)
-        if presence is not None and not presence.closing:  # one that closes in order may answer yet
+        if presence is None or not presence.closing:  # one that closes in order may answer yet
             self.workers.vanished(address)
 
     def client_left(self, client: str) -> None:

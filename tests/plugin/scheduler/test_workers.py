@@ -183,7 +183,7 @@ def test_nobody_waits_for_the_answer_of_a_worker_that_vanished(patient, schedule
     async def check(loop: SkippingLoop) -> None:
         began = loop.time()
         asked = asyncio.create_task(patient.ask(names.CLOSE, "w"))
-        while len(scheduler.messages) < 3:
+        for _ in scheduler.workers:  # each is asked in a turn of its own, at the latest
             await asyncio.sleep(0)
         patient.vanished("silent")
         answers = await asked
