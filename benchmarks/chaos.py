@@ -168,7 +168,7 @@ class Judge:
         return [
             f"logged: {entry[:3_000]}"
             for entry in re.split(r"^(?=\d{4}-\d\d-\d\d |Traceback)", new, flags=re.MULTILINE)
-            if OURS.search(entry) and INJECTED not in entry and "no window" not in entry
+            if OURS.search(entry) and not re.search(f"{INJECTED}|no window|No space left", entry)
         ]
 
     def window(self, event: str, report: EfficiencyReport, times: Sequence[int]) -> None:

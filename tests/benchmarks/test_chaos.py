@@ -16,8 +16,8 @@ from dask_efficiency.accounts.wire.heartbeats import encode, read
 from dask_efficiency.accounts.wire.wire import Snapshot
 from dask_efficiency.accounts.worker.ledger import Ledger
 
-#: One whose first minute has workers that die, heartbeats that are lost, and parts that fail.
-SEED = 38
+#: One whose first minute has a worker that is killed, damaged heartbeats, and a loop that is blocked.
+SEED = 3558
 
 
 @pytest.mark.cluster
@@ -49,7 +49,6 @@ def test_damaged_heartbeats_are_not_what_was_sent_and_most_are_refused():
 
 def test_failures_of_ours_are_distinguished_from_those_that_pass_through_us():
     assert OURS.search('File "/lib/dask_efficiency/accounts/cluster/cluster.py", line 1')
-    assert OURS.search("2026-01-01 00:00:00,000 - dask_efficiency - ERROR - it failed")
     assert not OURS.search('File "/lib/dask_efficiency/plugin/scheduler/loop_meter.py", line 217, in timed')
 
 
