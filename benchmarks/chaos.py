@@ -45,6 +45,9 @@ MAX_GROWTH = 150 * 2**20
 #: 500,000 keys, and a thousand prefixes.
 MAX_KEPT_MORE = 8 * 2**20
 
+#: So many events happen however slow the machine is.
+MIN_EVENTS = 5
+
 _SAMPLE = re.compile(r"^(dask_efficiency_\w+_total(?:\{.*\})?) (\S+)$", re.MULTILINE)
 
 
@@ -204,7 +207,7 @@ def chaos(seed: int, seconds: float, names: Sequence[str]) -> list[str]:
         with users.at_work():
             judge.step("the start")
             for name, bed.rng in schedule(seed, names):
-                if time.monotonic() >= until:
+                if time.monotonic() >= until and counts.total() >= MIN_EVENTS:
                     break
                 counts[name] += 1
                 print(f"{counts.total():4d} {name}", flush=True)
