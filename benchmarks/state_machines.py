@@ -61,20 +61,29 @@ class Stream:
 
 
 class Driver:
-    """Drives the state machines of a session that is not used for anything else any more."""
+    """Drives the state machines of a session that is not used for anything else any more.
 
-    def __init__(self, here: Any) -> None:
+    Parameters
+    ----------
+    here
+        The session.
+    prefixes
+        Prefixes that tasks have in turn; 0 gives all of them that of what they compute.
+    """
+
+    def __init__(self, here: Any, prefixes: int = 0) -> None:
+        self._prefixes = prefixes
         self.scheduler, self.worker, self.client = here.scheduler, here._worker, here._client.id
         self.meter = here._meter
-        self.to_worker, self.to_scheduler = Stream(), Stream()
+        self.to_worker, self.to_scheduler, self.to_client = Stream(), Stream(), Stream()
         self.scheduler.stream_comms[self.worker.address] = self.to_worker
-        self.scheduler.client_comms[self.client] = Stream()
+        self.scheduler.client_comms[self.client] = self.to_client
         self.worker.batched_stream = self.to_scheduler
         self.lock = threading.Lock()
 
-    def compute(self, tasks: int) -> None:
-        """Compute so many tasks, from their graphs to their release."""
-        for first in range(0, tasks, BATCH):
+    def compute(self, tasks: int, start: int = 0) -> None:
+        """Compute so many tasks, from their graphs to their release; ``start`` is the number of the first."""
+        for first in range(start, start + tasks, BATCH):
             self._compute_batch(first)
             if self.meter is not None:
                 set_timers(first // BATCH)
@@ -84,7 +93,8 @@ class Driver:
     def _compute_batch(self, first: int) -> None:
         from dask._task_spec import Task
 
-        keys = [f"abs-{first + i:032x}" for i in range(BATCH)]
+        numbers = range(first, first + BATCH)
+        keys = [f"{f'abs{n % self._prefixes}' if self._prefixes else 'abs'}-{n:032x}" for n in numbers]
         graph = {key: Task(key, abs, 1) for key in keys}
         self.scheduler._create_taskstate_from_graph(
             start=time.time(),
@@ -104,6 +114,7 @@ class Driver:
                 self._executed(instruction.key, graph, finished)
         self.scheduler.client_releases_keys(finished, self.client, stimulus_id=f"release-{time.time()}")
         self._received()
+        self.to_client.take()
 
     def _received(self) -> list[Any]:
         """The worker's state takes what the scheduler sent; gives which tasks it is to execute."""

@@ -191,7 +191,10 @@ class ClusterMeter:
 
     def worker_left(self, address: str, stimulus_id: str) -> None:
         """A worker was removed."""
+        presence = self.accounts.cluster.present.get(address)
         self.accounts.worker_left(address, time.monotonic_ns(), stimulus_id)
+        if presence is None or not presence.closing:  # one that closes in order may answer yet
+            self.workers.vanished(address)
 
     def client_left(self, client: str) -> None:
         """A lost client closes no windows and releases no leases: do it in its place."""

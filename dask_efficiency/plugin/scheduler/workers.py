@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,8 @@ class WorkerHalves:
         self.removed = False
         #: Addresses of those that did not answer the last time.
         self._silent: set[str] = set()
+        #: Questions that wait for an answer, by address.
+        self._waiting: defaultdict[str, set[asyncio.Future[Any]]] = defaultdict(set)
 
     def update(self) -> bytes:
         """Have the workers that join sent their half as it must be now."""
@@ -106,6 +109,11 @@ class WorkerHalves:
     async def remove(self) -> None:
         """Take their half from the workers that are there."""
         await self._broadcast({"op": "plugin-remove", "name": names.WORKER_PLUGIN}, silent_seconds=FAREWELL_SECONDS)
+
+    def vanished(self, address: str) -> None:
+        """Wait for no answer of a worker that is not there any more: Dask would try to connect until it times out."""
+        for asked in self._waiting.get(address, ()):
+            asked.cancel()
 
     async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> dict[str, Answer]:
         """The answers of all workers, or of some, by address; one that does not answer costs the timeout."""
@@ -218,6 +226,7 @@ class WorkerHalves:
             timeout = min(usual, silent_seconds) if address in self._silent else usual
             question = {**message, "delay": delay} if delay else dict(message)
             asked = asyncio.ensure_future(self._scheduler.broadcast(msg=question, workers=[address], on_error="return"))
+            self._waiting[address].add(asked)
             answer: Any
             try:
                 while (left := max(heard, began + delay) + timeout - loop.time()) > 0 and not asked.done():
@@ -226,7 +235,9 @@ class WorkerHalves:
                     if asked.done():
                         break
                     await asyncio.sleep(0)
-                if asked.done():
+                if asked.cancelled():
+                    answer = OSError("it vanished")
+                elif asked.done():
                     answer = asked.result()[address]
                     self._silent.discard(address)
                 else:
@@ -236,6 +247,9 @@ class WorkerHalves:
                 answer = error
             finally:
                 asked.cancel()
+                self._waiting[address].discard(asked)
+                if not self._waiting[address]:
+                    del self._waiting[address]
             if not isinstance(answer, TimeoutError):
                 heard = loop.time()
             return answer, monotonic_ns()

@@ -179,6 +179,22 @@ def test_what_came_while_the_scheduler_stood_still_is_read_before_a_worker_is_gi
     in_skipped_time(check)
 
 
+def test_nobody_waits_for_the_answer_of_a_worker_that_vanished(patient, scheduler):
+    async def check(loop: SkippingLoop) -> None:
+        began = loop.time()
+        asked = asyncio.create_task(patient.ask(names.CLOSE, "w"))
+        for _ in scheduler.workers:  # each is asked in a turn of its own, at the latest
+            await asyncio.sleep(0)
+        patient.vanished("silent")
+        answers = await asked
+        assert str(answers["silent"][0]) == "it vanished"
+        assert answers["good"][0] == {"heard": names.CLOSE}
+        assert loop.time() == began  # by the loop's own clock: nothing was waited for
+        patient.vanished("good")
+
+    in_skipped_time(check)
+
+
 def test_some_workers_can_be_asked_about_a_window(halves, scheduler):
     assert asyncio.run(halves.ask(names.OPEN, "w", addresses=["good"])).keys() == {"good"}
     assert scheduler.messages == [{"op": names.OP, "action": names.OPEN, "window": "w"}]
