@@ -13,11 +13,11 @@ from dask_efficiency.plugin.scheduler.meter import QUIET_NS, ClusterMeter
 def test_a_poll_waits_until_a_client_that_arrives_was_sent_its_first_message(monkeypatch: Any) -> None:
     clock = SimpleNamespace(now=5)
     monkeypatch.setattr(meter.time, "monotonic_ns", lambda: clock.now)
-    later: list[int] = []
+    later = asyncio.Event()
     fake: Any = SimpleNamespace(
         accounts=SimpleNamespace(idle=SimpleNamespace(quiet_until=0)),
         guard=lambda function: function(),
-        _poll=lambda: later.append(clock.now),
+        _poll=later.set,
         plugin=None,
     )
 
@@ -25,9 +25,8 @@ def test_a_poll_waits_until_a_client_that_arrives_was_sent_its_first_message(mon
         ClusterMeter.client_arrives(fake)
         assert fake.accounts.idle.quiet_until == 5 + QUIET_NS
         ClusterMeter._poll(fake)  # else it would ask the accounts, which are not there
-        assert not later
+        assert not later.is_set()
         clock.now += QUIET_NS
-        while not later:
-            await asyncio.sleep(0.001)
+        await later.wait()
 
     asyncio.run(run())
