@@ -116,13 +116,6 @@ STEAL_RESPONSE = _stream_handler(
     until="the recording ends",
     fits=_takes("key", "stimulus_id"),
 )
-WORKER_STATUS_CHANGE = _stream_handler(
-    "worker-status-change",
-    why="no hook says when a worker pauses, goes on, or retires",
-    without="a trace does not say when workers took no tasks",
-    until="the recording ends",
-    fits=_takes("status", "worker"),
-)
 TICK = Patch(
     what="Server.periodic_callbacks['tick'].callback",
     why="a timer of our own would wake an idle process up, which costs more than all else that is recorded",

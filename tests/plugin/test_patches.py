@@ -65,7 +65,6 @@ def spill_buffer(tmp_path: Path) -> SpillBuffer:
         patches.LONG_RUNNING,
         patches.CLIENT_RELEASES_KEYS,
         patches.STEAL_RESPONSE,
-        patches.WORKER_STATUS_CHANGE,
     ],
     ids=lambda patch: patch.what,
 )
