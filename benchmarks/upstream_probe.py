@@ -50,7 +50,8 @@ def watch_logs() -> None:
     def noting(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = make(*args, **kwargs)
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        owners = [_owners(one) for one in _chain(error)]
+        # A wait that was cancelled is no failure.
+        owners = [_owners(one) for one in _chain(error) if isinstance(one, Exception)]
         warned = record.name.startswith(PACKAGE) and record.levelno >= logging.WARNING
         if warned or any(PACKAGE in each for each in owners):
             note(
