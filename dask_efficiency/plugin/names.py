@@ -21,6 +21,9 @@ RECOMPUTED = "dask-efficiency-recomputed"
 #: Key of the host's sensors in what the metric says.
 SENSORS = "sensors"
 
+#: Key of what a worker does not measure, as its distributed is another, in its answers.
+STAYS_OFF = "stays_off"
+
 #: Stand in the rows of a reply for all workers together; for the span that has those of other clients, and of work
 #: from before the window; and for the time that no span has.
 ALL_WORKERS = "(all workers)"

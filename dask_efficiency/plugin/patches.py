@@ -1,21 +1,23 @@
 """Every replacement of something that is Dask's, Tornado's or zict's, and how it is put back.
 
-Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed and what is
-missing where upstream changed: that one thing is not measured then, and nothing breaks.
-``tests/plugin/test_patches.py`` compares each with the installed versions and says what an upgrade broke. Handlers and
+Dask has no public hook for what these measure. Each is a :class:`Patch`, which says why it is needed, what it expects
+to find, and what is missing where upstream changed: that one thing stays as it is, the report says so
+(:func:`stays_off`), and nothing breaks. ``tests/plugin/test_patches.py`` compares each with the installed versions and
+says what an upgrade broke; ``docs/upstream`` has hooks that would make them needless. Handlers and
 metrics that are only added under a name of our own (:data:`~dask_efficiency.plugin.names.OP`) replace nothing and are
 not listed.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import MemberDescriptorType
 from typing import Any
 from weakref import ReferenceType, ref
 
-from distributed import protocol
+from distributed import __version__, protocol
 from distributed.comm import utils as comm_utils
 from tornado.iostream import IOStream, SSLIOStream
 
@@ -23,6 +25,30 @@ from tornado.iostream import IOStream, SSLIOStream
 Place = tuple[Any, Any]
 
 _ABSENT = object()
+
+
+def _parameters(function: Any) -> tuple[tuple[str, ...], bool]:
+    """Names of what a function takes, and whether it takes others by name as well; nothing where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return (), False
+    return tuple(parameters), any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def _takes(*names: str) -> Callable[[Any], bool]:
+    """Whether a function takes arguments of these names."""
+
+    def fits(original: Any) -> bool:
+        taken, anything = _parameters(original)
+        return anything or {*names} <= {*taken}
+
+    return fits
+
+
+def _takes_only(*names: str) -> Callable[[Any], bool]:
+    """Whether a function takes arguments of these names, in this order, and no others."""
+    return lambda original: _parameters(original)[0] == names
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +67,17 @@ class Patch:
     checked: str
     #: Where it stands, given the object of upstream's that has it.
     places: Callable[[Any], Iterable[Place]]
+    #: Whether what stands there is what it was written for.
+    fits: Callable[[Any], bool] = callable
+    #: Whether nothing may stand there though upstream is as it was: another event loop, a server without routes.
+    optional: bool = False
 
 
 _DISTRIBUTED = "distributed 2026.8.0"
 _TORNADO = "tornado 6.6.1"
 
 
-def _stream_handler(op: str, *, why: str, without: str, until: str) -> Patch:
+def _stream_handler(op: str, *, why: str, without: str, until: str, fits: Callable[[Any], bool] = callable) -> Patch:
     return Patch(
         what=f"Scheduler.stream_handlers[{op!r}]",
         why=why,
@@ -55,6 +85,7 @@ def _stream_handler(op: str, *, why: str, without: str, until: str) -> Patch:
         until=until,
         checked=_DISTRIBUTED,
         places=lambda scheduler: [(scheduler.stream_handlers, op)],
+        fits=fits,
     )
 
 
@@ -63,6 +94,7 @@ UPDATE_GRAPH = _stream_handler(
     why="no hook says when the scheduler begins to take a graph in",
     without="the time until a graph is taken in counts as without work",
     until="the meter on the scheduler goes",
+    fits=inspect.iscoroutinefunction,
 )
 LONG_RUNNING = _stream_handler(
     "long-running",
@@ -75,18 +107,14 @@ CLIENT_RELEASES_KEYS = _stream_handler(
     why="no hook says when a client lets go of its results",
     without="a trace has no releases",
     until="the recording ends",
+    fits=_takes("keys", "client"),
 )
 STEAL_RESPONSE = _stream_handler(
     "steal-response",
     why="a task that is stolen stays in processing, so no hook says that it moved",
     without="a trace shows a stolen task on the worker that it was taken from",
     until="the recording ends",
-)
-WORKER_STATUS_CHANGE = _stream_handler(
-    "worker-status-change",
-    why="no hook says when a worker pauses, goes on, or retires",
-    without="a trace does not say when workers took no tasks",
-    until="the recording ends",
+    fits=_takes("key", "stimulus_id"),
 )
 TICK = Patch(
     what="Server.periodic_callbacks['tick'].callback",
@@ -127,6 +155,8 @@ SELECT = Patch(
     until="the meter on the scheduler goes",
     checked="CPython 3.11",
     places=lambda loop: [(loop._selector, "select")],
+    fits=_takes("timeout"),
+    optional=True,  # uvloop has none
 )
 _WHY_DATA = (
     "nothing else distinguishes a blocked event loop that moves data from one that waits for the GIL during a "
@@ -158,6 +188,7 @@ READ = Patch(
     until=_UNTIL_DATA,
     checked=_TORNADO,
     places=lambda _: [(IOStream, "read_from_fd"), (SSLIOStream, "read_from_fd")],
+    fits=_takes_only("self", "buf"),
 )
 WRITE = Patch(
     what="IOStream.write_to_fd and SSLIOStream.write_to_fd",
@@ -166,6 +197,7 @@ WRITE = Patch(
     until=_UNTIL_DATA,
     checked=_TORNADO,
     places=lambda _: [(IOStream, "write_to_fd"), (SSLIOStream, "write_to_fd")],
+    fits=_takes_only("self", "data"),
 )
 SHUFFLE_MESSAGE = Patch(
     what="ShardsBuffer.process",
@@ -174,6 +206,7 @@ SHUFFLE_MESSAGE = Patch(
     until="the last recording in the process ends",
     checked=_DISTRIBUTED,
     places=lambda kind: [(kind, "process")],
+    fits=_takes_only("self", "id", "shards", "size"),
 )
 
 
@@ -185,6 +218,8 @@ def _handler(op: str, *, why: str, without: str) -> Patch:
         until="the meter on the worker goes",
         checked=_DISTRIBUTED,
         places=lambda worker: [(worker.handlers, op)],
+        fits=inspect.iscoroutinefunction,
+        optional=True,  # until the worker takes part in shuffles
     )
 
 
@@ -198,6 +233,9 @@ SHUFFLE_INPUTS_DONE = _handler(
     why="nothing else says for how long each worker still sends when all wait for it at a P2P shuffle's barrier",
     without="a report does not name the worker that sent last",
 )
+#: Arguments of upstream's functions that run a task, and an actor's method, in a thread.
+OF_TASK = ("task", "data", "execution_state", "key", "active_threads", "active_threads_lock", "time_delay")
+OF_METHOD = ("func", "args", "kwargs", "execution_state", "key", "active_threads", "active_threads_lock")
 RUN_TASK = Patch(
     what="distributed.worker._run_task",
     why="CPU time can only be read inside a task's thread; it is upstream's function that runs each task there",
@@ -205,6 +243,7 @@ RUN_TASK = Patch(
     until="the last metered worker of the process goes",
     checked=_DISTRIBUTED,
     places=lambda module: [(module, "_run_task")],
+    fits=_takes_only(*OF_TASK),
 )
 RUN_ACTOR = Patch(
     what="distributed.worker._run_actor",
@@ -213,6 +252,7 @@ RUN_ACTOR = Patch(
     until="the last metered worker of the process goes",
     checked=_DISTRIBUTED,
     places=lambda module: [(module, "_run_actor")],
+    fits=_takes_only(*OF_METHOD),
 )
 READ_BACK = Patch(
     what="zict.Buffer.slow_to_fast",
@@ -221,6 +261,7 @@ READ_BACK = Patch(
     until="the meter on the worker goes",
     checked="zict 3.0.0",
     places=lambda buffer: [(buffer, "slow_to_fast")],
+    fits=_takes("key"),
 )
 WRITE_OUT = Patch(
     what="zict.Buffer.fast.on_evict",
@@ -246,14 +287,22 @@ CLIENT_CLASS = Patch(
     checked=_DISTRIBUTED,
     places=lambda client: [(client, "__class__")],
 )
-_OF_A_RUN = {
-    "why": "no hook that stays in one process says when a client connects or goes",
-    "without": "nothing was metered: this version of distributed has another Client",
-    "until": "the script of `dask-efficiency run` ends",
-    "checked": _DISTRIBUTED,
-}
-CLIENT_STARTS = Patch(what="Client._start", places=lambda kind: [(kind, "_start")], **_OF_A_RUN)
-CLIENT_CLOSES = Patch(what="Client._close", places=lambda kind: [(kind, "_close")], **_OF_A_RUN)
+
+
+def _of_a_run(name: str) -> Patch:
+    return Patch(
+        what=f"Client.{name}",
+        why="no hook that stays in one process says when a client connects or goes",
+        without="nothing was metered: this version of distributed has another Client",
+        until="the script of `dask-efficiency run` ends",
+        checked=_DISTRIBUTED,
+        places=lambda kind: [(kind, name)],
+        fits=inspect.iscoroutinefunction,
+    )
+
+
+CLIENT_STARTS = _of_a_run("_start")
+CLIENT_CLOSES = _of_a_run("_close")
 CLUSTER_CLOSES = Patch(
     what="the _close of one Cluster",
     why="a script may close its cluster before its client",
@@ -261,6 +310,7 @@ CLUSTER_CLOSES = Patch(
     until="the cluster has closed",
     checked=_DISTRIBUTED,
     places=lambda cluster: [(cluster, "_close")],
+    fits=inspect.iscoroutinefunction,
 )
 
 METRICS = Patch(
@@ -275,7 +325,21 @@ METRICS = Patch(
         for route in application.wildcard_router.rules
         if getattr(route.target, "__name__", "") == "PrometheusHandler"
     ],
+    fits=lambda handler: hasattr(handler, "get"),
+    optional=True,
 )
+
+
+#: By what stays as it is in this process, what is missing.
+_stays_off: dict[str, str] = {}
+
+
+def stays_off() -> list[str]:
+    """What is not measured in this process, as upstream is not what the package was written for."""
+    return [
+        f"{without}: {what} is not as dask_efficiency knows it in distributed {__version__}"
+        for what, without in list(_stays_off.items())
+    ]
 
 
 class Replacements:
@@ -304,17 +368,26 @@ class Replacements:
         Returns
         -------
         int
-            In how many places it is now: 0 where upstream has nothing of the kind or lets nothing be replaced.
+            In how many places it is now: 0 where upstream has nothing of the kind, or something else under its name,
+            or lets nothing be replaced. :func:`stays_off` says so then.
         """
         try:
             places = list(patch.places(owner))
-        except (AttributeError, LookupError):  # upstream renamed it
-            return 0
-        return sum(self._put(*place, wrap) for place in places)
+        except (AttributeError, LookupError, TypeError):  # upstream renamed it
+            places = []
+        put = sum(self._put(patch, *place, wrap) for place in places)
+        if put:
+            _stays_off.pop(patch.what, None)
+        elif not patch.optional:
+            _stays_off[patch.what] = patch.without
+        return put
 
-    def _put(self, owner: Any, name: Any, wrap: Callable[[Any], Any]) -> bool:
+    def _put(self, patch: Patch, owner: Any, name: Any, wrap: Callable[[Any], Any]) -> bool:
         original = _now(owner, name)
         if original is _ABSENT:
+            return False
+        if not patch.fits(original):
+            _stays_off[patch.what] = patch.without
             return False
         try:
             own = _own(owner, name)

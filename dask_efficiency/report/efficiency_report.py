@@ -21,6 +21,7 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
 from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clock_offset, register
 from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
+from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of
 from dask_efficiency.plugin.wings import offered
@@ -322,7 +323,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             ]
         )
         self._trace = trace = found.pop("trace", None)
-        notes = (*self._notes, *missing)
+        notes = (*self._notes, *stays_off(), *missing)
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None or self._only:
             return replace(report, trace=trace)

@@ -124,7 +124,7 @@ def report_of(
         moved=_amounts(payload.get("amounts", {})),
         not_measured=dict(payload.get("not_measured", {})),
         repeats={prefix: Repeat(*counts) for prefix, counts in payload.get("repeats", {}).items()},
-        notes=(*notes, *payload.get("notes", ()), *missing),
+        notes=tuple(dict.fromkeys((*notes, *payload.get("notes", ()), *missing))),
         price_per_worker_hour=payload["price"],
         attendance=dict(payload.get("attendance", {})),
         lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
 from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
@@ -24,9 +24,10 @@ from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC
+from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC, STAYS_OFF
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
+from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.arrivals import Arrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
@@ -57,6 +58,9 @@ MAX_POLL_SECONDS = 0.005
 
 #: The same of the polls for a report, beside which others may come.
 MAX_REPORT_POLL_SECONDS = 0.002
+
+#: What is remembered of what workers do not measure: more than there are replacements.
+MAX_STAYS_OFF = 100
 
 #: After so many answers of workers the timelines follow: ten thousand at once would take a tenth of a second.
 FOLLOWED_ANSWERS = 100
@@ -172,6 +176,8 @@ class ClusterAccounts:
         self._servers: dict[str, WorkerState] = {}
         self._arrivals = Arrivals(scheduler, lambda address: self.cluster.present.get(address))
         self._logged_refusals: set[str] = set()
+        #: What workers do not measure, as their distributed is another.
+        self._stays_off: dict[str, None] = {}
         self._remembered = self._answers = self._prefixes_due = 0
         #: Whose heartbeats are still to be read in this round.
         self._rest: deque[str] = deque()
@@ -381,7 +387,7 @@ class ClusterAccounts:
         self._answers += 1
         if not self._answers % FOLLOWED_ANSWERS:
             self.follow()
-        self._take_processors(address, self.cluster.present.get(address), reply)
+        self._take_about_process(address, self.cluster.present.get(address), reply)
         try:
             return decode_window(reply["window"]) if "window" in reply else "it has no such window"
         except RefusedPayload as refusal:
@@ -434,7 +440,7 @@ class ClusterAccounts:
         address = str(message.get("worker"))
         presence = self.cluster.find(address, message.get("snapshot"))
         self._take_snapshot(address, message.get("snapshot"), time.monotonic_ns())
-        self._take_processors(address, presence, message)
+        self._take_about_process(address, presence, message)
         windows = message.get("windows")
         if presence is None or not isinstance(windows, Mapping):
             return
@@ -452,11 +458,18 @@ class ClusterAccounts:
         except RefusedPayload as refusal:
             self._refused(address, refusal)
 
-    def _take_processors(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
+    def _take_about_process(self, address: str, presence: Presence | None, message: Mapping[str, Any]) -> None:
         try:
             self.cluster.take_processors(presence, message.get("processors"))
+            for what in listed(STAYS_OFF, message.get(STAYS_OFF, ())):
+                if len(self._stays_off) < MAX_STAYS_OFF:
+                    self._stays_off[text(STAYS_OFF, what)] = None
         except RefusedPayload as refusal:
             self._refused(address, refusal)
+
+    def stays_off(self) -> list[str]:
+        """What is not measured, on the scheduler or on workers, as distributed is not what the package knows."""
+        return [*dict.fromkeys([*stays_off(), *self._stays_off])]
 
     def _refused(self, address: str, refusal: RefusedPayload) -> None:
         if address not in self._logged_refusals:

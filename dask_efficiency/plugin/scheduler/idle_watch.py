@@ -106,6 +106,8 @@ class IdleWatch:
         #: The last state that was seen while no graph was taken in.
         self._last: ClusterState | None = None
         self._soon = False
+        #: No look is taken until then, in monotonic nanoseconds.
+        self.quiet_until = 0
         #: CPU nanoseconds that the last look took, those that were saved up for others, and until when.
         self._took, self._saved, self._saved_until = 0, float(MAX_SAVED), 0
         #: For how long the loop's thread was busy, and the loop waited, as they were counted last.
@@ -230,6 +232,9 @@ class IdleWatch:
             self._loop.call_soon(self._guard, self._look_now)
 
     def _look_now(self) -> None:
+        if self._loop is not None and (quiet := self.quiet_until - time.monotonic_ns()) > 0:
+            self._loop.call_later(quiet / 1e9, self._guard, self._look_now)
+            return
         self._soon = False
         if self._loop is not None:
             self.sample()
@@ -237,6 +242,8 @@ class IdleWatch:
     def _tick(self) -> None:
         if not self._working:
             self._poller.stop()
+            return
+        if time.monotonic_ns() < self.quiet_until:
             return
         self.sample()
         self._poller.callback_time = self._interval()

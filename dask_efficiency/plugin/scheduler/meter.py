@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 #: How often the heartbeats that have arrived are taken: no hook fires when one does.
 POLL_MS = 500
 
+#: For so long after a client arrived nothing is begun: it fails where its first message comes with a second one, which
+#: an event loop that is held up makes likelier (docs/upstream/first_message.patch).
+QUIET_NS = 2_000_000
+
 #: Registrations and removals wait for the workers in between: one at a time on each scheduler.
 _TURNS: WeakKeyDictionary[Scheduler, asyncio.Lock] = WeakKeyDictionary()
 
@@ -78,6 +82,7 @@ class ClusterMeter:
         self._permanent = False
         self._leases: dict[str, int] = {}
         self._poller = PeriodicCallback(lambda: self.guard(self._poll), POLL_MS)
+        self._quiet_until = 0
 
     def _options(self) -> Options:
         return self.options
@@ -196,6 +201,10 @@ class ClusterMeter:
         if presence is None or not presence.closing:  # one that closes in order may answer yet
             self.workers.vanished(address)
 
+    def client_arrives(self) -> None:
+        """Stay quiet until it was sent its first message."""
+        self._quiet_until = self.accounts.idle.quiet_until = time.monotonic_ns() + QUIET_NS
+
     def client_left(self, client: str) -> None:
         """A lost client closes no windows and releases no leases: do it in its place."""
         self._windows.client_left(client)
@@ -219,6 +228,9 @@ class ClusterMeter:
         self._work.reset()
 
     def _poll(self) -> None:
+        if (quiet := self._quiet_until - time.monotonic_ns()) > 0:
+            asyncio.get_running_loop().call_later(quiet / 1e9, self.guard, self._poll)
+            return
         if self.plugin is not None and self.plugin not in self.scheduler.plugins.values():
             # Unregistered behind our back; the workers' half goes as well.
             self.scheduler._ongoing_background_tasks.call_soon(self.stop)

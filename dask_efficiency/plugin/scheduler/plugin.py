@@ -206,6 +206,11 @@ class EfficiencyPlugin(SchedulerPlugin):
         if self._meter is not None:
             self._meter.guard(self._meter.worker_left, worker, stimulus_id)
 
+    def add_client(self, scheduler: Scheduler, client: str) -> None:
+        """A client arrives."""
+        if self._meter is not None:
+            self._meter.guard(self._meter.client_arrives)
+
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """A client is gone; so are its leases and windows."""
         if self._meter is not None:

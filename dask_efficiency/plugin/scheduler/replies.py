@@ -30,7 +30,7 @@ from dask_efficiency.plugin.decorations import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler import spans
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
-from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, WorkTracker
+from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS
 from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
 
 #: Workers that a live view shows one by one.
@@ -84,7 +84,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
             Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
         ]
     )
-    notes = [*closed.notes, *_repeats_notes(accounts.work), *missing]
+    notes = [*closed.notes, *_notes(accounts), *missing]
     by_span, span_causes, part = found.pop("spans", ({}, {}, None))
     alone = found.pop("alone", {})
     notes += spans.notes(accounts.scheduler, opened, by_span)
@@ -197,7 +197,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
         "waited_for": dict(accounts.idle.parallelism),
         "worker_causes": cluster.causes_by_worker(),
         "repeats": accounts.work.repeats[None].by_prefix(),
-        "notes": [*_repeats_notes(accounts.work), *missing],
+        "notes": [*_notes(accounts), *missing],
     }
     return Reply(known, (_gpus(cluster.gpu_by_worker()),))
 
@@ -235,7 +235,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
         "worker_causes": {
             ALL_WORKERS: {name: ns - then.causes.get(name, 0) for name, ns in now.causes.items()},
         },
-        "notes": [*notes, *missing],
+        "notes": [*notes, *accounts.stays_off(), *missing],
     }
     return Reply(known)
 
@@ -316,10 +316,13 @@ def _nthreads(accounts: ClusterAccounts) -> dict[str, int]:
     return {str(ws.name): ws.nthreads for ws in accounts.scheduler.workers.values()}
 
 
-def _repeats_notes(work: WorkTracker) -> list[str]:
-    if not work.full:
-        return []
-    return [f"tasks computed again are counted among the first {MAX_KEYS:,} tasks only: more keys are not remembered"]
+def _notes(accounts: ClusterAccounts) -> list[str]:
+    notes = accounts.stays_off()
+    if accounts.work.full:
+        notes.append(
+            f"tasks computed again are counted among the first {MAX_KEYS:,} tasks only: more keys are not remembered"
+        )
+    return notes
 
 
 def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[str, Any]]:

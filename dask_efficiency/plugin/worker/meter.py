@@ -34,8 +34,10 @@ from dask_efficiency.plugin.names import (
     OPEN,
     SENSORS,
     SNAPSHOT,
+    STAYS_OFF,
 )
 from dask_efficiency.plugin.parts import Parts, WorkerPart
+from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.version import check_distributed
 from dask_efficiency.plugin.worker.causes import WorkerCauses
@@ -230,7 +232,7 @@ class WorkerMeter:
             "session": self.session,
             "snapshot": self._heartbeats.everything(self._snapshot(at, final=True)),
             "windows": windows,
-            **self._processors(),
+            **self._of_its_process(),
         }
         return self._final
 
@@ -318,7 +320,7 @@ class WorkerMeter:
                 self._catch_up(at)
                 answer: dict[str, Any] = {
                     "snapshot": self._heartbeats.everything(self._snapshot(at)),
-                    **self._processors(),
+                    **self._of_its_process(),
                 }
                 if action == OPEN:
                     self._open_window(window, at)
@@ -337,13 +339,15 @@ class WorkerMeter:
                 self._guard.fail(error)
         return {"snapshot": encode_not_measured(str(self.off))}
 
-    def _processors(self) -> dict[str, Any]:
-        """What this worker may use of its host, under its name in an answer; nothing where nobody can tell."""
+    def _of_its_process(self) -> dict[str, Any]:
+        """Which processors this worker may use, where that is known, and what upstream does not let it measure."""
+        known: dict[str, Any] = {}
         try:
-            return {"processors": encode_processors(own_processors())}
+            known["processors"] = encode_processors(own_processors())
         except Exception:  # a bound of the ideal runtime is missing then, and no figure is wrong
             logger.exception("dask_efficiency cannot tell which processors %s may use", self.worker.address)
-            return {}
+        off = stays_off()
+        return {**known, STAYS_OFF: off} if off else known
 
     def _open_window(self, window: str, at: int) -> None:
         self._ledger.open_window(window, at=at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 import traceback
@@ -23,10 +22,6 @@ from dask_efficiency.show.log import logger
 
 #: Runs that the event loop has not heard of; beyond, the oldest go, should some never be asked for.
 MAX_UNCLAIMED = 10_000
-
-#: Arguments of upstream's functions that run a task, and an actor's method, in a thread.
-_OF_TASK = ("task", "data", "execution_state", "key", "active_threads", "active_threads_lock", "time_delay")
-_OF_METHOD = ("func", "args", "kwargs", "execution_state", "key", "active_threads", "active_threads_lock")
 
 
 class TaskMeter:
@@ -114,19 +109,11 @@ def _install(meters: dict[int, TaskMeter]) -> bool:
     except Exception as error:
         logger.info("dask_efficiency does not measure the CPU time of tasks: %s: %s", type(error).__name__, error)
         return False
-    if _parameters("_run_task") != _OF_TASK or not _replacements.put(RUN_TASK, upstream, partial(_metered, meters)):
+    if not _replacements.put(RUN_TASK, upstream, partial(_metered, meters)):
         logger.info("dask_efficiency does not measure the CPU time of tasks: this version of Dask runs them otherwise")
         return False
-    if _parameters("_run_actor") == _OF_METHOD:
-        _replacements.put(RUN_ACTOR, upstream, partial(_timed, meters))
+    _replacements.put(RUN_ACTOR, upstream, partial(_timed, meters))
     return True
-
-
-def _parameters(name: str) -> tuple[str, ...]:
-    try:
-        return tuple(inspect.signature(getattr(upstream, name)).parameters)
-    except (AttributeError, TypeError, ValueError):  # it is gone, no function, or one that does not tell
-        return ()
 
 
 def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callable[..., Any]:

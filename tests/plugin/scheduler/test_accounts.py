@@ -21,7 +21,7 @@ from dask_efficiency.accounts.wire.heartbeats import REPEATS, HeartbeatWriter
 from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses, encode_not_measured
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.plugin.names import METRIC
+from dask_efficiency.plugin.names import METRIC, STAYS_OFF
 from dask_efficiency.plugin.scheduler import accounts as module
 from dask_efficiency.plugin.scheduler import arrivals
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
@@ -327,6 +327,18 @@ def test_an_answer_says_all_that_a_heartbeat_before_it_does() -> None:
         await accounts.poll_all()
         assert tasks(accounts) == 4 * len(made)
         assert accounts.cluster.stale == 0
+
+    checked(check)
+
+
+def test_what_workers_do_not_measure_is_said_once_and_bounded() -> None:
+    async def check(accounts: Any, made: list[Sender]) -> None:
+        for sender in made:
+            accounts.take_answer(sender.address, {**sender.answer(), STAYS_OFF: ["no CPU time"]}, time.monotonic_ns())
+        assert accounts.stays_off().count("no CPU time") == 1
+        for wrong in (7, [7], ["x" * 10_000], [str(i) for i in range(9_999)]):
+            accounts.take_answer(made[0].address, {**made[0].answer(), STAYS_OFF: wrong}, time.monotonic_ns())
+        assert len(accounts._stays_off) == module.MAX_STAYS_OFF
 
     checked(check)
 

@@ -607,3 +607,22 @@ def test_a_graph_that_is_taken_in_is_of_the_spans_that_came_of_it(scene, shares)
         assert shares.own_ns == 40 * MS
 
     run(scene)
+
+
+def test_nothing_is_looked_at_while_a_client_arrives(scene, monkeypatch):
+    looked = []
+    monkeypatch.setattr(scene.watch, "sample", lambda: looked.append(scene.clock.now))
+
+    @on_a_loop
+    async def run(scene):
+        scene.watch.quiet_until = 12 * MS
+        scene.turn(True, at=10 * MS)
+        await settled()
+        scene.watch._tick()
+        assert not looked
+        scene.clock.now = 12 * MS
+        await until(lambda: looked)
+        scene.watch._tick()
+        assert set(looked) == {12 * MS}
+
+    run(scene)

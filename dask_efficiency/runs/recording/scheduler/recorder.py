@@ -99,7 +99,6 @@ class ClusterRecorder:
         self._replacements = patches.Replacements()
         self._replacements.put(patches.CLIENT_RELEASES_KEYS, scheduler, self._noting_releases)
         self._replacements.put(patches.STEAL_RESPONSE, scheduler, self._noting_steals)
-        self._replacements.put(patches.WORKER_STATUS_CHANGE, scheduler, self._noting_status)
 
     @property
     def off(self) -> str | None:
@@ -275,16 +274,9 @@ class ClusterRecorder:
         self._note_recomputed(ts)
         self._recorder.processing_again(monotonic_ns(), ts.key, thief, ts.run_id or 0, stimulus_id=stimulus_id)
 
-    def _noting_status(self, original: Any) -> Any:
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            self._guard(self._changed, kwargs)
-            return original(*args, **kwargs)
-
-        return noting
-
-    def _changed(self, reported: Mapping[str, Any]) -> None:
-        change = _CHANGES.get(str(reported.get("status")))
-        number = self._numbers.get(str(reported.get("worker")))
+    def status_changed(self, worker: str, status: object) -> None:
+        """A worker pauses, goes on, or retires."""
+        change, number = _CHANGES.get(str(status)), self._numbers.get(worker)
         if change is not None and number is not None:
             self._recorder.worker_changed(monotonic_ns(), number, change)
 

@@ -28,6 +28,9 @@ CLOCK_OBSERVATIONS = 3
 #: How often to look whether the last batches have come.
 _LOOK_SECONDS = 0.005
 
+#: Upstream's own event of a worker that pauses, goes on, or retires; its topic is the worker's address.
+_STATUS_CHANGE = "worker-status-change"
+
 
 class Recording(SchedulerPart):
     """Records as long as the option asks for it or a window is open that wants a trace.
@@ -163,11 +166,13 @@ class Recording(SchedulerPart):
             self.recorder.graph_taken_in(client, tasks, wanted, stimulus_id)
 
     def event(self, topic: str, message: Any) -> None:
-        """A worker may have sent a batch; one that comes late is not kept in the scheduler's own log either."""
+        """A worker sent a batch, of which one that comes late is not kept in the log of events either, or pauses."""
         if topic == names.BATCHES:
             self._scheduler._broker.truncate(topic)
             if self.recorder is not None:
                 self.recorder.take_batch(message)
+        elif self.recorder is not None and isinstance(message, Mapping) and message.get("action") == _STATUS_CHANGE:
+            self.recorder.status_changed(topic, message.get("status"))
 
     def round_over(self, unread: Container[str]) -> None:
         """Note how the workers are, but for those of whose last heartbeat nothing is known yet."""

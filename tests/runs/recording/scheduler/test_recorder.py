@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed import Scheduler
+from distributed.core import Status
 from distributed.scheduler import ALL_TASK_STATES
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +19,10 @@ from dask_efficiency.plugin.names import METRIC, RECOMPUTED
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.runs.recording.scheduler import recorder as module
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
+from dask_efficiency.runs.recording.scheduler.recording import Recording
 from dask_efficiency.runs.trace import recorder as trace_recorder
 from dask_efficiency.runs.trace.recorder import SERIES
-from dask_efficiency.runs.trace.schema import STATES
+from dask_efficiency.runs.trace.schema import STATES, WorkerChange
 
 WORKERS = ("tcp://a", "tcp://b")
 MOVES = {
@@ -41,7 +45,7 @@ class FakeScheduler:
         self.workers = {address: self.worker(address) for address in WORKERS}
         self.periodic_callbacks: dict[str, Any] = {}
         self.stream_handlers: dict[str, Any] = dict.fromkeys(
-            ("client-releases-keys", "steal-response", "worker-status-change"), lambda **message: None
+            ("client-releases-keys", "steal-response"), lambda **message: None
         )
         self.extensions = {
             "spans": SimpleNamespace(spans={f"id-{i}": SimpleNamespace(name=("s", str(i))) for i in "01"})
@@ -459,3 +463,30 @@ def test_a_heartbeat_that_repeats_the_last_is_no_time_without_activity(monkeypat
         cluster.recorder.take_heartbeats({ws.name: {"thread-cpu": seconds * 10**9}}, lambda address: None, "")
     assert cluster.recorder.off is None
     assert rows == [[2.0], [1.0]]
+
+
+def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(100)
+    changes: list[tuple[int, int]] = []
+    monkeypatch.setattr(cluster.recorder._recorder, "worker_changed", lambda at, *change: changes.append(change))
+    recording: Any = SimpleNamespace(recorder=cluster.recorder)
+    ws = SimpleNamespace(address=WORKERS[1], status=Status.running)
+    upstream: Any = SimpleNamespace(
+        log_event=partial(Recording.event, recording),
+        workers={WORKERS[1]: ws},
+        idle={},
+        check_idle_saturated=lambda ws: None,
+        bulk_schedule_unrunnable_after_adding_worker=lambda ws: {},
+        transitions=lambda *_: None,
+        stimulus_queue_slots_maybe_opened=lambda **_: None,
+        _refresh_no_workers_since=lambda: None,
+    )
+    upstream.running = SimpleNamespace(add=lambda ws: None, discard=lambda ws: None)
+    upstream.idle_task_count = upstream.saturated = upstream.running
+    for status in ("paused", "paused", "running", "closing_gracefully"):
+        Scheduler.handle_worker_status_change(upstream, status, WORKERS[1], "s")
+    assert changes == [(1, WorkerChange.PAUSED), (1, WorkerChange.RESUMED), (1, WorkerChange.RETIRING)]
+    for message in (None, {"action": "another"}, {"action": "worker-status-change"}):
+        Recording.event(recording, WORKERS[1], message)
+    Recording.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
+    assert len(changes) == 3
