@@ -38,6 +38,9 @@ def test_the_name_of_a_prefix_is_cut(counter):
 
 
 def test_a_report_says_when_no_more_keys_are_remembered():
-    assert replies._repeats_notes(SimpleNamespace(full=False)) == []
-    (note,) = replies._repeats_notes(SimpleNamespace(full=True))
+    work = SimpleNamespace(full=False)
+    accounts = SimpleNamespace(work=work, stays_off=list)
+    assert replies._notes(accounts) == []
+    work.full = True
+    (note,) = replies._notes(accounts)
     assert note.startswith("tasks computed again are counted among the first 500,000 tasks only")
