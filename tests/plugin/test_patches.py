@@ -369,14 +369,6 @@ def test_what_lets_nothing_be_replaced_is_left_alone() -> None:
 # -- on a version that nobody tried --------------------------------------------------------------------
 
 
-@pytest.fixture
-def known_off(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What stays off; nothing at first."""
-    off: dict[str, str] = {}
-    monkeypatch.setattr(patches, "_stays_off", off)
-    return off
-
-
 def changed(somebody: Any, elses: Any) -> None:
     """What stands in the place of what a patch was written for."""
 
@@ -393,7 +385,7 @@ def test_what_is_no_function_does_not_fit(patch: Patch) -> None:
 
 
 @pytest.mark.parametrize("optional", [False, True])
-def test_what_changed_stays_as_it_is_and_is_said(known_off: dict[str, str], optional: bool) -> None:
+def test_what_changed_stays_as_it_is_and_is_said(optional: bool) -> None:
     upstream = SimpleNamespace(run=changed)
     patch = Patch("it", "why", "that is missing", "until", "", lambda it: [(it, "run")], lambda _: False, optional)
     assert Replacements().put(patch, upstream, pytest.fail) == 0
@@ -403,13 +395,13 @@ def test_what_changed_stays_as_it_is_and_is_said(known_off: dict[str, str], opti
 
 
 @pytest.mark.parametrize("optional", [False, True])
-def test_what_is_gone_is_said_unless_it_need_not_be_there(known_off: dict[str, str], optional: bool) -> None:
+def test_what_is_gone_is_said_unless_it_need_not_be_there(optional: bool) -> None:
     patch = Patch("it", "why", "that is missing", "until", "", lambda it: [(it, "run")], callable, optional)
     assert Replacements().put(patch, SimpleNamespace(), pytest.fail) == 0
     assert bool(patches.stays_off()) is not optional
 
 
-def test_what_can_be_replaced_after_all_is_not_said_any_more(known_off: dict[str, str]) -> None:
+def test_what_can_be_replaced_after_all_is_not_said_any_more() -> None:
     patch = Patch("it", "why", "that is missing", "until", "", lambda it: [(it, "run")])
     assert Replacements().put(patch, SimpleNamespace(), pytest.fail) == 0
     assert patches.stays_off()
