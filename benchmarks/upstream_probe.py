@@ -80,7 +80,9 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 def _owners(error: BaseException) -> list[str]:
     """Through which of the package and distributed an error went, outermost first."""
-    paths = (frame.f_code.co_filename.split(os.sep) for frame, _ in traceback.walk_tb(error.__traceback__))
+    codes = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
+    # What awaits handlers step by step is where errors of theirs come out of an `await`, with no frame below.
+    paths = (code.co_filename.split(os.sep) for code in codes if code.co_name != "_in_steps")
     return [name for path in paths for name in (PACKAGE, "distributed") if name in path]
 
 

@@ -243,6 +243,8 @@ def verdict(failed: dict[str, tuple[int, int]]) -> str:
     ours = {way: counts for way, counts in failed.items() if way != "without"}
     if failed["without"][0]:
         return "fails without it, too"
+    if all(ran == 1 for _, ran in ours.values()):
+        return "not repeated yet"
     if all(bad <= 1 < ran for bad, ran in ours.values()):
         return "not when repeated"
     return "FAILS ONLY WITH IT"
