@@ -286,7 +286,8 @@ class LoopMeter:
             blocks = LoopBlocks(self._scheduler, self._stack(), lambda block: self._blocks.append((clock(), block)))
             at, has_work = clock(), False
             waited = self._waited_until(at)
-            while not self._closing.wait(INTERVAL_SECONDS * (0.5 + random.random())):
+            # A scheduler may be left open when its event loop is closed.
+            while not loop.is_closed() and not self._closing.wait(INTERVAL_SECONDS * (0.5 + random.random())):
                 blocks.look(wanted=True)
                 last, last_waited, had_work = at, waited, has_work
                 at, has_work = clock(), self._has_work()
