@@ -313,8 +313,8 @@ def spill(client: Client, folder: Path, scale: float) -> Work:
 
 
 def retry(client: Client, folder: Path, scale: float) -> Work:
-    """Tasks of which a third of the tries fails."""
-    return lambda: demo.retry(client, scale)
+    """Tasks of which a third of the tries fails, by chance: so many that some do."""
+    return lambda: demo.retry(client, max(scale, 1.0))
 
 
 def burn_then_leave(seconds: float) -> None:

@@ -410,7 +410,7 @@ def test_what_can_be_replaced_after_all_is_not_said_any_more() -> None:
 
 
 @pytest.mark.cluster
-def test_the_report_says_what_is_not_measured(known_off: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_says_what_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def _run_task(task: Any, data: Any, *rest: Any) -> Any:
         return run_task(task, data, *rest)
 

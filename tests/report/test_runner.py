@@ -164,6 +164,9 @@ def ran(folder: Path, body: str, *options: str, processes: bool = False) -> subp
     return subprocess.run([*RUN, *options, "job.py"], cwd=folder, capture_output=True, text=True, timeout=240)
 
 
+#: A process that a shell started in the background is deaf to Ctrl-C.
+INTERRUPT = "signal.signal(signal.SIGINT, signal.default_int_handler); signal.raise_signal(signal.SIGINT)"
+
 CLOSED = {
     "blocks": """
         with CLUSTER as cluster, Client(cluster) as client:
@@ -211,7 +214,7 @@ def test_a_cluster_is_reported_however_it_is_closed(folder: Path, body: str) -> 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("end", "code"),
-    [("raise ValueError('at the end')", 1), ("sys.exit(4)", 4), ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT)],
+    [("raise ValueError('at the end')", 1), ("sys.exit(4)", 4), (INTERRUPT, -signal.SIGINT)],
 )
 def test_a_script_that_fails_is_reported_and_ends_as_it_would(folder: Path, end: str, code: int) -> None:
     done = ran(folder, f"client = Client(CLUSTER)\nprint(sum(WORK))\n{end}\n")
