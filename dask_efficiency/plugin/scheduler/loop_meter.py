@@ -295,6 +295,8 @@ class LoopMeter:
                 if had_work and has_work:
                     self._with_work += at - last
                     self._waited_with_work += waited - last_waited
+            if not self._closing.is_set():  # else a callback of the garbage collector would keep the scheduler
+                self.stop()
         except Exception as error:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._guard.fail, error)

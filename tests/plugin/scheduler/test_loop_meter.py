@@ -314,14 +314,14 @@ def test_of_a_coroutine_that_is_looked_at_all_steps_are(
     assert times(found.hooks) == {"Slow.transition": (3.0, 1)}
 
 
-def test_nobody_watches_a_loop_that_was_closed_and_its_scheduler_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_meter, "LoopBlocks", lambda *_: None)
+def test_nobody_watches_a_loop_that_was_closed_and_its_scheduler_left(
+    meter: LoopMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(started(meter))
+    assert meter._collecting in gc.callbacks
     loop = asyncio.new_event_loop()
     loop.close()
-    meter: Any = SimpleNamespace(
-        _scheduler=None,
-        _stack=lambda: None,
-        _waited_until=lambda at: 0,
-        _closing=SimpleNamespace(wait=lambda seconds: pytest.fail("it goes on")),
-    )
-    LoopMeter._watch(meter, loop)
+    monkeypatch.undo()  # which keeps the meter's own thread from looking
+    monkeypatch.setattr(loop_meter, "LoopBlocks", lambda *_: None)
+    meter._watch(loop)
+    assert meter._collecting not in gc.callbacks
