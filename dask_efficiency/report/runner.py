@@ -22,7 +22,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -301,10 +301,14 @@ class Runner:
                     await self._begin(others[0])
 
     async def _end(self, address: str, report: efficiency_report) -> None:
+        from dask_efficiency.report.efficiency_report import LEASED
+
         del self._open[address]
         try:
             await report.__aexit__(None, None, None)
-            self._ended.append((report.report, report.trace))
+            # That there is no plugin in the script is why it runs by this command.
+            notes = tuple(note for note in report.report.notes if note != LEASED)
+            self._ended.append((replace(report.report, notes=notes), report.trace))
         except Exception as error:
             self._notes.append(f"there is no report of {address}: {error}")
 

@@ -209,6 +209,7 @@ def test_a_cluster_is_reported_however_it_is_closed(folder: Path, body: str) -> 
     assert (folder / "run.html").exists()
     (kept,) = (folder / "runs").iterdir()
     assert load_report(kept) == load_report(folder / "run.json")
+    assert load_report(kept).notes == ()
 
 
 @pytest.mark.cluster
