@@ -233,7 +233,9 @@ class WaitingSampler:
     def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
         before, faults = own.clocks() or Clocks(0, 0, 0), 0
-        while not self._closing:
+        loop = self._worker.io_loop.asyncio_loop
+        # A worker may be left open when its event loop is closed.
+        while not self._closing and not loop.is_closed():
             began = thread_time_ns()
             interval = min(MAX_INTERVAL_NS, max(MIN_INTERVAL_NS, round(self._cost / MAX_SHARE)))
             if self._is_idle():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import os
@@ -34,6 +35,8 @@ class Scene:
         self.worker = Worker()
         self.worker.executors = {"default": self.pool}
         self.worker.state = SimpleNamespace(executing=set(), nthreads=4)
+        self.loop = asyncio.new_event_loop()
+        self.worker.io_loop = SimpleNamespace(asyncio_loop=self.loop)
         self.meter = self.worker.meter
         self.meter.attach()
         self.sampler = WaitingSampler(
@@ -57,6 +60,7 @@ class Scene:
         self.sampler.stop()
         self.meter.detach()
         self.pool.shutdown(wait=False)
+        self.loop.close()
 
     def sampled(self):
         self.sampler.tick_now()
@@ -209,6 +213,16 @@ def test_where_the_kernel_shows_nothing_it_says_so(scene, monkeypatch):
     monkeypatch.setattr("dask_efficiency.plugin.worker.sampler.ThreadFiles", refused)
     scene.sampler.start()
     assert scene.sampler.off.startswith("no /proc/self/task/*/syscall: PermissionError")
+
+
+@needs_threads
+def test_nobody_samples_a_worker_that_was_left_open_on_a_closed_event_loop(scene):
+    scene.sampler.start()
+    until(lambda: scene.sampler._look)
+    scene.loop.close()
+    scene.sampler.open_window("w")  # wakes it
+    scene.sampler._thread.join(60)
+    assert not scene.sampler._thread.is_alive()
 
 
 @needs_threads
