@@ -67,9 +67,8 @@ class Size(NamedTuple):
 def ours(path: str) -> Callable[[], tuple[int, float]]:
     """How many nodes there are, and how long the path is."""
     from dask_efficiency.torch_traces.kineto.load import load_kineto
-    from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
     from dask_efficiency.torch_traces.path.build import build_graph
-    from dask_efficiency.torch_traces.path.longest import longest_path
+    from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
     from dask_efficiency.torch_traces.path.region import find_region
 
     # What opens files is imported by then, as pandas is for HTA.

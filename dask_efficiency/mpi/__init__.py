@@ -6,8 +6,7 @@ from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
     from dask_efficiency.mpi.calls import place, simulate
-    from dask_efficiency.mpi.compare import MpiPlacements
-    from dask_efficiency.mpi.result import MpiPrediction
+    from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction
     from dask_efficiency.mpi.trace_files import load_trace
 
 __all__ = [
@@ -21,7 +20,7 @@ __all__ = [
 __getattr__, __dir__ = public(
     __name__,
     {
-        "MpiPlacements": "compare",
+        "MpiPlacements": "result",
         "MpiPrediction": "result",
         "load_trace": "trace_files",
         "place": "calls",

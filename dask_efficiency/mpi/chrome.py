@@ -7,15 +7,15 @@ from typing import Any
 
 from dask_efficiency.files.storage import writing
 from dask_efficiency.mpi.result import MpiPrediction
-from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
 
 #: Colours that the format knows.
 _COLOURS = {
-    Spent.COMPUTE: "good",
-    Spent.OVERHEAD: "grey",
-    Spent.COMMUNICATION: "thread_state_runnable",
-    Spent.WAITING: "terrible",
+    RankActivity.COMPUTE: "good",
+    RankActivity.OVERHEAD: "grey",
+    RankActivity.COMMUNICATION: "thread_state_runnable",
+    RankActivity.WAITING: "terrible",
 }
 
 
@@ -53,11 +53,11 @@ def _write_rank(events: TraceEvents, run: MpiPrediction, rank: int, process: int
     timeline = run.timelines[rank]
     for i, kind in enumerate(timeline.kinds):
         call = run.call_of(rank, timeline.actions[i])
-        name = call if kind != Spent.WAITING else f"{call}: waiting"
+        name = call if kind != RankActivity.WAITING else f"{call}: waiting"
         args = {"line": run.program.where(rank, timeline.actions[i])} if call != "finalize" else {}
         if timeline.others[i] >= 0:
             args |= {"with": f"rank {timeline.others[i]}", "bytes": str(timeline.nbytes[i])}
-        spent = Spent(kind)
+        spent = RankActivity(kind)
         begin, end = timeline.begin(i), timeline.ends[i]
         events.slice(process, track, begin, end, name, spent.name.lower(), colour=_COLOURS[spent], args=args)
 

@@ -1,4 +1,4 @@
-"""Lines of time-independent traces: what an action's words mean.
+"""Lines of time-independent traces: the words of each action.
 
 References
 ----------
@@ -12,8 +12,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dask_efficiency.mpi.datatypes import BYTE, DOUBLE, nbytes_of_type
 from dask_efficiency.mpi.program import ANY, UNKNOWN, Actions, Op
+
+#: Bytes of an element by number, on the 64-bit Linux that writes such traces.
+#:
+#: References
+#: ----------
+#: SimGrid 3.32, src/smpi/mpi/smpi_datatype.cpp: the list of predefined datatypes.
+_NBYTES = {
+    -1: 0,
+    **dict(enumerate((8, 4, 1, 2, 8, 4, 1, 8, 1, 1, 2, 4, 8, 8, 16, 4, 1))),  # MPI_DOUBLE to MPI_C_BOOL
+    **dict(enumerate((1, 2, 4, 8, 1, 2, 4, 8, 8, 16, 32, 8, 8), 17)),  # MPI_INT8_T to MPI_OFFSET
+    **dict(enumerate((8, 16, 16, 8, 8, 8, 16, 16), 30)),  # the pairs that MPI_MINLOC takes
+    **dict(enumerate((4, 4, 8, 16, 8, 16, 16, 4, 2, 4, 8, 16), 38)),  # Fortran's
+    **dict(enumerate((32, 1, 8, 16, 32, 0, 0, 1, 8, 8), 50)),  # C++'s, and those of the implementation
+}
+
+#: What counts are of where the ``init`` line says nothing, and where it says something.
+BYTE, DOUBLE = 1, 8
+
+
+def nbytes_of_type(number: str) -> int:
+    """Bytes of an element of a datatype.
+
+    Raises
+    ------
+    ValueError
+        If there is no such datatype.
+    """
+    try:
+        return _NBYTES[int(number)]
+    except (ValueError, KeyError):
+        raise ValueError(f"expected the number of a datatype, -1 to {max(_NBYTES)}, got {number[:80]!r}") from None
+
 
 #: What SimGrid 3.32 writes for MPI_PROC_NULL, and in receives for MPI_ANY_SOURCE as well.
 _NOBODY = "-333"
@@ -28,7 +59,7 @@ WORLD = ""
 _FIRST_TAG = 1 << 30
 
 
-class Made(NamedTuple):
+class CollectiveOfRank(NamedTuple):
     """A collective as one rank makes it.
 
     Parameters
@@ -53,12 +84,12 @@ class Made(NamedTuple):
     element: int
 
 
-class Known:
+class SharedNumbers:
     """What the ranks of a program have in common, by numbers that are the same for all of them."""
 
     def __init__(self) -> None:
         #: Collectives that have been made: equal ones are kept once.
-        self.collectives: dict[Made, int] = {}
+        self.collectives: dict[CollectiveOfRank, int] = {}
         self._tags: dict[tuple[str, int], int] = {}
 
     def tag(self, communicator: str, tag: int) -> int:
@@ -79,7 +110,7 @@ class LineReader:
         What has been read of all ranks.
     """
 
-    def __init__(self, rank: int, size: int, known: Known) -> None:
+    def __init__(self, rank: int, size: int, known: SharedNumbers) -> None:
         self.actions = Actions()
         #: By communicator other than that of all: its ranks, in its order.
         self.communicators: dict[str, tuple[int, ...]] = {}
@@ -183,7 +214,7 @@ class LineReader:
         ranks = len(self.communicators.get(self._communicator, ())) or self._size
         if not 0 <= root < ranks:
             raise ValueError(f"{name}: expected a root below {ranks}, got {root}")
-        made = Made(self._communicator, name, root, tuple(sends), tuple(receives), element)
+        made = CollectiveOfRank(self._communicator, name, root, tuple(sends), tuple(receives), element)
         number = self._known.collectives.setdefault(made, len(self._known.collectives))
         self.actions.add(Op.COLLECTIVE, self._line, number, amount=amount)
 

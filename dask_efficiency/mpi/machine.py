@@ -10,11 +10,10 @@ from dask_efficiency.mpi.collectives.call import Collective
 from dask_efficiency.mpi.collectives.choice import choose
 from dask_efficiency.mpi.collectives.expansion import rounds_of
 from dask_efficiency.mpi.collectives.rounds import Round
-from dask_efficiency.mpi.connections import Connections
-from dask_efficiency.mpi.matching import Mailbox, Message, Request
-from dask_efficiency.mpi.program import ANY, Op, Program
+from dask_efficiency.mpi.messages import Connections, Mailbox, Request, SentMessage
+from dask_efficiency.mpi.program import ANY, MpiTraceError, Op, Program
 from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
-from dask_efficiency.mpi.timeline import Spent, Timeline
+from dask_efficiency.mpi.timeline import RankActivity, RankTimeline
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.topology import Topology
 
@@ -60,7 +59,7 @@ class Rank:
         self.owed = 0.0
         #: Whether the work that its next message takes has been done.
         self.paid = False
-        self.timeline = Timeline()
+        self.timeline = RankTimeline()
 
 
 class Machine:
@@ -134,7 +133,7 @@ class Machine:
             if op == Op.COMPUTE or op == Op.SLEEP:
                 rank.action += 1
                 amount = actions.amounts[i]
-                if self._spend(rank, Spent.COMPUTE, amount / rank.speed if op == Op.COMPUTE else 1e9 * amount):
+                if self._spend(rank, RankActivity.COMPUTE, amount / rank.speed if op == Op.COMPUTE else 1e9 * amount):
                     return
             elif op == Op.COLLECTIVE:
                 rank.rounds = self._calls.rounds(actions.peers[i], rank.number)
@@ -155,9 +154,9 @@ class Machine:
             rank.paid = False
             return False
         rank.paid = True
-        return self._spend(rank, Spent.OVERHEAD, self._overhead * sends)
+        return self._spend(rank, RankActivity.OVERHEAD, self._overhead * sends)
 
-    def _spend(self, rank: Rank, kind: Spent, nanoseconds: float) -> bool:
+    def _spend(self, rank: Rank, kind: RankActivity, nanoseconds: float) -> bool:
         """Be busy; whether that takes any time."""
         end = self.clock.now + round(nanoseconds)
         if end == self.clock.now:
@@ -212,7 +211,7 @@ class Machine:
         if here is None:
             rank.rounds = None
             rank.action += 1
-            return self._spend(rank, Spent.COMPUTE, actions.amounts[rank.doing] / rank.speed)
+            return self._spend(rank, RankActivity.COMPUTE, actions.amounts[rank.doing] / rank.speed)
         if self._works(rank, len(here.sends)):
             return True
         rank.round = None
@@ -228,7 +227,7 @@ class Machine:
 
     def _send(self, rank: Rank, peer: int, tag: int, nbytes: int, synchronous: bool = False) -> Request:
         eager = nbytes < self._settings.eager_bytes and not synchronous
-        message = Message(rank.number, peer, tag, nbytes, eager, self.clock.now)
+        message = SentMessage(rank.number, peer, tag, nbytes, eager, self.clock.now)
         self.messages += 1
         self.moved[rank.host, self.ranks[peer].host] += nbytes
         message.send.message = message
@@ -247,7 +246,7 @@ class Machine:
             self._matched(message, request)
         return request
 
-    def _matched(self, message: Message, receive: Request) -> None:
+    def _matched(self, message: SentMessage, receive: Request) -> None:
         message.receive = receive
         receive.message = message
         if message.eager:
@@ -269,23 +268,23 @@ class Machine:
         else:
             self._answer(message)
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, message: SentMessage) -> None:
         """Answer a message's sender, if the receiver's connection to it is free."""
         message.ordered = self.ranks[message.source].host != self.ranks[message.destination].host
         if not message.ordered or self._connections.answer(message):
             self._answered(message)
 
-    def _answered(self, message: Message) -> None:
+    def _answered(self, message: SentMessage) -> None:
         source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
         self.clock.at(self.clock.now + self._network.delay(destination, source), self._start, message)
 
-    def _start(self, message: Message) -> None:
+    def _start(self, message: SentMessage) -> None:
         if message.ordered:
             self._connections.begin(message)
         source, destination = self.ranks[message.source].host, self.ranks[message.destination].host
         self._network.transfer(source, destination, message.nbytes, lambda: self._arrived(message))
 
-    def _arrived(self, message: Message) -> None:
+    def _arrived(self, message: SentMessage) -> None:
         message.arrived = True
         if message.ordered:
             for held in self._connections.arrived(message):
@@ -308,7 +307,7 @@ class Machine:
         if rank.pending:
             rank.owed = work
             return True
-        return self._spend(rank, Spent.OVERHEAD, work)
+        return self._spend(rank, RankActivity.OVERHEAD, work)
 
     def _done(self, rank: Rank, request: Request) -> None:
         request.done = True
@@ -321,9 +320,11 @@ class Machine:
         other = message.destination if request.is_send else message.source
         now = self.clock.now
         # Before the message could go, the other one was late.
-        rank.timeline.add(Spent.WAITING, min(message.started, now), rank.doing, other, message.poster)
-        rank.timeline.add(Spent.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes)
-        if not self._spend(rank, Spent.OVERHEAD, rank.owed):
+        rank.timeline.add(RankActivity.WAITING, min(message.started, now), rank.doing, other, message.poster)
+        rank.timeline.add(
+            RankActivity.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes
+        )
+        if not self._spend(rank, RankActivity.OVERHEAD, rank.owed):
             self.clock.at(now, self._go_on, rank)
 
 
@@ -371,3 +372,39 @@ def _speed(topology: Topology, name: str) -> float:
     host = topology.host(name)
     assert host is not None, name
     return host.speed
+
+
+#: Ranks that an error names.
+MAX_SHOWN = 10
+
+
+def check_finished(program: Program, machine: Machine) -> None:
+    """See that every rank came to its end.
+
+    Raises
+    ------
+    MpiTraceError
+        With the ranks that wait, where, and for whom.
+    """
+    waiting = [rank for rank in machine.ranks if rank.pending]
+    if not waiting:
+        return
+    said = [f"rank {rank.number} {_said(program, rank)}" for rank in waiting[:MAX_SHOWN]]
+    more = f"; and {len(waiting) - MAX_SHOWN} more ranks" if len(waiting) > MAX_SHOWN else ""
+    raise MpiTraceError(program.name, f"the program does not end: {'; '.join(said)}{more}")
+
+
+def _said(program: Program, rank: Rank) -> str:
+    actions = program.ranks[rank.number]
+    where = program.where(rank.number, rank.doing)
+    op = actions.ops[rank.doing]
+    if op == Op.COLLECTIVE:
+        call = program.calls[actions.peers[rank.doing]].call
+        return f"waits in {call.name} ({where})"
+    asked = rank.mailbox.asked_for
+    if op in (Op.RECV, Op.WAIT, Op.WAITALL) and asked:
+        source, tag = asked[0]
+        sender = "any rank" if source == ANY else f"rank {source}"
+        tagged = "any tag" if tag == ANY else f"tag {tag}"
+        return f"waits for a message of {sender} with {tagged} ({where})"
+    return f"waits for rank {actions.peers[rank.doing]} to receive ({where})" if op == Op.SEND else f"waits ({where})"

@@ -1,4 +1,4 @@
-"""Program: what the ranks of an MPI program do, in columns."""
+"""Program: the actions of the ranks of an MPI program, in columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,23 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from dask_efficiency.mpi.collectives.call import Collective
+
+
+class MpiTraceError(ValueError):
+    """A recorded MPI program that cannot be understood or that cannot run to its end.
+
+    Parameters
+    ----------
+    place
+        File and line, or the file.
+    wrong
+        What is there, and what was expected.
+    """
+
+    def __init__(self, place: str, wrong: str) -> None:
+        super().__init__(f"{place}: {wrong}")
+        self.place = place
+        self.wrong = wrong
 
 
 class Op(IntEnum):

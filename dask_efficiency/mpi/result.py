@@ -1,22 +1,21 @@
-"""MpiPrediction: what a recorded MPI program would take on some hosts, and what its time goes to."""
+"""MpiPrediction and MpiPlacements: a recorded MPI program on some hosts, and on several choices of hosts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dask_efficiency.mpi.machine import Machine
-from dask_efficiency.mpi.path import Stretch, critical_path
+from dask_efficiency.mpi.machine import Machine, check_finished
 from dask_efficiency.mpi.program import Op, Program
 from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
-from dask_efficiency.mpi.stuck import check_finished
-from dask_efficiency.mpi.timeline import Spent, Timeline
+from dask_efficiency.mpi.timeline import MpiStretch, RankActivity, RankTimeline, critical_path
 from dask_efficiency.show.progress import progress
 from dask_efficiency.show.shown import Shown, late
+from dask_efficiency.simulation.model.listed import not_simulated
 from dask_efficiency.simulation.model.placements import LinkLoad, link_loads
 from dask_efficiency.simulation.model.topology import Topology
 
@@ -58,31 +57,31 @@ class MpiPrediction(Shown):
     topology: Topology
     hosts: tuple[str, ...]
     settings: MpiSettings
-    timelines: Sequence[Timeline]
+    timelines: Sequence[RankTimeline]
     messages: int
     moved: Mapping[tuple[str, str], int]
     algorithms: Mapping[str, Mapping[str, int]]
     name: str = ""
     notes: tuple[str, ...] = ()
-    path: tuple[Stretch, ...] = ()
+    path: tuple[MpiStretch, ...] = ()
 
     @property
     def makespan_seconds(self) -> float:
         """From the start to the end of the last rank."""
         return max((timeline.end for timeline in self.timelines), default=0) / 1e9
 
-    def seconds(self, rank: int) -> dict[Spent, float]:
+    def seconds(self, rank: int) -> dict[RankActivity, float]:
         """What a rank's time goes to, until the end of the last one: after its own end, it waits."""
         timeline = self.timelines[rank]
         lengths = np.diff(np.array(timeline.ends, np.int64), prepend=0)
-        found = np.bincount(np.array(timeline.kinds, np.intp), lengths, len(Spent))
-        found[Spent.WAITING] += max(each.end for each in self.timelines) - timeline.end
-        return {kind: float(found[kind]) / 1e9 for kind in Spent}
+        found = np.bincount(np.array(timeline.kinds, np.intp), lengths, len(RankActivity))
+        found[RankActivity.WAITING] += max(each.end for each in self.timelines) - timeline.end
+        return {kind: float(found[kind]) / 1e9 for kind in RankActivity}
 
     @property
-    def breakdown(self) -> dict[Spent, float]:
+    def breakdown(self) -> dict[RankActivity, float]:
         """Seconds of all ranks together: they add up to ranks x makespan."""
-        found = dict.fromkeys(Spent, 0.0)
+        found = dict.fromkeys(RankActivity, 0.0)
         for rank in range(self.program.size):
             for kind, seconds in self.seconds(rank).items():
                 found[kind] += seconds
@@ -92,12 +91,12 @@ class MpiPrediction(Shown):
     def efficiency(self) -> float:
         """The part of the ranks' time that computes, 0 to 1."""
         total = self.makespan_seconds * self.program.size
-        return self.breakdown[Spent.COMPUTE] / total if total else 0.0
+        return self.breakdown[RankActivity.COMPUTE] / total if total else 0.0
 
     @property
-    def path_seconds(self) -> dict[Spent, float]:
+    def path_seconds(self) -> dict[RankActivity, float]:
         """The makespan by what the critical path is spent on."""
-        found = dict.fromkeys((Spent.COMPUTE, Spent.OVERHEAD, Spent.COMMUNICATION), 0.0)
+        found = dict.fromkeys((RankActivity.COMPUTE, RankActivity.OVERHEAD, RankActivity.COMMUNICATION), 0.0)
         for stretch in self.path:
             found[stretch.kind] += (stretch.end - stretch.start) / 1e9
         return found
@@ -200,3 +199,41 @@ def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[s
     if left := sum(len(rank.mailbox.unasked) for rank in machine.ranks):
         found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MpiPlacements(Shown):
+    """A program on several choices of hosts, the fastest first.
+
+    Parameters
+    ----------
+    ranked
+        By makespan; at least one.
+    not_simulated
+        Names of the others, where Ctrl-C ended it early.
+    """
+
+    _sections_module: ClassVar[str] = "dask_efficiency.mpi.sections.places"
+
+    ranked: tuple[MpiPrediction, ...]
+    not_simulated: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> MpiPrediction:
+        """The fastest."""
+        return self.ranked[0]
+
+    @property
+    def saved_seconds(self) -> float:
+        """By how much the best is faster than the next; 0.0 where there is only one."""
+        return self.ranked[1].makespan_seconds - self.best.makespan_seconds if len(self.ranked) > 1 else 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know to trust them."""
+        return (*not_simulated(self.not_simulated, "placements"), *self.best.notes)
+
+
+def compared(runs: Iterable[MpiPrediction], not_simulated: tuple[str, ...] = ()) -> MpiPlacements:
+    """The runs, the fastest first."""
+    return MpiPlacements(tuple(sorted(runs, key=lambda run: run.makespan_seconds)), not_simulated)

@@ -29,7 +29,7 @@ class MpiSettings:
         Smaller messages go at once; others when their receiver has asked, after the latency there and back.
     handshake
         Whether that latency is paid, and the answer goes in order with what the receiver sends the same rank, as
-        :class:`~dask_efficiency.mpi.connections.Connections` says. SimGrid's model has neither.
+        :class:`~dask_efficiency.mpi.messages.Connections` says. SimGrid's model has neither.
     overhead_seconds
         That each message takes its sender, and its receiver, at least 0.
     reduce_bytes_per_second

@@ -1,14 +1,16 @@
-"""Timeline: what each rank spends its time on, interval by interval, in columns."""
+"""Timelines: what each rank spends its time on, and the critical path through them."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 
-class Spent(IntEnum):
+class RankActivity(IntEnum):
     """What a rank does."""
 
     COMPUTE = 0
@@ -21,7 +23,7 @@ class Spent(IntEnum):
 
 
 @dataclass(slots=True)
-class Timeline:
+class RankTimeline:
     """Intervals of one rank, one after the other from 0: columns of equal length.
 
     Parameters
@@ -29,7 +31,7 @@ class Timeline:
     ends
         Nanoseconds; an interval begins where the one before ends.
     kinds
-        :class:`Spent`.
+        :class:`RankActivity`.
     actions
         What it was doing: the position among its actions.
     others
@@ -59,7 +61,14 @@ class Timeline:
         return self.ends[-1] if self.ends else 0
 
     def add(
-        self, kind: Spent, end: int, action: int, other: int = -1, poster: int = -1, start: int = 0, nbytes: int = 0
+        self,
+        kind: RankActivity,
+        end: int,
+        action: int,
+        other: int = -1,
+        poster: int = -1,
+        start: int = 0,
+        nbytes: int = 0,
     ) -> None:
         """One more interval; one of no length is left out."""
         if end <= self.end:
@@ -79,3 +88,71 @@ class Timeline:
     def ending_at(self, instant: int) -> int:
         """The interval that contains an instant or ends there; -1 at the very beginning."""
         return bisect_left(self.ends, instant) if instant > 0 and self.ends else -1
+
+
+class MpiStretch(NamedTuple):
+    """A part of the critical path.
+
+    Parameters
+    ----------
+    start, end
+        Nanoseconds.
+    kind
+        What it is spent on; never waiting.
+    rank
+        Who computes, or who waits for the bytes.
+    other
+        Of communication: the other rank, else -1.
+    action
+        The position among the rank's actions.
+    nbytes
+        Of communication.
+    """
+
+    start: int
+    end: int
+    kind: RankActivity
+    rank: int
+    other: int
+    action: int
+    nbytes: int
+
+
+def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
+    """The stretches that the end of a run hangs on, in the order of time; they tile the makespan.
+
+    Of computation, the path goes to what the same rank did before. Of a message, to when it could go, and on with the
+    rank that came last: the sender, or the receiver that had not asked. So nothing on it waits.
+
+    Parameters
+    ----------
+    timelines
+        By rank.
+
+    References
+    ----------
+    Böhme et al., Scalable Critical-Path Based Performance Analysis, IPDPS 2012: the reverse walk over a trace, as
+    Scalasca does it.
+    """
+    if not timelines:
+        return ()
+    rank = max(range(len(timelines)), key=lambda number: timelines[number].end)
+    now = timelines[rank].end
+    found: list[MpiStretch] = []
+    while now > 0:
+        timeline = timelines[rank]
+        i = timeline.ending_at(now)
+        kind = RankActivity(timeline.kinds[i])
+        if kind == RankActivity.WAITING:
+            rank = timeline.posters[i]  # whose message took no time
+        elif kind == RankActivity.COMMUNICATION:
+            start = timeline.starts[i]
+            found.append(
+                MpiStretch(start, now, kind, rank, timeline.others[i], timeline.actions[i], timeline.nbytes[i])
+            )
+            rank, now = timeline.posters[i], start
+        else:
+            start = timeline.begin(i)
+            found.append(MpiStretch(start, now, kind, rank, -1, timeline.actions[i], 0))
+            now = start
+    return tuple(reversed(found))

@@ -102,7 +102,7 @@ def command(
             click.echo(json.dumps(recorded.to_dict() | {"what_if": changed.to_dict() | {"changes": changes}}, indent=1))
         elif changed is not None:
             from dask_efficiency.show.terminal.coloured import show
-            from dask_efficiency.torch_traces.sections.path import what_if_document
+            from dask_efficiency.torch_traces.sections import what_if_document
 
             show(what_if_document(recorded, changed))
         else:

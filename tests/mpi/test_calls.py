@@ -10,13 +10,39 @@ from click.testing import CliRunner, Result
 
 from benchmarks.simulate_mpi_programs import stencil, transposition, written
 from dask_efficiency.cli import main
+from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.mpi import calls, machine
 from dask_efficiency.mpi.calls import place as place_mpi
+from dask_efficiency.mpi.calls import read_hosts_of_ranks
 from dask_efficiency.mpi.calls import simulate as simulate_mpi
 from dask_efficiency.mpi.result import MpiPrediction
-from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.mpi.test_machine import star
 from tests.terminals import in_a_log
+
+
+def hosts(folder: Path, text: str, ranks: int) -> tuple[str, ...]:
+    (folder / "hosts").write_text(text)
+    return read_hosts_of_ranks(star(4), folder / "hosts", ranks)
+
+
+def test_hosts_are_filled_in_their_order(tmp_path: Path) -> None:
+    assert hosts(tmp_path, "h2:2\nh0\nh1:4\n", 5) == ("h2", "h2", "h0", "h1", "h1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("h0:2\n", "hosts: 5 ranks, and 2 slots"),
+        ("h0:2\nhall:3\n", "line 2: no host 'hall' in the cluster; there is: 'h0'"),
+        ("h0:5\n", "'h0' gets 5 ranks and has 4 slots"),
+    ],
+)
+def test_what_cannot_be_placed_is_named(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(TextFileError, match=said):
+        hosts(tmp_path, text, 5)
+
 
 #: Two rooms, with a slow cable between their switches.
 CLUSTER = """\
@@ -111,7 +137,7 @@ def test_a_faster_host_computes_faster(folder: Path) -> None:
     written(folder, stencil(8))
     (folder / "lab.yaml").write_text(CLUSTER.replace("pc1: {", "pc1: {speed: 2.0, "))
     found = simulated(folder)
-    first, last = found.seconds(0)[Spent.COMPUTE], found.seconds(6)[Spent.COMPUTE]
+    first, last = found.seconds(0)[RankActivity.COMPUTE], found.seconds(6)[RankActivity.COMPUTE]
     assert last == pytest.approx(2 * first, rel=0.01)
 
 

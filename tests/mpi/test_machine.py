@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulate_mpi_programs import written
+from dask_efficiency.mpi.program import MpiTraceError
 from dask_efficiency.mpi.result import MpiPrediction, run
 from dask_efficiency.mpi.settings import MpiSettings
-from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from dask_efficiency.simulation.model.topology import Host, Link, Topology
 
@@ -32,7 +33,7 @@ def test_a_large_message_waits_for_its_receiver_and_for_the_handshake(tmp_path: 
     found = simulated(tmp_path, text)
     # The question has long been there; the answer and the bytes each take the latency.
     assert found.makespan_seconds == pytest.approx(1 + 2 * LATENCY + MEGABYTE_SECONDS)
-    assert found.seconds(0)[Spent.WAITING] == pytest.approx(1)
+    assert found.seconds(0)[RankActivity.WAITING] == pytest.approx(1)
     plain = simulated(tmp_path, text, handshake=False)
     assert plain.makespan_seconds == pytest.approx(1 + LATENCY + MEGABYTE_SECONDS)
 
@@ -88,7 +89,7 @@ def test_messages_share_a_link(tmp_path: Path) -> None:
 def test_messages_of_one_sender_and_tag_are_received_in_their_order(tmp_path: Path) -> None:
     text = "0 send 1 0 1000\n0 compute 1e9\n0 send 1 0 10\n1 recv 0 0 1000\n1 compute 1\n1 recv 0 0 10\n"
     found = simulated(tmp_path, text)
-    sizes = [stretch.nbytes for stretch in found.path if stretch.kind == Spent.COMMUNICATION]
+    sizes = [stretch.nbytes for stretch in found.path if stretch.kind == RankActivity.COMMUNICATION]
     assert sizes == [10]
     assert found.timelines[1].nbytes[0] == 1000
 
@@ -110,7 +111,7 @@ def test_each_message_costs_its_sender_and_its_receiver(tmp_path: Path) -> None:
     text = "0 send 1 0 100\n1 recv 0 0 100\n"
     found = simulated(tmp_path, text, overhead_seconds=0.5)
     assert found.makespan_seconds == pytest.approx(1 + LATENCY + 100 / 100e6)
-    assert found.breakdown[Spent.OVERHEAD] == pytest.approx(1.0)
+    assert found.breakdown[RankActivity.OVERHEAD] == pytest.approx(1.0)
     collective = simulated(tmp_path, "0 bcast 100 0 6\n1 bcast 100 0 6\n", overhead_seconds=0.5)
     assert collective.makespan_seconds == pytest.approx(found.makespan_seconds)
 
@@ -155,3 +156,21 @@ def test_what_is_combined_in_a_reduction_takes_time(tmp_path: Path) -> None:
     text = "0 reduce 1000 0 0 6\n1 reduce 1000 0 0 6\n"
     found = simulated(tmp_path, text, reduce_bytes_per_second=1000.0)
     assert found.makespan_seconds == pytest.approx(1 + LATENCY + 1000 / 100e6)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "0 recv 1 0 8\n0 send 1 0 8\n1 recv 0 0 8\n1 send 0 0 8\n",
+            r"does not end: rank 0 waits for a message of rank 1 with tag 0 \(.*, line 1\); rank 1 waits .* line 3\)",
+        ),
+        ("0 send 1 0 1e6\n1 compute 1\n", r"rank 0 waits for rank 1 to receive \(.*, line 1\)"),
+        ("0 recv -555 -444 8\n1 compute 1\n", r"rank 0 waits for a message of any rank with any tag"),
+        ("0 irecv 1 3 8\n0 wait 1 0 3\n1 compute 1\n", r"rank 0 waits for a message of rank 1 with tag 3"),
+        ("0 barrier\n1 recv 0 0 8\n1 barrier\n", r"rank 0 waits in barrier \(.*, line 1\); rank 1 waits for a message"),
+    ],
+)
+def test_ranks_that_wait_for_ever_are_named(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(MpiTraceError, match=said):
+        simulated(tmp_path, text)

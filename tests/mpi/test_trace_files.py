@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.simulate_mpi_programs import written
-from dask_efficiency.mpi.errors import MpiTraceError
-from dask_efficiency.mpi.program import Op
+from dask_efficiency.mpi.program import MpiTraceError, Op
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 
 PAIR = "0 init\n1 init\n"

@@ -12,7 +12,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.torch_traces import cli as torch_critical_path
 from dask_efficiency.torch_traces import load_critical_path as load_path
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
-from dask_efficiency.torch_traces.sections.data import to_dict
+from dask_efficiency.torch_traces.sections import to_dict
 from tests.torch_traces.path.samples import ALEX, RECORDED, recorded
 
 

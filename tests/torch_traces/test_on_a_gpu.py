@@ -18,7 +18,7 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.profiled import read_profile
+from dask_efficiency.torch_traces.path.join import read_profile
 from dask_efficiency.torch_traces.path.tiling import tile
 from dask_efficiency.torch_traces.profiler import TorchProfile
 

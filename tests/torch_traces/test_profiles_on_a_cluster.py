@@ -18,7 +18,7 @@ import tests.torch_traces.training
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, get_trace, load_trace
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.profiles import Profile
-from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import Category
 from tests.torch_traces.training import (
     Trainer,

@@ -11,8 +11,7 @@ from dask_efficiency.cli.options import chrome_option, cluster_option, hostfile_
 from dask_efficiency.cli.output import say
 
 if TYPE_CHECKING:
-    from dask_efficiency.mpi.compare import MpiPlacements
-    from dask_efficiency.mpi.result import MpiPrediction
+    from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction
 
 
 def algorithms(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

@@ -1,9 +1,12 @@
-"""Which algorithm MPICH chooses for a collective call.
+"""The algorithm that MPICH chooses for a collective call: its thresholds, and the calls that an algorithm cannot serve.
 
 References
 ----------
-MPICH 4.0.2 with ``MPIR_CVAR_DEVICE_COLLECTIVES=none``, ``maint/tuning/coll/mpir/generic.json``; MPICH 3.2.1,
-``src/mpi/coll/*.c``, whose unnamed algorithms have 4.0.2's names here.
+MPICH 4.0.2 with ``MPIR_CVAR_DEVICE_COLLECTIVES=none``: ``maint/tuning/coll/mpir/generic.json``,
+``src/mpi/coll/cvars.txt``, ``src/mpi/coll/coll_algorithms.txt`` (what falls back) and the assertions of
+``src/mpi/coll/*/*_intra_*.c`` (what aborts). MPICH 3.2.1: ``src/mpi/coll/*.c``, whose unnamed algorithms have 4.0.2's
+names here. Thresholds are equal in both unless noted. Left out: ``nb``, the nonblocking forms, and
+``pairwise_sendrecv_replace``, for data in place.
 """
 
 from __future__ import annotations
@@ -12,22 +15,113 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from dask_efficiency.mpi.collectives.call import Collective
-from dask_efficiency.mpi.collectives.nodes import by_node
-from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS, aborts, falls_back
-from dask_efficiency.mpi.collectives.thresholds import (
-    MAX_ALLGATHER_BRUCKS_BYTES,
-    MAX_ALLGATHER_RECURSIVE_DOUBLING_BYTES,
-    MAX_ALLREDUCE_RECURSIVE_DOUBLING_BYTES,
-    MAX_ALLTOALL_BRUCKS_BYTES,
-    MAX_ALLTOALL_SCATTERED_BYTES,
-    MAX_BCAST_RECURSIVE_DOUBLING_BYTES,
-    MAX_REDUCE_BINOMIAL_BYTES,
-    MAX_REDUCE_SCATTER_HALVING_BYTES,
-    MIN_ALLTOALL_BRUCKS_RANKS,
-    MIN_BCAST_SCATTER_BYTES,
-    MIN_BCAST_SCATTER_RANKS,
-)
-from dask_efficiency.mpi.collectives.trees import is_power_of_two, power_at_most
+from dask_efficiency.mpi.collectives.trees import by_node, is_power_of_two, power_at_most
+
+#: ``MPIR_CVAR_BCAST_SHORT_MSG_SIZE``: from here a broadcast scatters; 4.0.2 only above it.
+MIN_BCAST_SCATTER_BYTES = 12_288
+
+#: ``MPIR_CVAR_BCAST_LONG_MSG_SIZE``: below it a broadcast to a power of two of ranks doubles; 4.0.2 also at it.
+MAX_BCAST_RECURSIVE_DOUBLING_BYTES = 524_288
+
+#: ``MPIR_CVAR_BCAST_MIN_PROCS``: fewer ranks never scatter.
+MIN_BCAST_SCATTER_RANKS = 8
+
+#: ``MPIR_CVAR_REDUCE_SHORT_MSG_SIZE``: up to here a reduce takes the tree.
+MAX_REDUCE_BINOMIAL_BYTES = 2048
+
+#: Up to here an allreduce doubles: ``MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE`` of 3.2.1, ``avg_msg_size<=8`` of 4.0.2.
+MAX_ALLREDUCE_RECURSIVE_DOUBLING_BYTES = {"3.2.1": 2048, "4.0.2": 8}
+
+#: ``MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE``: below it, all ranks' blocks together, a power of two of ranks doubles.
+MAX_ALLGATHER_RECURSIVE_DOUBLING_BYTES = 524_288
+
+#: ``MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE``: below it, other numbers of ranks take Bruck's algorithm.
+MAX_ALLGATHER_BRUCKS_BYTES = 81_920
+
+#: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: the pieces in which a block goes around the ring.
+ALLGATHERV_PIECE_BYTES = 32_768
+
+#: ``MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE``: up to here, a block, many ranks take Bruck's algorithm.
+MAX_ALLTOALL_BRUCKS_BYTES = 256
+
+#: Fewest ranks for which Bruck's algorithm is taken. 4.0.2 reads its ``comm_size<8`` as "at most 8" here: the condition
+#: stands behind one on the call (in place or not), so no longer in the part of the table that is cut down once for a
+#: communicator, and what evaluates it for a call compares with ``<=`` (``src/mpi/coll/src/csel.c``).
+MIN_ALLTOALL_BRUCKS_RANKS = {"3.2.1": 8, "4.0.2": 9}
+
+#: ``MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE``: up to here, a block, all messages are posted at once.
+MAX_ALLTOALL_SCATTERED_BYTES = 32_768
+
+#: ``MPIR_CVAR_ALLTOALL_THROTTLE``: of so many peers at once, the rank itself among them.
+ALLTOALL_SCATTERED_PEERS = 32
+
+#: ``MPIR_CVAR_REDSCAT_COMMUTATIVE_LONG_MSG_SIZE``: below it, all ranks' blocks together, a reduce-scatter halves.
+MAX_REDUCE_SCATTER_HALVING_BYTES = 524_288
+
+#: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, which counts inside one communicator too: from so many ranks on, the
+#: sends of a gatherv are synchronous.
+MIN_GATHERV_SYNCHRONOUS_RANKS = 32
+
+_REDUCE_SCATTER = ("noncommutative", "pairwise", "recursive_doubling", "recursive_halving")
+
+#: By collective, its algorithms.
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "allgather": ("brucks", "recursive_doubling", "ring"),
+    "allgatherv": ("brucks", "recursive_doubling", "ring"),
+    "allreduce": ("recursive_doubling", "reduce_scatter_allgather", "smp"),
+    "alltoall": ("brucks", "pairwise", "scattered"),
+    "alltoallv": ("scattered",),
+    "barrier": ("dissemination", "smp"),
+    "bcast": ("binomial", "scatter_recursive_doubling_allgather", "scatter_ring_allgather", "smp"),
+    "exscan": ("recursive_doubling",),
+    "gather": ("binomial",),
+    "gatherv": ("linear",),
+    "reduce": ("binomial", "reduce_scatter_gather", "smp"),
+    "reduce_scatter": _REDUCE_SCATTER,
+    "reduce_scatter_block": _REDUCE_SCATTER,
+    "scan": ("recursive_doubling", "smp"),
+    "scatter": ("binomial",),
+    "scatterv": ("linear",),
+}
+
+_NEEDS_POWER_OF_TWO = {("allgather", "recursive_doubling"), ("allgatherv", "recursive_doubling")}
+_NEEDS_COMMUTATIVE = {
+    ("allreduce", "reduce_scatter_allgather"),
+    ("allreduce", "smp"),
+    ("reduce", "reduce_scatter_gather"),
+    ("reduce", "smp"),
+    ("reduce_scatter", "pairwise"),
+    ("reduce_scatter", "recursive_halving"),
+    ("reduce_scatter_block", "pairwise"),
+    ("reduce_scatter_block", "recursive_halving"),
+}
+_NEEDS_ELEMENTS = {("allreduce", "reduce_scatter_allgather"), ("reduce", "reduce_scatter_gather")}
+
+
+def falls_back(call: Collective, algorithm: str) -> str:
+    """What the algorithm needs and the call lacks, so that MPICH silently chooses as if none were set; else empty."""
+    key = (call.name, algorithm)
+    if key in _NEEDS_POWER_OF_TWO and not is_power_of_two(call.size):
+        return f"it needs a power of two of ranks, not {call.size}"
+    if key in _NEEDS_COMMUTATIVE and not call.commutative:
+        return "it needs a commutative operation"
+    if key in _NEEDS_ELEMENTS and call.nbytes // call.element < power_at_most(call.size):
+        return f"it needs at least {power_at_most(call.size)} elements, not {call.nbytes // call.element}"
+    if algorithm == "smp" and not call.has_shared_nodes:
+        return "it needs ranks that share a node"
+    if key == ("scan", "smp") and not by_node(call.nodes).is_consecutive:
+        return "it needs the ranks of each node one after another"
+    return aborts(call, algorithm) if call.name == "reduce_scatter_block" else ""
+
+
+def aborts(call: Collective, algorithm: str) -> str:
+    """What the algorithm needs and the call lacks, so that MPICH would stop the program; else empty."""
+    if algorithm == "noncommutative" and not is_power_of_two(call.size):
+        return f"it needs a power of two of ranks, not {call.size}"
+    if algorithm == "noncommutative" and len(set(call.blocks)) > 1:
+        return "it needs blocks of the same size for all ranks"
+    return ""
+
 
 #: MPICH's versions whose tables are known.
 VERSIONS = ("3.2.1", "4.0.2")

@@ -1,9 +1,10 @@
-"""Exchanges at doubling distance, where the number of ranks need not be a power of two.
+"""Exchanges at doubling distance: of any number of ranks, and Rabenseifner's halving of a vector by a power of two.
 
 References
 ----------
 MPICH 4.0.2, ``src/mpi/coll/allgather/allgather_intra_recursive_doubling.c`` (whose part for other than powers of two
-``bcast`` and ``reduce_scatter`` have too); MPICH 3.2.1, ``src/mpi/coll/allgather.c``.
+``bcast`` and ``reduce_scatter`` have too) and ``src/mpi/coll/allreduce/allreduce_intra_reduce_scatter_allgather.c``;
+MPICH 3.2.1, ``src/mpi/coll/allgather.c`` and ``allreduce.c``.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dask_efficiency.mpi.collectives.layout import Layout
-from dask_efficiency.mpi.collectives.rounds import Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.rounds import DataLayout, Round, exchange, message, receive, send
+from dask_efficiency.mpi.collectives.trees import Folded
 
 
-class Step(NamedTuple):
+class DoublingStep(NamedTuple):
     """One step of a rank: with whom at doubling distance, and then what is passed on to ranks without a partner.
 
     Parameters
@@ -37,7 +38,7 @@ class Step(NamedTuple):
     takers: tuple[int, ...]
 
 
-def doubling_steps(rank: int, size: int) -> Iterator[Step]:
+def doubling_steps(rank: int, size: int) -> Iterator[DoublingStep]:
     """The steps of a rank, with distances 1, 2, 4, ..."""
     mask = 1
     while mask < size:
@@ -46,7 +47,7 @@ def doubling_steps(rank: int, size: int) -> Iterator[Step]:
         mine = range(first, min(first + mask, size))
         theirs = range(min(other, size), min(other + mask, size))
         source, takers = _passed_on(rank, first, mask, size) if other + mask > size else (None, ())
-        yield Step(partner if partner < size else None, mine, theirs, source, takers)
+        yield DoublingStep(partner if partner < size else None, mine, theirs, source, takers)
         mask <<= 1
 
 
@@ -67,7 +68,7 @@ def _passed_on(rank: int, first: int, mask: int, size: int) -> tuple[int | None,
     return source, tuple(takers)
 
 
-def doubling_allgather(place: int, ranks: Sequence[int], pieces: Layout) -> Iterator[Round]:
+def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> Iterator[Round]:
     """Everybody's piece to everybody: in each step all that one has.
 
     Parameters
@@ -88,3 +89,31 @@ def doubling_allgather(place: int, ranks: Sequence[int], pieces: Layout) -> Iter
             yield receive(ranks[step.source], theirs)
         for taker in step.takers:
             yield send(ranks[taker], theirs)
+
+
+def halves(place: int, count: int) -> Iterator[tuple[int, range, range]]:
+    """The places at distance 1, 2, 4, ..., and which pieces a place keeps and gives away there.
+
+    Parameters
+    ----------
+    place
+        From 0 to `count` - 1.
+    count
+        Places and pieces; a power of two.
+    """
+    first, stop = 0, count
+    mask = 1
+    while mask < count:
+        middle = (first + stop) // 2
+        lower, upper = range(first, middle), range(middle, stop)
+        kept, given = (upper, lower) if place & mask else (lower, upper)
+        yield place ^ mask, kept, given
+        first, stop = kept.start, kept.stop
+        mask <<= 1
+
+
+def reduce_scatter_by_halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
+    """Exchange halves, then halves of the kept half, and so on, until each place has one piece of the result."""
+    for other, kept, given in halves(place, folded.places):
+        peer, mine = folded.rank(other), pieces.span(kept.start, kept.stop)
+        yield exchange(message(peer, pieces.span(given.start, given.stop)), message(peer, mine), len(mine))

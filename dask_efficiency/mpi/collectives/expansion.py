@@ -6,39 +6,40 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from dask_efficiency.mpi.collectives.allgather import (
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.choice import aborts, check_algorithm, check_version, choose, falls_back
+from dask_efficiency.mpi.collectives.data_movement import (
     allgather_brucks,
     allgather_recursive_doubling,
     allgather_ring,
     allgatherv_ring,
-)
-from dask_efficiency.mpi.collectives.allreduce import allreduce_recursive_doubling, allreduce_reduce_scatter_allgather
-from dask_efficiency.mpi.collectives.alltoall import (
     alltoall_brucks,
     alltoall_pairwise,
     alltoall_scattered,
     alltoallv_scattered,
-)
-from dask_efficiency.mpi.collectives.barrier import barrier_dissemination
-from dask_efficiency.mpi.collectives.bcast import (
+    barrier_dissemination,
     bcast_binomial,
     bcast_scatter_recursive_doubling_allgather,
     bcast_scatter_ring_allgather,
+    gather_binomial,
+    gatherv_linear,
+    scatter_binomial,
+    scatterv_linear,
 )
-from dask_efficiency.mpi.collectives.call import Collective
-from dask_efficiency.mpi.collectives.choice import check_algorithm, check_version, choose
-from dask_efficiency.mpi.collectives.gather import gather_binomial, gatherv_linear, scatter_binomial, scatterv_linear
-from dask_efficiency.mpi.collectives.reduce import reduce_binomial, reduce_reduce_scatter_gather
-from dask_efficiency.mpi.collectives.reduce_scatter import (
+from dask_efficiency.mpi.collectives.reductions import (
+    allreduce_recursive_doubling,
+    allreduce_reduce_scatter_allgather,
+    exscan_recursive_doubling,
+    reduce_binomial,
+    reduce_reduce_scatter_gather,
     reduce_scatter_noncommutative,
     reduce_scatter_pairwise,
     reduce_scatter_recursive_doubling,
     reduce_scatter_recursive_halving,
+    scan_recursive_doubling,
 )
-from dask_efficiency.mpi.collectives.restrictions import aborts, falls_back
 from dask_efficiency.mpi.collectives.rounds import Round
-from dask_efficiency.mpi.collectives.scan import exscan_recursive_doubling, scan_recursive_doubling
-from dask_efficiency.mpi.collectives.smp import Nested, allreduce_smp, barrier_smp, bcast_smp, reduce_smp, scan_smp
+from dask_efficiency.mpi.collectives.smp import Expand, allreduce_smp, barrier_smp, bcast_smp, reduce_smp, scan_smp
 
 #: Calls of one rank whose rounds are kept: 64 different collectives of 64 ranks. An alltoall's are some 40 kB a rank.
 MAX_KEPT = 1 << 12
@@ -163,7 +164,7 @@ _BY_VERSION: Mapping[tuple[str, str], Callable[[Collective, int, str], Iterator[
     ("reduce", "reduce_scatter_gather"): reduce_reduce_scatter_gather,
 }
 
-_IN_LEVELS: Mapping[tuple[str, str], Callable[[Collective, int, Nested], Iterator[Round]]] = {
+_IN_LEVELS: Mapping[tuple[str, str], Callable[[Collective, int, Expand], Iterator[Round]]] = {
     ("allreduce", "smp"): allreduce_smp,
     ("barrier", "smp"): barrier_smp,
     ("reduce", "smp"): reduce_smp,

@@ -10,36 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dask_efficiency.mpi.collectives.bcast import (
-    bcast_binomial,
-    bcast_scatter_recursive_doubling_allgather,
-    bcast_scatter_ring_allgather,
-)
 from dask_efficiency.mpi.collectives.call import Collective
-from dask_efficiency.mpi.collectives.nodes import by_node
-from dask_efficiency.mpi.collectives.rounds import Round, receive, send, translated
-from dask_efficiency.mpi.collectives.thresholds import (
+from dask_efficiency.mpi.collectives.choice import (
     MAX_BCAST_RECURSIVE_DOUBLING_BYTES,
     MIN_BCAST_SCATTER_BYTES,
     MIN_BCAST_SCATTER_RANKS,
 )
-from dask_efficiency.mpi.collectives.trees import is_power_of_two
+from dask_efficiency.mpi.collectives.data_movement import (
+    bcast_binomial,
+    bcast_scatter_recursive_doubling_allgather,
+    bcast_scatter_ring_allgather,
+)
+from dask_efficiency.mpi.collectives.rounds import Round, receive, send, translated
+from dask_efficiency.mpi.collectives.trees import by_node, is_power_of_two
 
 #: What a collective of fewer ranks, which share no nodes, is expanded with: the call and the rank in it.
-Nested = Callable[[Collective, int], Iterable[Round]]
+Expand = Callable[[Collective, int], Iterable[Round]]
 
 #: The int with which the first rank of a node tells whether there is more to come (``noneed`` in MPICH's scan).
 FLAG_BYTES = 4
 
 
-def _among(call: Collective, ranks: Sequence[int], rank: int, nested: Nested, root: int = 0) -> Iterator[Round]:
+def _among(call: Collective, ranks: Sequence[int], rank: int, nested: Expand, root: int = 0) -> Iterator[Round]:
     """The same collective among some of the ranks, if there is somebody to talk to; the root is one of their places."""
     if rank in ranks and len(ranks) > 1:
         within = replace(call, size=len(ranks), root=root, nodes=())
         yield from translated(nested(within, ranks.index(rank)), ranks)
 
 
-def barrier_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+def barrier_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
     """A barrier on each node, one among the nodes, and a byte that releases each node."""
     nodes = by_node(call.nodes)
     local = nodes.ranks[nodes.node[rank]]
@@ -49,7 +48,7 @@ def barrier_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
     yield from map(_without_data, _among(released, local, rank, nested))
 
 
-def allreduce_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+def allreduce_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
     """A reduce on each node, an allreduce among the nodes, and a broadcast on each node."""
     nodes = by_node(call.nodes)
     local = nodes.ranks[nodes.node[rank]]
@@ -58,7 +57,7 @@ def allreduce_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round
     yield from _among(replace(call, name="bcast"), local, rank, nested)
 
 
-def reduce_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+def reduce_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
     """A reduce on each node but the root's, one among the nodes to the root's, and one on that."""
     nodes = by_node(call.nodes)
     local, home = nodes.ranks[nodes.node[rank]], nodes.node[call.root]
@@ -69,7 +68,7 @@ def reduce_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
         yield from _among(call, local, rank, nested, nodes.local(call.root))
 
 
-def bcast_smp(call: Collective, rank: int, nested: Nested, version: str) -> Iterator[Round]:
+def bcast_smp(call: Collective, rank: int, nested: Expand, version: str) -> Iterator[Round]:
     """A broadcast among the nodes and one on each; a long one, or one of some other numbers of ranks, knows no nodes.
 
     References
@@ -105,7 +104,7 @@ def _bcast_medium(call: Collective, rank: int) -> Iterator[Round]:
     return bcast_scatter_ring_allgather(call, rank)
 
 
-def scan_smp(call: Collective, rank: int, nested: Nested) -> Iterator[Round]:
+def scan_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
     """A scan on each node, one among the nodes, and what the nodes before make up to each rank."""
     nodes = by_node(call.nodes)
     node, whole = nodes.node[rank], range(call.nbytes)

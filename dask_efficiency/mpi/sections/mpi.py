@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.mpi.result import MpiPrediction
-from dask_efficiency.mpi.sections.data import mpi_run as to_dict
-from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.runs.sections.spent import seconds_table, top
 from dask_efficiency.show.document import (
     Along,
@@ -28,11 +28,11 @@ from dask_efficiency.simulation.sections.prediction import notes
 MAX_ROWS = 12
 
 #: What a rank's time is spent on: name, colour, and what it means.
-SPENT: dict[Spent, Label] = {
-    Spent.COMPUTE: Label("compute", "#549857", "between two calls of MPI, and in reductions"),
-    Spent.OVERHEAD: Label("overhead", "#8a8a8a", "the library's own work for messages and reductions"),
-    Spent.COMMUNICATION: Label("communication", "#3f7fbf", "the bytes that it waits for are under way"),
-    Spent.WAITING: Label("waiting", "#ff4508", "the other rank is not there yet"),
+SPENT: dict[RankActivity, Label] = {
+    RankActivity.COMPUTE: Label("compute", "#549857", "between two calls of MPI, and in reductions"),
+    RankActivity.OVERHEAD: Label("overhead", "#8a8a8a", "the library's own work for messages and reductions"),
+    RankActivity.COMMUNICATION: Label("communication", "#3f7fbf", "the bytes that it waits for are under way"),
+    RankActivity.WAITING: Label("waiting", "#ff4508", "the other rank is not there yet"),
 }
 
 #: Steps of the drawing of a critical path.
@@ -108,13 +108,13 @@ def _largest(seconds: dict[str, float]) -> dict[str, float]:
 def _along(run: MpiPrediction) -> Along:
     """The kind that fills most of each step of the run."""
     end = run.path[-1].end
-    shares: list[dict[Spent, int]] = [{} for _ in range(_STEPS)]
+    shares: list[dict[RankActivity, int]] = [{} for _ in range(_STEPS)]
     for stretch in run.path:
         first, last = stretch.start * _STEPS // end, min(stretch.end * _STEPS // end, _STEPS - 1)
         for step in range(first, last + 1):
             begin, stop = max(stretch.start, step * end // _STEPS), min(stretch.end, (step + 1) * end // _STEPS)
             shares[step][stretch.kind] = shares[step].get(stretch.kind, 0) + max(stop - begin, 0)
-    kinds = [max(share, key=lambda kind: share[kind]) if share else Spent.COMPUTE for share in shares]
+    kinds = [max(share, key=lambda kind: share[kind]) if share else RankActivity.COMPUTE for share in shares]
     stretches: list[tuple[Label, int, int]] = []
     for step, kind in enumerate(kinds):
         if stretches and stretches[-1][0] is SPENT[kind]:
@@ -127,11 +127,11 @@ def _along(run: MpiPrediction) -> Along:
 def ranks(run: MpiPrediction) -> Section:
     """What each rank's time goes to; where there are many, those that compute most and least."""
     spent = {rank: run.seconds(rank) for rank in range(run.program.size)}
-    order = sorted(spent, key=lambda rank: (-spent[rank][Spent.COMPUTE], rank))
+    order = sorted(spent, key=lambda rank: (-spent[rank][RankActivity.COMPUTE], rank))
     shown = order if len(order) <= MAX_ROWS else order[: MAX_ROWS // 2] + order[-MAX_ROWS // 2 :]
     scale = time_scale(run.makespan_seconds)
     rows = tuple(
-        (str(rank), name_of(run.hosts[rank]), *(scale.figure(spent[rank][kind]) for kind in Spent))
+        (str(rank), name_of(run.hosts[rank]), *(scale.figure(spent[rank][kind]) for kind in RankActivity))
         for rank in sorted(shown)
     )
     whole = round(1e9 * run.makespan_seconds)
@@ -139,14 +139,14 @@ def ranks(run: MpiPrediction) -> Section:
         Stack(
             tuple(
                 Slice(SPENT[kind], size, f"{100 * size / whole:.1f}")
-                for kind in Spent
+                for kind in RankActivity
                 if (size := round(1e9 * spent[rank][kind]))
             ),
             whole,
         )
         for rank in sorted(shown)
     )
-    heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in Spent))
+    heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in RankActivity))
     left = len(order) - len(shown)
     said = (Aside(f"Those that compute most and least; {left} more are between them."),) if left else ()
     return section("What each rank does", Table(heads, rows, words=(0, 1), drawings=bars, drawn_behind=1), *said)
@@ -177,3 +177,49 @@ def algorithms(run: MpiPrediction) -> Section:
     if not rows:
         return Section("")
     return section("Algorithms of the collectives", Table(("collective", "algorithm", "calls"), rows, words=(0, 1)))
+
+
+def to_dict(run: MpiPrediction) -> dict[str, Any]:
+    """A run's figures, ready for JSON: seconds, bytes, and shares in [0, 1]."""
+    return figures(run) | {
+        "name": run.program.name,
+        "ranks": [
+            {"rank": rank, "host": run.hosts[rank], **_named(run.seconds(rank))} for rank in range(run.program.size)
+        ],
+        "critical_path": [
+            {
+                "start_seconds": stretch.start / 1e9,
+                "seconds": (stretch.end - stretch.start) / 1e9,
+                "kind": stretch.kind.name.lower(),
+                "rank": stretch.rank,
+                "other": None if stretch.other < 0 else stretch.other,
+                "call": run.call_of(stretch.rank, stretch.action),
+                "nbytes": stretch.nbytes,
+            }
+            for stretch in run.path
+        ],
+        "algorithms": {call: dict(used) for call, used in run.algorithms.items()},
+        "notes": list(run.notes),
+    }
+
+
+def figures(run: MpiPrediction) -> dict[str, Any]:
+    """Figures of a run that a comparison of placements has, too."""
+    return {
+        "placement": run.name,
+        "hosts": len(set(run.hosts)),
+        "mpich": run.settings.version,
+        "makespan_seconds": run.makespan_seconds,
+        "efficiency": run.efficiency,
+        "seconds_by_kind": _named(run.breakdown),
+        "path_seconds_by_kind": _named(run.path_seconds),
+        "messages": run.messages,
+        "moved_bytes": run.moved_bytes,
+        "links": [
+            {"name": one.name, "nbytes": one.nbytes, "share": one.seconds / run.makespan_seconds} for one in run.links
+        ],
+    }
+
+
+def _named(seconds: dict[RankActivity, float]) -> dict[str, float]:
+    return {kind.name.lower(): value for kind, value in seconds.items()}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from dask_efficiency.mpi.compare import MpiPlacements
-from dask_efficiency.mpi.sections.data import comparison as to_dict
-from dask_efficiency.mpi.sections.mpi import links, title
-from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.result import MpiPlacements
+from dask_efficiency.mpi.sections.mpi import figures, links, title
+from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
     format_bytes,
@@ -58,7 +58,7 @@ def ranking(compared: MpiPlacements) -> Section:
             name_of(one.name),
             str(len(set(one.hosts))),
             scale.figure(one.makespan_seconds),
-            scale.figure(one.path_seconds[Spent.COMMUNICATION]),
+            scale.figure(one.path_seconds[RankActivity.COMMUNICATION]),
             format_bytes(one.moved_bytes),
         )
         for one in compared.ranked
@@ -77,7 +77,7 @@ def _reasons(compared: MpiPlacements) -> list[str]:
         later = one.makespan_seconds - best.makespan_seconds
         if not later:
             continue
-        longer = one.path_seconds[Spent.COMMUNICATION] - best.path_seconds[Spent.COMMUNICATION]
+        longer = one.path_seconds[RankActivity.COMMUNICATION] - best.path_seconds[RankActivity.COMMUNICATION]
         said = f"{name_of(one.name)} takes {format_seconds(later)} longer"
         if longer < later / 2:
             found.append(f"{said}, mostly as its hosts compute more slowly or less evenly.")
@@ -88,3 +88,14 @@ def _reasons(compared: MpiPlacements) -> list[str]:
             said = f"{said}. The busiest link, {name_of(one.links[0].name)}, is busy for {share} of the time"
         found.append(f"{said}.")
     return found
+
+
+def to_dict(compared: MpiPlacements) -> dict[str, Any]:
+    """Placements, the fastest first, ready for JSON."""
+    return {
+        "name": compared.best.program.name,
+        "placements": [figures(run) for run in compared.ranked],
+        "saved_seconds": compared.saved_seconds,
+        "not_simulated": list(compared.not_simulated),
+        "notes": list(compared.notes),
+    }

@@ -21,7 +21,7 @@ _LIBRARIES = ["-ldl", "-lpthread"]
 _ZLIB = ["-DWITH_ZLIB"], ["-lz"]
 
 
-class CannotCompile(OSError):
+class CannotCompileTracer(OSError):
     """The library cannot be made here; the text says why."""
 
 
@@ -44,12 +44,14 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
 
     Raises
     ------
-    CannotCompile
+    CannotCompileTracer
         If there is no such command, or if it fails; with what it says.
     """
     command = shlex.split(mpicc)
     if not command or shutil.which(command[0]) is None:
-        raise CannotCompile(f"there is no {mpicc!r}; expected the compiler of your MPI (Debian: mpich, libmpich-dev)")
+        raise CannotCompileTracer(
+            f"there is no {mpicc!r}; expected the compiler of your MPI (Debian: mpich, libmpich-dev)"
+        )
     unfinished = library.with_name(f"{library.name}.{os.getpid()}")
     try:
         said = ""
@@ -60,7 +62,7 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
                 unfinished.replace(library)
                 return bool(linked)
             said = ran.stderr.strip()
-        raise CannotCompile(f"{mpicc} failed: {said[:2000]}")
+        raise CannotCompileTracer(f"{mpicc} failed: {said[:2000]}")
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -1,9 +1,11 @@
-"""Batches of a trace's events as columns."""
+"""Batches of a trace's events, read from JSON into columns."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -11,12 +13,147 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
-from dask_efficiency.torch_traces.kineto.arguments import said_in
-from dask_efficiency.torch_traces.kineto.categories import ARE_CALLS, ASKED_FOR, GPU_EVENTS, category_of
-from dask_efficiency.torch_traces.kineto.lanes import Lanes
-from dask_efficiency.torch_traces.kineto.lookup import first_with
-from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, NO_TIME, nanoseconds
-from dask_efficiency.torch_traces.kineto.trace import Events
+from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, NO_TIME, first_with, integers, nanoseconds
+from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events
+
+#: In lower case; those of old versions were ``Operator``, ``Runtime``, ``Kernel``, ``Memcpy`` and ``Memset``.
+_CATEGORIES = {
+    "cpu_op": Category.OPERATOR,
+    "operator": Category.OPERATOR,
+    "user_annotation": Category.ANNOTATION,
+    "python_function": Category.PYTHON,
+    "cuda_runtime": Category.RUNTIME,
+    "hip_runtime": Category.RUNTIME,
+    "runtime": Category.RUNTIME,
+    "cuda_driver": Category.DRIVER,
+    "driver": Category.DRIVER,
+    "kernel": Category.KERNEL,
+    "gpu_memcpy": Category.COPY,
+    "memcpy": Category.COPY,
+    "gpu_memset": Category.FILL,
+    "memset": Category.FILL,
+    "cuda_sync": Category.SYNC,
+    "gpu_user_annotation": Category.GPU_ANNOTATION,
+}
+
+
+@lru_cache(maxsize=256)
+def category_of(name: Any) -> Category:
+    """What Kineto's ``cat`` means."""
+    return _CATEGORIES.get(str(name).lower(), Category.OTHER)
+
+
+def _which(categories: Iterable[Category]) -> Bool:
+    """Whether each category is one of these."""
+    chosen = frozenset(categories)
+    return np.array([category in chosen for category in Category])
+
+
+#: Whether a category's events are on a GPU, by category.
+GPU_EVENTS = _which((*GPU_WORK, Category.SYNC, Category.GPU_ANNOTATION))
+#: Whether they can have a correlation with a call.
+ASKED_FOR = _which((*GPU_WORK, Category.SYNC))
+#: Whether they are calls.
+ARE_CALLS = _which(CALLS)
+#: Whether they are operators or ranges on a CPU thread.
+ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
+#: Whether they are copies or fills.
+COPIES = _which((Category.COPY, Category.FILL))
+#: Whether they are synchronisations.
+SYNCS = _which((Category.SYNC,))
+#: Whether they can be a collective's.
+COLLECTIVES = ON_CPU | _which((Category.KERNEL, Category.COPY))
+#: Of every category.
+ALL = _which(Category)
+
+_NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
+
+
+class Lanes:
+    """Numbers processes and threads; texts without a number get ones below -1, each its own."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def of(self, events: Sequence[Mapping[str, Any]]) -> tuple[Int64, Int64]:
+        """Process and thread of each event; of ``"stream 7"`` the 7."""
+        process, thread = ([event.get(key) for event in events] for key in ("pid", "tid"))
+        return self._column(process), self._column(thread)
+
+    def _column(self, values: list[Any]) -> Int64:
+        if set(map(type, values)) == {int}:
+            return integers(values)
+        texts = {text: self._number(text) for text in dict.fromkeys(value for value in values if type(value) is str)}
+        return integers([texts[value] if type(value) is str else value for value in values])
+
+    def _number(self, text: str) -> int:
+        if found := _NUMBER_AT_END.search(text):
+            return int(found[1])
+        return self._numbers.setdefault(text, MISSING - 1 - len(self._numbers))
+
+
+#: By categories whose events have them: Kineto's names of a column; where there are two, the first one that is there.
+_ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
+    (ALL, {"external": ("External id", "external id")}),
+    (ASKED_FOR | ARE_CALLS, {"correlation": ("correlation",)}),
+    (ARE_CALLS, {"cbid": ("cbid",)}),
+    (
+        ON_CPU,
+        {
+            "sequence": ("Sequence number",),
+            "forward_thread": ("Fwd thread id",),
+            "record_function": ("Record function id",),
+        },
+    ),
+    (GPU_EVENTS, {"device": ("device",), "stream": ("stream",)}),
+    (COPIES, {"nbytes": ("bytes",)}),
+    (SYNCS, {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)}),
+    (
+        COLLECTIVES,
+        {
+            "group_size": ("Group size",),
+            "elements_in": ("In msg nelems",),
+            "elements_out": ("Out msg nelems",),
+        },
+    ),
+)
+
+
+def said_in(
+    arguments: Sequence[Mapping[str, Any]], present: Collection[str], category: Int8
+) -> dict[str, NDArray[Any]]:
+    """The columns of these events' arguments.
+
+    Parameters
+    ----------
+    arguments
+        ``args`` of each event.
+    present
+        All names in them.
+    category
+        Of each event.
+
+    Returns
+    -------
+    dict of arrays, shape (events,)
+        MISSING where an event does not say it, or is of a category of which it would mean something else.
+    """
+    columns = {}
+    for categories, wanted in _ARGUMENTS:
+        rows = said = None
+        for name, keys in wanted.items():
+            dtype = Events.dtypes()[name]
+            columns[name] = column = np.full(len(arguments), MISSING, dtype)
+            for key in keys:
+                if key not in present:
+                    continue
+                if rows is None or said is None:
+                    rows = np.flatnonzero(categories[category])
+                    said = [arguments[row] for row in rows.tolist()]
+                found = integers([each.get(key, MISSING) for each in said], dtype)
+                column[rows] = np.where(column[rows] == MISSING, found, column[rows])
+    return columns
+
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -1,21 +1,198 @@
-"""Kineto's files, of one rank or of many, from wherever they are."""
+"""Kineto's files, from wherever they are: each one read, and all of them checked to be the ranks of one job."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.show.progress import progress
-from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+from dask_efficiency.torch_traces.kineto.columns import ColumnsBuilder
+from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, RanksError
 from dask_efficiency.torch_traces.kineto.execution import read_execution
-from dask_efficiency.torch_traces.kineto.ranks import check_all_there, check_one_job
-from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS, integers
+from dask_efficiency.torch_traces.kineto.parse import BLOCK, JsonStream, texts
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
+
+
+def read_rank(
+    file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
+) -> RankTrace:
+    """Read what ``torch.profiler`` wrote in one process.
+
+    The file is read block by block; no more than the events of one block are in memory as objects.
+
+    Parameters
+    ----------
+    file
+        Binary, at its beginning; JSON, or JSON in gzip, which its first bytes tell. Either an object with
+        ``traceEvents`` in it, or only the list of events.
+    path
+        Where it is, for messages and :attr:`RankTrace.path <dask_efficiency.torch_traces.kineto.trace.RankTrace.path>`.
+    block
+        Bytes that are read at a time.
+    report
+        Is called after each block, with the bytes of the file that were read.
+
+    Raises
+    ------
+    KinetoFileError
+        If it is no such file, is damaged, or ends early; it says which file, what is wrong, and where.
+
+    References
+    ----------
+    "Trace Event Format", Chromium; Kineto's ``output_json.cpp`` for what it adds to it. We differ from readers of the
+    former: events without a duration, but for the names of threads, are not kept.
+    """
+    pieces = JsonStream(texts(file, path, block), path)
+    columns = ColumnsBuilder()
+    for batch in pieces.batches():
+        columns.add(batch)
+        report(file.tell())
+    about = pieces.about
+    base = _base(about, path)
+    events = columns.build(base)
+    job = about.get("distributedInfo")
+    job = job if isinstance(job, dict) else {}
+    rank, world_size = integers([job.get("rank", 0), job.get("world_size", 0)]).tolist()
+    if max(rank, world_size) > MAX_RANKS:
+        raise KinetoFileError(f"{path}: it is of rank {rank} of {world_size}; expected {MAX_RANKS} ranks at most")
+    return RankTrace(
+        rank=max(rank, 0),
+        world_size=world_size if world_size > 0 else None,
+        path=path,
+        events=events,
+        names=columns.names,
+        threads=columns.threads,
+        groups=_groups(job.get("pg_config"), columns.groups),
+        about=about,
+        left_out=dict(columns.left_out),
+    )
+
+
+def _base(about: Mapping[str, Any], path: str) -> int:
+    """What is to be added to every instant, nanoseconds."""
+    given = about.get("baseTimeNanoseconds", 0)
+    base = int(integers([given])[0])
+    if not 0 <= base < MAX_INSTANT:
+        raise KinetoFileError(f"{path}: baseTimeNanoseconds is {given!r}; expected nanoseconds since the epoch")
+    return base
+
+
+def _groups(configured: Any, in_events: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Members of process groups by name: what the file says of the job, and else what its collectives say."""
+    said = dict(in_events)
+    for group in configured if isinstance(configured, list) else []:
+        if isinstance(group, dict) and "pg_name" in group:
+            said[str(group["pg_name"])] = group.get("ranks")
+    return {name: members for name, ranks in said.items() if (members := _members(ranks))}
+
+
+def _members(ranks: Any) -> tuple[int, ...]:
+    """Of a list, or of its text, in which Kineto leaves out members of large groups: such a one is not known."""
+    if isinstance(ranks, str):
+        try:
+            ranks = json.loads(ranks)
+        except (ValueError, RecursionError):
+            return ()
+    if not isinstance(ranks, list) or not all(type(rank) is int and 0 <= rank < MAX_RANKS for rank in ranks):
+        return ()
+    return tuple(ranks)
+
+
+#: Seconds between the windows of two ranks from which on they are of different runs: more than the clocks of the hosts
+#: of one job differ, also where one of them is set to the wrong time zone's daylight saving.
+MAX_APART_SECONDS = 2 * 3600
+
+#: Ranks that a message names.
+MAX_NAMED = 16
+
+
+def check_one_job(trace: KinetoTrace) -> None:
+    """Refuse ranks that are there twice, and files of different jobs.
+
+    Raises
+    ------
+    RanksError
+        It says which.
+    """
+    files = defaultdict(list)
+    for rank in trace.ranks:
+        files[rank.rank].append(rank)
+    for number, several in files.items():
+        if len(several) > 1:
+            unsaid = any(_job(rank).get("rank") is None for rank in several)
+            raise RanksError(
+                f"rank {number} is there {len(several)} times: {', '.join(rank.path for rank in several)}"
+                + (" (a file that does not say its rank is rank 0)" if unsaid else "")
+            )
+    for name in ("world_size", "backend"):
+        _check_same(trace, name)
+    for rank in trace.ranks:
+        if rank.world_size is not None and rank.rank >= rank.world_size:
+            raise RanksError(f"{rank.path} is of rank {rank.rank} in a job of {rank.world_size}")
+    _check_one_run(trace)
+
+
+def check_all_there(trace: KinetoTrace) -> None:
+    """Refuse a job of which ranks are missing.
+
+    Raises
+    ------
+    RanksError
+        It says which.
+    """
+    if missing := trace.missing_ranks:
+        raise RanksError(
+            f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
+            "give a list of files to read only these"
+        )
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    named = ", ".join(map(str, ranks[:MAX_NAMED])) + (", ..." if len(ranks) > MAX_NAMED else "")
+    return f"rank {named} is" if len(ranks) == 1 else f"{len(ranks)} ranks ({named}) are"
+
+
+def _job(rank: RankTrace) -> dict[str, object]:
+    job = rank.about.get("distributedInfo")
+    return job if isinstance(job, dict) else {}
+
+
+def _check_same(trace: KinetoTrace, name: str) -> None:
+    first: RankTrace | None = None
+    for rank in trace.ranks:
+        if _job(rank).get(name) is None:
+            continue
+        first = first or rank
+        if _job(rank)[name] != _job(first)[name]:
+            raise RanksError(
+                f"files of different jobs: {first.path} has {name} {_job(first)[name]!r}, "
+                f"{rank.path} has {_job(rank)[name]!r}"
+            )
+
+
+def _check_one_run(trace: KinetoTrace) -> None:
+    """All windows lie together, but for clocks that differ."""
+    windows = sorted(
+        (int(rank.events.start.min()), int(rank.events.stop.max()), rank.path)
+        for rank in trace.ranks
+        if len(rank.events)
+    )
+    reached, before = 0, ""
+    for start, stop, path in windows:
+        apart = (start - reached) / 1e9
+        if before and apart > MAX_APART_SECONDS:
+            raise RanksError(f"files of different runs: {path} begins {apart:.0f} s after the end of {before}")
+        if stop > reached:
+            reached, before = stop, path
+
 
 #: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes; a folder that has such is read for
 #: these alone, and any other for all its JSON.

@@ -1,4 +1,4 @@
-"""Numbers as JSON has them, whole, with a fraction or as text, in columns."""
+"""Columns of numbers: read from JSON, where they may be text, and looked up in one another."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Int64
+
+
+def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int64:
+    """The first position of each number that is wanted; missing where it is not among the numbers."""
+    if not len(numbers):
+        return np.full(len(wanted), MISSING, np.int64)
+    order = np.argsort(numbers, kind="stable")
+    place = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
+    found: Int64 = np.where(numbers[order[place]] == wanted, order[place], MISSING).astype(np.int64)
+    return found
+
 
 #: In place of an instant or a duration that is none.
 NO_TIME = np.iinfo(np.int64).min

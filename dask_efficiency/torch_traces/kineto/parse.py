@@ -1,14 +1,40 @@
-"""A trace's JSON piece by piece: its long list in batches, and what stands beside it."""
+"""A trace's JSON piece by piece: its long list in batches, and the other members of the object."""
 
 from __future__ import annotations
 
+import codecs
 import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
+from dask_efficiency.files.storage import DamagedFileError, decompressed
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
+
+#: Bytes of text that are read at a time.
+BLOCK = 1 << 18
+
+
+def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
+    """The file's text in blocks, without a byte order mark; what is no UTF-8 is replaced.
+
+    Raises
+    ------
+    KinetoFileError
+        If a compressed file is damaged or ends early; it says how far it could be read.
+    FileTooLargeError
+        If it holds far more than its size.
+    """
+    decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
+    content = decompressed(file, path)
+    try:
+        while data := content.read(block):
+            yield decode(data)
+    except DamagedFileError as error:
+        raise KinetoFileError(str(error)) from error
+    yield decode(b"", final=True)
+
 
 #: Between tokens, as RFC 8259 has it.
 _SPACE = " \t\n\r"
@@ -31,7 +57,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-class Pieces:
+class JsonStream:
     """What a trace's text says, in the order of the file.
 
     Parameters

@@ -40,6 +40,21 @@ class Category(IntEnum):
     OTHER = 10
 
 
+#: By category, Kineto's name of today.
+KINETO_CATEGORIES = {
+    Category.OPERATOR: "cpu_op",
+    Category.ANNOTATION: "user_annotation",
+    Category.PYTHON: "python_function",
+    Category.RUNTIME: "cuda_runtime",
+    Category.DRIVER: "cuda_driver",
+    Category.KERNEL: "kernel",
+    Category.COPY: "gpu_memcpy",
+    Category.FILL: "gpu_memset",
+    Category.SYNC: "cuda_sync",
+    Category.GPU_ANNOTATION: "gpu_user_annotation",
+    Category.OTHER: "other",
+}
+
 #: Work on a GPU, which a call asked for.
 GPU_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 #: Calls that a CPU thread makes of CUDA or HIP.

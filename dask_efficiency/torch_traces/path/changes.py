@@ -8,19 +8,74 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.torch_traces.path.causes import last_causes
-from dask_efficiency.torch_traces.path.collectives import Arrivals
-from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, TorchGraph
+from dask_efficiency.torch_traces.kineto.trace import RankTrace
+from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
+from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.instants import Instants
-from dask_efficiency.torch_traces.path.meetings import Meetings, meetings_of
+from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.ordering import places_in
-from dask_efficiency.torch_traces.path.retime import Waits, earliest, topological, unexplained_ns
-from dask_efficiency.torch_traces.path.shifted import shifted_trace
-from dask_efficiency.torch_traces.path.speeds import Changes, factors, gone
+from dask_efficiency.torch_traces.path.retime import (
+    MeetingNodes,
+    NodeWaits,
+    earliest,
+    meetings_of,
+    topological,
+    unexplained_ns,
+)
+from dask_efficiency.torch_traces.path.speeds import TorchChanges, factors, gone
+
+
+def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
+    """The trace and the region of a graph with its nodes at other instants.
+
+    Parameters
+    ----------
+    at
+        By node of the graph, its new instant in nanoseconds.
+
+    Returns
+    -------
+    trace, region
+        Events without nodes move with those of their thread, and what comes after the region with its end.
+    """
+    events, nodes, region = graph.trace.events, graph.nodes, graph.region
+    if not len(nodes):
+        return graph.trace, region
+    later = int(at.max()) - int(nodes.at.max())
+    lane, others = pairs_ranked(events.process, events.thread), _without_nodes(graph)
+    lane_of_node = lane[nodes.event]
+    moved = []
+    for instants, is_start in ((events.start, True), (events.stop, False)):
+        now = instants + np.where(instants >= region.stop, later, 0)
+        within = others[(instants[others] > region.start) & (instants[others] < region.stop)]
+        for number in np.unique(lane[within]).tolist():
+            rows, beside = within[lane[within] == number], np.flatnonzero(lane_of_node == number)
+            beside = beside if len(beside) else np.arange(len(nodes))
+            now[rows] += _shift(instants[rows], nodes.at[beside], at[beside], region.start)
+        mine = nodes.is_start == is_start
+        now[nodes.event[mine]] = at[mine]
+        moved.append(now)
+    start, stop = moved
+    again = replace(events, start=start, stop=np.maximum(start, stop))
+    return replace(graph.trace, events=again), replace(region, stop=region.stop + later)
+
+
+def _without_nodes(graph: TorchGraph) -> Int64:
+    there = np.zeros(len(graph.trace.events), np.bool_)
+    there[graph.nodes.event] = True
+    return np.flatnonzero(~there).astype(np.int64)
+
+
+def _shift(instants: Int64, was: Int64, now: Int64, origin: int) -> Int64:
+    """How far instants move with the nodes around them; nanoseconds since the epoch do not fit into floats."""
+    moved = np.maximum.accumulate(now) - was
+    found = np.interp((instants - origin).astype(np.float64), (was - origin).astype(np.float64), moved)
+    return np.round(found).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobGraphs:
     """The graphs of one or more ranks, and what they have in common."""
 
     graphs: Sequence[TorchGraph]
@@ -28,7 +83,7 @@ class Job:
     position: Sequence[int]
     offset: Sequence[int]
     #: Who took part in which collective.
-    arrivals: Arrivals
+    arrivals: CollectiveArrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +144,7 @@ def lags(graph: TorchGraph) -> Int64:
     return found
 
 
-def with_changes(graph: TorchGraph, was: Rewired, changes: Changes) -> Rewired:
+def with_changes(graph: TorchGraph, was: Rewired, changes: TorchChanges) -> Rewired:
     """The edges of a graph that are shorter, without those that nothing waits for any more."""
     edges, share = was.edges, factors(graph, changes)
     kept = ~gone(graph, changes, edges.source, edges.target) | (edges.kind != EdgeKind.SYNC)
@@ -161,7 +216,7 @@ def _weight(ns: int) -> int:
     return int(ns)
 
 
-def retimed(job: Job, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
+def retimed(job: JobGraphs, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
     """The graphs of a job as they would be with other edges.
 
     Parameters
@@ -202,7 +257,7 @@ def retimed(job: Job, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tup
     )
 
 
-def _name_of(node: int, job: Job, base: Int64) -> str:
+def _name_of(node: int, job: JobGraphs, base: Int64) -> str:
     """A node by its number over all graphs, as a message has it."""
     position = int(np.searchsorted(base, node, side="right")) - 1
     if position >= len(job.graphs):
@@ -213,16 +268,16 @@ def _name_of(node: int, job: Job, base: Int64) -> str:
     return f"{number} ({end} of {name[:40]!r}{f', rank {graph.trace.rank}' if len(job.graphs) > 1 else ''})"
 
 
-def _met(meetings: Meetings, nodes: int) -> Int64:
+def _met(meetings: MeetingNodes, nodes: int) -> Int64:
     """By node at which a rank comes to a meeting, the node at which it leaves; by any other, MISSING."""
     found = np.full(nodes, MISSING, np.int64)
     found[meetings.start] = meetings.stop
     return found
 
 
-def _joined(parts: Sequence[Rewired], base: Int64) -> Waits:
+def _joined(parts: Sequence[Rewired], base: Int64) -> NodeWaits:
     each = list(zip(parts, base.tolist(), strict=False))
-    return Waits(
+    return NodeWaits(
         np.concatenate([*(p.edges.source + first for p, first in each), *(p.source + first for p, first in each)]),
         np.concatenate([*(p.edges.target + first for p, first in each), *(p.target + first for p, first in each)]),
         np.concatenate([*(part.lag for part in parts), *(np.zeros_like(part.source) for part in parts)]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,71 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.files.storage import writing
 from dask_efficiency.runs.path.kinds import KINDS
 from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
-from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, Category, KinetoTrace, RankTrace
-from dask_efficiency.torch_traces.path.categories import CATEGORIES
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KINETO_CATEGORIES, Category, KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
-from dask_efficiency.torch_traces.path.nesting import nested
-from dask_efficiency.torch_traces.path.queues import queue_lengths
-from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.streams import queue_lengths
+from dask_efficiency.torch_traces.path.stretches import TorchStretches
+
+#: Nanoseconds by which times may be off where a file has whole microseconds: that much of an overlap is cut off.
+ROUNDING_NS = 1000
+
+
+class NestedSlices(NamedTuple):
+    """By slice, in the order in which they were given."""
+
+    #: From 0; slices that overlap and are not inside one another have different ones.
+    track: Int64
+    start: Int64
+    stop: Int64
+
+
+def nested(start: Int64, stop: Int64) -> NestedSlices:
+    """A track for each slice, as few as a walk from left to right needs.
+
+    Parameters
+    ----------
+    start, stop
+        In any order; none stops before its start.
+
+    Returns
+    -------
+    NestedSlices
+        Overlaps of up to :data:`ROUNDING_NS` are cut off, all else is as it was.
+    """
+    order = np.lexsort((np.arange(len(start)), -stop, start)).tolist()
+    starts, stops = start.tolist(), stop.tolist()
+    tracks = [0] * len(starts)
+    # by track, the slices that are open, the innermost last
+    open_slices: list[list[int]] = []
+    for row in order:
+        fitting = (track for track, stack in enumerate(open_slices) if _fits(row, stack, starts, stops))
+        track = next(fitting, len(open_slices))
+        if track == len(open_slices):
+            open_slices.append([])
+        open_slices[track].append(row)
+        tracks[row] = track
+    return NestedSlices(np.array(tracks, np.int64), start, np.array(stops, np.int64))
+
+
+def _fits(row: int, stack: list[int], starts: list[int], stops: list[int]) -> bool:
+    """Whether a slice is beside or inside those that are open, once overlaps by rounding are cut off."""
+    at, until = starts[row], stops[row]
+    while stack:
+        inner = stack[-1]
+        if stops[inner] <= at:
+            stack.pop()
+        elif until <= stops[inner]:
+            return True
+        elif until - stops[inner] <= ROUNDING_NS:
+            stops[row] = stops[inner]
+            return True
+        elif stops[inner] - at <= ROUNDING_NS and starts[inner] < at:
+            stops[inner] = at
+            stack.pop()
+        else:
+            return False
+    return True
+
 
 #: What stays beside the critical events where only these are wanted: it says where in the program they are.
 KEPT = (Category.ANNOTATION, Category.PYTHON)
@@ -41,7 +100,7 @@ class Overlay:
     #: By rank of the trace, what is to be added to its instants to have those of the job, in nanoseconds.
     offset: Sequence[int]
     #: The walk that covers the window.
-    stretches: Stretches
+    stretches: TorchStretches
     #: The graph of the rank whose longest path is drawn; that rank's position; edges of the path, by position.
     graph: TorchGraph
     position: int
@@ -195,7 +254,7 @@ class _Export:
                 start,
                 stop,
                 trace.names[name_number],
-                CATEGORIES[Category(category)],
+                KINETO_CATEGORIES[Category(category)],
                 args=args or None,
             )
 

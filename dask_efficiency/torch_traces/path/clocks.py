@@ -1,4 +1,4 @@
-"""Clocks: how far the clocks of ranks are apart, from the instants at which they left the same collectives."""
+"""RankClocks: how far the clocks of ranks are apart, from the instants at which they left the same collectives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
-from dask_efficiency.torch_traces.path.collectives import Arrivals
+from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 
 #: The median settles in a few rounds, as the first offsets are medians themselves.
 _MAX_ROUNDS = 20
@@ -26,7 +26,7 @@ _MAX_ON_ONE_HOST = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Clocks(Table):
+class RankClocks(Table):
     """A row for each rank; the clock of the job is that of the first one."""
 
     #: What is to be added to the rank's instants; 0 for a rank that was in no collective.
@@ -40,7 +40,7 @@ class Clocks(Table):
     violations: Int32
 
 
-def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
+def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankClocks:
     """The offsets that make ranks leave collectives at the same instants.
 
     Parameters
@@ -52,7 +52,7 @@ def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
 
     Returns
     -------
-    Clocks
+    RankClocks
         Medians of differences, which bear it that a rank is sometimes late to leave. An offset that is not greater than
         what remains of the differences is 0. Ranks of one host have one offset, that of the first of them, unless
         theirs are milliseconds apart. Drift within a trace is not looked for.
@@ -74,7 +74,7 @@ def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
     count = np.bincount(used.rank, minlength=ranks)
     spread = np.array([_median(np.abs(remains[used.rank == rank])) for rank in range(ranks)], np.int64)
     offset[(np.abs(offset) <= _TIMES_SPREAD * spread + _RESOLUTION)[first]] = 0
-    return Clocks(
+    return RankClocks(
         offset=offset,
         spread=np.where(count > 0, spread, MISSING),
         collectives=count.astype(np.int32),
@@ -82,19 +82,19 @@ def align_clocks(arrivals: Arrivals, hosts: Sequence[str]) -> Clocks:
     )
 
 
-def last_arrivals(arrivals: Arrivals, offset: Int64) -> Int64:
+def last_arrivals(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
     """When the last rank came to each collective, on the clock of the job."""
     start = arrivals.start + offset[arrivals.rank]
     return np.maximum.reduceat(start, arrivals.begins) if len(start) else start
 
 
-def each(arrivals: Arrivals, per_collective: Int64) -> Int64:
+def each(arrivals: CollectiveArrivals, per_collective: Int64) -> Int64:
     """A value of each collective, for each of its rows."""
     begins = arrivals.begins
     return np.repeat(per_collective, np.diff(np.append(begins, len(arrivals))))
 
 
-def _first_offsets(used: Arrivals, ranks: int) -> Int64:
+def _first_offsets(used: CollectiveArrivals, ranks: int) -> Int64:
     """Offsets from rank to rank, each from one that is known: of the pairs, those with most collectives first."""
     begins = used.begins
     first = each(used, begins.astype(np.int64))
@@ -128,7 +128,7 @@ def _spread_out(known: dict[int, int], root: int, pairs: list[tuple[int, int, in
         reached |= {one, other}
 
 
-def _remaining(used: Arrivals, offset: Int64) -> Int64:
+def _remaining(used: CollectiveArrivals, offset: Int64) -> Int64:
     """How much later each rank would have to leave to do so together with the others."""
     stop = used.stop + offset[used.rank]
     if not len(stop):
@@ -140,7 +140,7 @@ def _remaining(used: Arrivals, offset: Int64) -> Int64:
     return each(used, low + (high - low) // 2) - stop
 
 
-def _violations(used: Arrivals, offset: Int64, ranks: int) -> Int32:
+def _violations(used: CollectiveArrivals, offset: Int64, ranks: int) -> Int32:
     early = used.stop + offset[used.rank] < each(used, last_arrivals(used, offset))
     return np.bincount(used.rank[early], minlength=ranks).astype(np.int32)
 

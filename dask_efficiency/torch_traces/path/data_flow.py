@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, Float64, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionTrace
-from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
 from dask_efficiency.torch_traces.path.lanes import pairs_ranked

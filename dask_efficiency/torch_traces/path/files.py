@@ -15,11 +15,12 @@ from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, wr
 from dask_efficiency.torch_traces.kineto.execution import DataDependencies, ExecutionNodes, ExecutionTrace
 from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, KinetoTrace, RankTrace
-from dask_efficiency.torch_traces.path.breakdown import path_edges
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
-from dask_efficiency.torch_traces.path.path import TorchCriticalPath, TorchQuestion
+from dask_efficiency.torch_traces.path.longest import path_edges
+from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.ranks import job_ranks
-from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.region import TorchQuestion
+from dask_efficiency.torch_traces.path.stretches import TorchStretches
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -128,7 +129,7 @@ def _path(archive: Archive) -> TorchCriticalPath:
         path_edges(graphs[chosen], longest)
     except ValueError as error:
         raise PathFileError(f"'longest/nodes' are no path: {error}") from error
-    stretches = _table(archive, "stretches", Stretches)
+    stretches = _table(archive, "stretches", TorchStretches)
     if (stretches.start > stretches.stop).any() or (stretches.start[1:] != stretches.stop[:-1]).any():
         raise PathFileError(
             "'stretches' do not follow one another; expected each to begin where the one before it ends"

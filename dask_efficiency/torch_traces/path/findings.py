@@ -10,9 +10,9 @@ import numpy as np
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.parts import SHARE, PathPart, finding
 from dask_efficiency.show.figures import format_share, harmless
-from dask_efficiency.torch_traces.path.lateness import Cause
-from dask_efficiency.torch_traces.path.meanwhile import has_waits
-from dask_efficiency.torch_traces.path.spent import NOBODY, in_figures
+from dask_efficiency.torch_traces.path.lateness import LatenessCause
+from dask_efficiency.torch_traces.path.roles import has_waits
+from dask_efficiency.torch_traces.path.stretches import NOBODY, in_figures
 
 if TYPE_CHECKING:
     from dask_efficiency.torch_traces.path.path import TorchCriticalPath
@@ -52,11 +52,20 @@ TITLES = {
 
 #: By what a straggler did more of than the others: the same.
 SLOW_RANKS = {
-    Cause.LATE_START: ("Slow rank, it started late", "See why it, or its profiler, did."),
-    Cause.COMPUTE: ("Slow rank, it computed for longer", "See whether it has more work, or a slower CPU or GPU."),
-    Cause.DATA_LOADING: ("Slow rank, it loaded data for longer", MORE_LOADERS),
-    Cause.COMMUNICATION: ("Slow rank, it exchanged data for longer", "See its links, and what else it exchanges."),
-    Cause.UNKNOWN: ("Slow rank, for no reason that was recorded", "See its Python code, garbage collection and cores."),
+    LatenessCause.LATE_START: ("Slow rank, it started late", "See why it, or its profiler, did."),
+    LatenessCause.COMPUTE: (
+        "Slow rank, it computed for longer",
+        "See whether it has more work, or a slower CPU or GPU.",
+    ),
+    LatenessCause.DATA_LOADING: ("Slow rank, it loaded data for longer", MORE_LOADERS),
+    LatenessCause.COMMUNICATION: (
+        "Slow rank, it exchanged data for longer",
+        "See its links, and what else it exchanges.",
+    ),
+    LatenessCause.UNKNOWN: (
+        "Slow rank, for no reason that was recorded",
+        "See its Python code, garbage collection and cores.",
+    ),
 }
 
 #: What helps where more is known than the cause; of one rank alone it is not known whether it waits for others.
@@ -156,11 +165,15 @@ def _slow_rank(path: TorchCriticalPath, begins: PathPart | None) -> PathPart | N
     """The rank that the others waited for most in the window; none where that began late, and is told."""
     job, start, stop = path.job, int(path.stretches.start[0]), int(path.stretches.stop[-1])
     late = job.late.take((job.late.at >= start) & (job.late.at <= stop))
-    caused = np.zeros((len(job.numbers), len(Cause)), np.int64)
+    caused = np.zeros((len(job.numbers), len(LatenessCause)), np.int64)
     np.add.at(caused, (late.rank, late.cause), late.waits)
     position = int(caused.sum(axis=1).argmax())
-    waited, reason, rank = int(caused[position].sum()), Cause(int(caused[position].argmax())), job.numbers[position]
-    told = begins is not None and begins[1] == f"before rank {rank} began" and reason is Cause.LATE_START
+    waited, reason, rank = (
+        int(caused[position].sum()),
+        LatenessCause(int(caused[position].argmax())),
+        job.numbers[position],
+    )
+    told = begins is not None and begins[1] == f"before rank {rank} began" and reason is LatenessCause.LATE_START
     if not waited or told:
         return None
     share = waited / ((stop - start) * (len(job.numbers) - 1))

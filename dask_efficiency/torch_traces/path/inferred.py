@@ -3,18 +3,144 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.gpu.calls import LONG
-from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds
-from dask_efficiency.torch_traces.path.enqueued import Enqueued
+from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region
-from dask_efficiency.torch_traces.path.lanes import by_thread
+from dask_efficiency.torch_traces.path.lanes import by_thread, pairs_ranked
+from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
+
+_Rows = NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQueues:
+    """Work on GPUs whose call is known, a row each, by stream and then in the order of the calls."""
+
+    #: Rows of the work in the trace.
+    work: Int32
+    #: Number of its stream, over all devices.
+    stream: Int64
+    #: When it was asked for, nanoseconds.
+    at: Int64
+    #: When it and all work before it on its stream had ended, nanoseconds.
+    ended: Int64
+    #: Where each stream's work begins in these columns, and where the last one's ends.
+    first: Int64
+    events: Events
+
+    @classmethod
+    def of(cls, trace: RankTrace) -> Self:
+        """What a rank's streams were asked for."""
+        events = trace.events
+        rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING)).astype(np.int32)
+        stream = pairs_ranked(events.device[rows], events.stream[rows]).astype(np.int64)
+        at = events.start[events.call[rows]]
+        order = np.lexsort((events.start[rows], at, stream))
+        rows, stream, at = rows[order], stream[order], at[order]
+        first = np.searchsorted(stream, np.arange(int(stream.max(initial=-1)) + 2))
+        ended = events.stop[rows]
+        for start, stop in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+            ended[start:stop] = np.maximum.accumulate(ended[start:stop])
+        return cls(rows, stream, at, ended, first, events)
+
+    @property
+    def streams(self) -> int:
+        """How many there are."""
+        return len(self.first) - 1
+
+    def last(self, stream: int, at: Int64) -> Int64:
+        """The work that a stream was asked for last before some instants; missing if it was asked for nothing."""
+        start, stop = self.first[stream : stream + 2].tolist()
+        which = np.searchsorted(self.at[start:stop], at) - 1
+        return (
+            np.where(which >= 0, self.work[start:stop][which], MISSING) if stop > start else np.full(len(at), MISSING)
+        )
+
+    def last_of_each(self, stream: Int64, at: Int64) -> Int64:
+        """The same of a stream for each instant; missing where the stream is."""
+        work = np.full(len(at), MISSING)
+        for number in np.unique(stream[stream != MISSING]).tolist():
+            here = stream == number
+            work[here] = self.last(number, at[here])
+        return work
+
+    def last_ended(self, at: Int64, until: Int64) -> Int64:
+        """Of the last work of each stream before some instants, what ended last but not after others."""
+        work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
+        for stream in range(self.streams):
+            last = self.last(stream, at)
+            known = last != MISSING
+            known[known] = self.events.stop[last[known]] <= until[known]
+            known[known] = self.events.stop[last[known]] > ended[known]
+            work[known], ended[known] = last[known], self.events.stop[last[known]]
+        return work
+
+    def last_ended_of(self, stream: Int64, at: Int64, until: Int64) -> Int64:
+        """Of the work that streams were asked for before some instants, the last that ended not after others."""
+        work = np.full(len(until), MISSING)
+        for number in np.unique(stream[stream != MISSING]).tolist():
+            start, stop = self.first[number : number + 2].tolist()
+            here = stream == number
+            asked = np.searchsorted(self.at[start:stop], at[here])
+            ended = np.searchsorted(self.ended[start:stop], until[here], side="right")
+            which = np.minimum(asked, ended) - 1
+            work[here] = np.where(which >= 0, self.work[start:stop][which], MISSING)
+        return work
+
+    def unfinished(self, stream: Int64, at: Int64) -> Int64:
+        """How much of what streams had been asked for had not ended at some instants."""
+        count = np.zeros(len(at), np.int64)
+        for number in np.unique(stream).tolist():
+            start, stop = self.first[number : number + 2].tolist()
+            here = stream == number
+            count[here] = np.searchsorted(self.at[start:stop], at[here])
+            count[here] -= np.searchsorted(self.ended[start:stop], at[here], side="right")
+        return count
+
+    def stream_of(self, work: _Rows) -> Int64:
+        """The stream of some rows of the trace."""
+        numbers = np.full(len(self.events), MISSING, np.int64)
+        numbers[self.work] = self.stream
+        return numbers[work]
+
+    def used_by(self, asking: _Rows, at: Int64) -> Int64:
+        """The stream that each call's thread last asked for something before an instant; missing if it did not."""
+        found = np.full(len(at), MISSING)
+        for here, mine in self._of_threads(asking):
+            which = np.searchsorted(self.at[mine], at[here]) - 1
+            found[here[which >= 0]] = self.stream[mine[which[which >= 0]]]
+        return found
+
+    def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
+        """The work that each call's thread asked for next after an instant; missing if there is none.
+
+        Parameters
+        ----------
+        other_than
+            Streams that are passed over; missing for none.
+        """
+        found = np.full(len(at), MISSING)
+        for here, mine in self._of_threads(asking):
+            for stream in np.unique(other_than[here]).tolist():
+                some = here[other_than[here] == stream]
+                rest = mine[self.stream[mine] != stream]
+                which = np.searchsorted(self.at[rest], at[some])
+                known = which < len(rest)
+                found[some[known]] = self.work[rest[which[known]]]
+        return found
+
+    def _of_threads(self, asking: _Rows) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """For each thread, which of some rows are on it, and what it asked for, in order of time."""
+        for here, mine in by_thread(self.events, asking, self.events.call[self.work]):
+            yield here, mine[np.argsort(self.at[mine], kind="stable")]
+
 
 #: A call that waited returns at most this long after the work ended, nanoseconds: only then is a stream that the
 #: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, where synchronisations
@@ -24,10 +150,8 @@ MAX_RETURN = 30_000
 #: A stream takes 1024 launches that have not begun; a call that finds this many and is long has waited for room.
 MIN_FULL_QUEUE = 1_000
 
-_Rows = NDArray[np.integer]
 
-
-class Waits(NamedTuple):
+class InferredWaits(NamedTuple):
     """Rows of work, and of calls that ended after it because they waited for it."""
 
     work: _Rows
@@ -87,10 +211,10 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     )
 
 
-def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
+def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits]:
     """The calls among some events that waited, and the work that each of them waited for."""
     kinds = np.where(inside, call_kinds(trace), CallKind.OTHER)
-    enqueued = Enqueued.of(trace)
+    enqueued = StreamQueues.of(trace)
 
     def of(*wanted: CallKind) -> _Rows:
         return np.flatnonzero(np.isin(kinds, wanted))
@@ -103,19 +227,19 @@ def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
     yield _for_room(trace, enqueued, np.flatnonzero(inside))
 
 
-def _for_device(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Iterator[Waits]:
+def _for_device(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Iterator[InferredWaits]:
     for stream in range(enqueued.streams):
         work = enqueued.last(stream, trace.events.start[calls])
         yield _ended(trace, work, calls)
 
 
-def _for_stream(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
+def _for_stream(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
     at = trace.events.start[calls]
     work = enqueued.last_of_each(enqueued.used_by(calls, at), at)
     return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, at))
 
 
-def _for_event(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
+def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
     """Nothing says which event it is; taken is the last one that was recorded before the call."""
     events = trace.events
     records = np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD)
@@ -129,7 +253,9 @@ def _for_event(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
     return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, events.start[calls]))
 
 
-def _or_ended_within(trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _Rows, at: Int64) -> tuple[_Rows, _Rows]:
+def _or_ended_within(
+    trace: RankTrace, enqueued: StreamQueues, calls: _Rows, work: _Rows, at: Int64
+) -> tuple[_Rows, _Rows]:
     """The work that a call is taken to have waited for; or, if that did not end during the call, what did so last."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]
@@ -143,7 +269,7 @@ def _or_ended_within(trace: RankTrace, enqueued: Enqueued, calls: _Rows, work: _
     return np.where(better, other, work), calls
 
 
-def _for_own(trace: RankTrace, calls: _Rows) -> Waits:
+def _for_own(trace: RankTrace, calls: _Rows) -> InferredWaits:
     """Copies that ended within the call that asked for them."""
     wanted = np.zeros(len(trace.events), bool)
     wanted[calls] = True
@@ -152,14 +278,14 @@ def _for_own(trace: RankTrace, calls: _Rows) -> Waits:
     return _ended(trace, copies, trace.events.call[copies])
 
 
-def _for_any(trace: RankTrace, enqueued: Enqueued, calls: _Rows) -> Waits:
+def _for_any(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
     work = enqueued.last_ended(trace.events.start[calls], trace.events.stop[calls])
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] > trace.events.start[calls[known]]
-    return Waits(work[known], calls[known])
+    return InferredWaits(work[known], calls[known])
 
 
-def _for_room(trace: RankTrace, enqueued: Enqueued, rows: _Rows) -> Waits:
+def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> InferredWaits:
     """Long launches into a full queue, and the work that ended last on that stream before they returned."""
     events = trace.events
     works = rows[np.isin(events.category[rows], (Category.KERNEL, Category.FILL)) & (events.call[rows] != MISSING)]
@@ -171,23 +297,23 @@ def _for_room(trace: RankTrace, enqueued: Enqueued, rows: _Rows) -> Waits:
     ended = enqueued.last_ended_of(stream, events.start[calls], events.stop[calls])
     known = ended != MISSING
     known[known] = events.stop[ended[known]] > events.start[calls[known]]
-    return Waits(ended[known], calls[known])
+    return InferredWaits(ended[known], calls[known])
 
 
-def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> Waits:
+def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> InferredWaits:
     """Those whose work had ended when the call returned."""
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] <= trace.events.stop[calls[known]]
-    return Waits(work[known], calls[known])
+    return InferredWaits(work[known], calls[known])
 
 
-def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Waits]:
+def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits]:
     """Work that a stream held back until an event, and the work of another stream that was meant."""
     events, kinds = trace.events, call_kinds(trace)
     calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAITS_EVENT))
     if not len(calls):
         return
-    enqueued = Enqueued.of(trace)
+    enqueued = StreamQueues.of(trace)
     at = events.start[calls]
     # What the last recorded event stands for; the stream that waits is another one.
     recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
@@ -197,7 +323,7 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Wa
     began = np.where(held_back != MISSING, events.start[held_back], 0)
     work = enqueued.last_ended_of(meant, recorded_at, began)
     likely = (work != MISSING) & (held_back != MISSING)
-    yield Waits(work[likely], held_back[likely])
+    yield InferredWaits(work[likely], held_back[likely])
     # Otherwise what ended last before the thread's next work.
     calls, at = calls[~likely], at[~likely]
     held_back = enqueued.next_of_thread(calls, at, np.full(len(calls), MISSING))
@@ -209,7 +335,7 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[Wa
         later = (work != MISSING) & (events.device[work] == events.device[held_back])
         later &= (last == MISSING) | (events.stop[work] > events.stop[last])
         last[later] = work[later]
-    yield Waits(last[last != MISSING], held_back[last != MISSING])
+    yield InferredWaits(last[last != MISSING], held_back[last != MISSING])
 
 
 def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:

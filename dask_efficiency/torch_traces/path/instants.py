@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import Category, Events
-from dask_efficiency.torch_traces.path.exchanges import cpu_collectives
 from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.roles import cpu_collectives
 
 #: Categories whose events are on no thread and no stream of their own, so that the walk has no way through them.
 _ELSEWHERE = (Category.SYNC, Category.GPU_ANNOTATION)

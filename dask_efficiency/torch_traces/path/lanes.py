@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Events, RankTrace
-from dask_efficiency.torch_traces.path.calls import named
+from dask_efficiency.torch_traces.path.roles import named
 
 #: What the names of operators and annotations have in them on the thread of the forward pass, and of the backward one.
 FORWARD, BACKWARD = "forward", "autograd"

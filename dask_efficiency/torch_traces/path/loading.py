@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
+from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import Category
-from dask_efficiency.torch_traces.path.calls import matching
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
+from dask_efficiency.torch_traces.path.roles import matching
+from dask_efficiency.torch_traces.path.stretches import RawStretches
 
 #: What PyTorch's loaders name the time in which a program takes its next batch.
 DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
@@ -21,32 +20,13 @@ _ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, Category
 _CPU = (KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.COMPUTE_NONCPU))
 
 
-class Pieces(NamedTuple):
-    """The time between instants, in order; pieces may take no time."""
-
-    #: Nanoseconds, ascending; one more than there are pieces.
-    bounds: Int64
-    kind: Int8
-    event: Int32
-    inferred: Bool
-    #: An event on whose thread it is; missing for what is on no thread.
-    on_thread_of: Int32
-
-    def cut(self, at: Int64) -> Pieces:
-        """The same with more bounds."""
-        bounds = np.sort(np.concatenate([self.bounds, np.clip(at, self.bounds[0], self.bounds[-1])]))
-        which = np.searchsorted(self.bounds, bounds[:-1], side="right") - 1
-        which = np.minimum(which, len(self.kind) - 1)
-        return Pieces(bounds, self.kind[which], self.event[which], self.inferred[which], self.on_thread_of[which])
-
-
 def loading_rows(graph: TorchGraph) -> Int32:
     """Rows of the events on threads that load data: those of the graph's patterns, and of PyTorch's own loaders."""
     wanted = matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
     return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
 
 
-def with_loading(graph: TorchGraph, pieces: Pieces) -> Pieces:
+def with_loading(graph: TorchGraph, pieces: RawStretches) -> RawStretches:
     """The same time, where threads are within events that load data as ``data-loading``.
 
     An operator in it keeps its row; time of no event has that of the event that loads data.

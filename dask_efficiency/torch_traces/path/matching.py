@@ -4,20 +4,182 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import Int64
-from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
+from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
+from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.clocks import align_clocks, hosts_of
-from dask_efficiency.torch_traces.path.collectives import POINT_TO_POINT, Arrivals, Collectives
-from dask_efficiency.torch_traces.path.communication import Communication, communication_of
+from dask_efficiency.torch_traces.path.collectives import (
+    POINT_TO_POINT,
+    CollectiveArrivals,
+    CollectiveKind,
+    Collectives,
+    RankExchanges,
+    communication_of,
+)
 from dask_efficiency.torch_traces.path.ordering import places_in
-from dask_efficiency.torch_traces.path.pairs import pair_up
-from dask_efficiency.torch_traces.path.process_groups import process_groups
-from dask_efficiency.torch_traces.path.sequences import NOWHERE, places
-from dask_efficiency.torch_traces.path.sequences import Sequence as Order
+from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder, places
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroups:
+    """The groups of a job, numbered over all ranks."""
+
+    #: Names, which are not unique: groups of one name whose members differ are different groups. Where a trace does not
+    #: name the groups of kernels, each stream counts as one, and on the CPU each library.
+    names: tuple[str, ...]
+    #: Those whose ranks are taken to do the same in the same order: all but streams, which groups may share.
+    ordered: frozenset[int]
+    #: By rank the group of each row of its :class:`RankExchanges`.
+    numbers: tuple[Int64, ...]
+
+
+def process_groups(trace: KinetoTrace, parts: Sequence[RankExchanges]) -> ProcessGroups:
+    """The groups of what the ranks exchanged."""
+    streams = [tuple(np.unique(part.stream[part.stream != MISSING]).tolist()) for part in parts]
+    # A stream's number means the same on all ranks if all use the same ones; otherwise its place among them has to do.
+    alike = len({used for used in streams if used}) <= 1
+    known: dict[tuple[str, tuple[int, ...]], int] = {}
+    ordered = set()
+    numbers = []
+    for rank, part, used in zip(trace.ranks, parts, streams, strict=True):
+        number = np.empty(len(part), np.int64)
+        annotation = np.where(part.stream == MISSING, rank.events.name[part.event], MISSING)
+        for group, stream, name in {*zip(part.group.tolist(), part.stream.tolist(), annotation.tolist(), strict=True)}:
+            place = stream if alike or stream == MISSING else used.index(stream)
+            mine = (part.group == group) & (part.stream == stream) & (annotation == name)
+            found = known.setdefault(_key(rank, group, place, name), len(known))
+            number[mine] = found
+            if group != MISSING or stream == MISSING:
+                ordered.add(found)
+        numbers.append(number)
+    return ProcessGroups(tuple(name for name, _ in known), frozenset(ordered), tuple(numbers))
+
+
+def _key(rank: RankTrace, group: int, stream: int, annotation: int) -> tuple[str, tuple[int, ...]]:
+    if group != MISSING:
+        name = rank.names[group]
+        return name, tuple(rank.groups.get(name, ()))
+    if annotation != MISSING:
+        return rank.names[annotation].split(":", 1)[0], ()
+    return f"stream {stream}", ()
+
+
+#: Receives that are looked at for each send, on either side of the instant at which it ended.
+_MAX_LOOKED_AT = 16
+
+#: Positions of sends and of their receives.
+_Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+@dataclass(frozen=True, slots=True)
+class _PointToPoint:
+    """All sends and receives of a job, by rank and time of start, on the clock of the job."""
+
+    rank: Int64
+    row: Int64
+    kind: Int8
+    group: Int64
+    start: Int64
+    stop: Int64
+    nbytes: Int64
+    step: Int32
+
+    @classmethod
+    def of(cls, parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64) -> Self:
+        rows = [np.flatnonzero(np.isin(part.kind, POINT_TO_POINT)) for part in parts]
+
+        def column(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(part, name)[own] for part, own in zip(parts, rows, strict=True)])
+
+        rank = np.repeat(np.arange(len(parts)), [len(own) for own in rows])
+        group = np.concatenate([number[own] for number, own in zip(groups, rows, strict=True)])
+        start, stop = (column(name) + offset[rank] for name in ("start", "stop"))
+        row = np.concatenate(rows)
+        return cls(rank, row, column("kind"), group, start, stop, column("nbytes"), column("step"))
+
+
+def pair_up(parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64) -> NDArray[np.int64]:
+    """The sends and receives of a job as pairs.
+
+    Traces seldom say whom a rank sends to. In a group of two it is the other one, which receives in the order in which
+    was sent. In larger groups those are paired first that end closest together, as a send and its receive do, of as
+    many bytes as far as that is known.
+
+    Parameters
+    ----------
+    parts
+        What each rank exchanged.
+    groups
+        The number of the group of each of these.
+    offset
+        What is to be added to each rank's instants.
+
+    Returns
+    -------
+    array, shape (pairs, 4)
+        The sending rank, the row in its part, the receiving rank, the row in its part.
+    """
+    if not parts:
+        return np.empty((0, 4), np.int64)
+    found = _PointToPoint.of(parts, groups, offset)
+    pairs = [np.empty((0, 4), np.int64)]
+    for group in np.unique(found.group):
+        mine = np.flatnonzero(found.group == group)
+        ranks = np.unique(found.rank[mine])
+        for sends, receives in _between_two(found, mine, ranks) if len(ranks) == 2 else [_closest(found, mine)]:
+            columns = found.rank[sends], found.row[sends], found.rank[receives], found.row[receives]
+            pairs.append(np.stack(columns, axis=1).astype(np.int64))
+    return np.concatenate(pairs)
+
+
+def _between_two(found: _PointToPoint, mine: NDArray[np.intp], ranks: Int64) -> list[_Pairs]:
+    """In order, for either direction; profiles may have recorded different parts of it."""
+    pairs = []
+    for one, other in (ranks, ranks[::-1]):
+        sends = mine[(found.rank[mine] == one) & (found.kind[mine] == CollectiveKind.SEND)]
+        receives = mine[(found.rank[mine] == other) & (found.kind[mine] == CollectiveKind.RECEIVE)]
+        if not len(sends) or not len(receives):
+            continue
+        # What was asked for long ago may end when it is waited for: ends tell only which parts profiles recorded.
+        place = np.arange(len(receives))
+        if len(sends) != len(receives):
+            place = places(_pair_order(found, sends), _pair_order(found, receives), one_group=True)
+        beside = (place != NOWHERE) & (place >= 0) & (place < len(sends))
+        pairs.append((sends[place[beside]], receives[beside]))
+    return pairs
+
+
+def _pair_order(found: _PointToPoint, rows: NDArray[np.intp]) -> CollectiveOrder:
+    alike = np.full(len(rows), CollectiveKind.SEND, np.int8)
+    return CollectiveOrder(alike, found.nbytes[rows], found.step[rows], found.stop[rows])
+
+
+def _closest(found: _PointToPoint, mine: NDArray[np.intp]) -> _Pairs:
+    """Those first that end closest together."""
+    sends = mine[found.kind[mine] == CollectiveKind.SEND]
+    receives = mine[found.kind[mine] == CollectiveKind.RECEIVE]
+    receives = receives[np.argsort(found.stop[receives], kind="stable")]
+    near = np.searchsorted(found.stop[receives], found.stop[sends])[:, None]
+    near = near + np.arange(-_MAX_LOOKED_AT, _MAX_LOOKED_AT)
+    which, looked = np.nonzero((near >= 0) & (near < len(receives)))
+    send, receive = sends[which], receives[near[which, looked]]
+    possible = (found.rank[send] != found.rank[receive]) & (found.stop[receive] >= found.start[send])
+    nbytes, others = found.nbytes[send], found.nbytes[receive]
+    possible &= (nbytes == others) | (nbytes == MISSING) | (others == MISSING)
+    send, receive = send[possible], receive[possible]
+    free = np.ones(len(found.rank), np.bool_)
+    chosen = []
+    for pair in np.argsort(np.abs(found.stop[send] - found.stop[receive]), kind="stable").tolist():
+        if free[send[pair]] and free[receive[pair]]:
+            free[[send[pair], receive[pair]]] = False
+            chosen.append(pair)
+    return send[chosen], receive[chosen]
+
 
 #: Why a kernel or annotation is in no collective.
 CUT = "no other rank's profile has it"
@@ -66,7 +228,7 @@ def match_collectives(trace: KinetoTrace) -> Collectives:
 
 
 def _match_group(
-    parts: Sequence[Communication],
+    parts: Sequence[RankExchanges],
     rows: Sequence[NDArray[np.intp]],
     group: int,
     left_out: Counter[str],
@@ -95,12 +257,12 @@ def _match_group(
     return together[shared]
 
 
-def _order(part: Communication, rows: NDArray[np.intp]) -> Order:
-    return Order(part.kind[rows], part.elements[rows], part.step[rows], part.stop[rows])
+def _order(part: RankExchanges, rows: NDArray[np.intp]) -> CollectiveOrder:
+    return CollectiveOrder(part.kind[rows], part.elements[rows], part.step[rows], part.stop[rows])
 
 
 def _match_pairs(
-    parts: Sequence[Communication], numbers: Sequence[Int64], offset: Int64, left_out: Counter[str]
+    parts: Sequence[RankExchanges], numbers: Sequence[Int64], offset: Int64, left_out: Counter[str]
 ) -> _Rows:
     pairs = pair_up(parts, numbers, offset)
     all_of_them = sum(int(np.isin(part.kind, POINT_TO_POINT).sum()) for part in parts)
@@ -121,20 +283,20 @@ def _numbered(several: Sequence[_Rows]) -> _Rows:
     return np.concatenate(renumbered).astype(np.int64)
 
 
-def _arrivals(parts: Sequence[Communication], rows: _Rows) -> Arrivals:
+def _arrivals(parts: Sequence[RankExchanges], rows: _Rows) -> CollectiveArrivals:
     """What the ranks' parts say of each row."""
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     collective, rank, row, group = rows.T
-    columns = {name: np.empty(len(rows), column) for name, column in Arrivals.dtypes().items()}
+    columns = {name: np.empty(len(rows), column) for name, column in CollectiveArrivals.dtypes().items()}
     columns |= {"collective": collective, "rank": rank, "group": group}
     for position, part in enumerate(parts):
         mine = rank == position
         for name in ("event", "kind", "start", "stop", "nbytes", "step"):
             columns[name][mine] = getattr(part, name)[row[mine]]
-    return Arrivals(**columns)
+    return CollectiveArrivals(**columns)
 
 
-def _in_order(arrivals: Arrivals, offset: Int64) -> Arrivals:
+def _in_order(arrivals: CollectiveArrivals, offset: Int64) -> CollectiveArrivals:
     """With collectives numbered in the order in which their last ranks left."""
     if not len(arrivals):
         return arrivals
@@ -143,4 +305,4 @@ def _in_order(arrivals: Arrivals, offset: Int64) -> Arrivals:
     collective = place[arrivals.collective]
     order = np.lexsort((arrivals.rank, collective))
     columns = {**arrivals.columns(), "collective": collective}
-    return Arrivals(**{name: column[order] for name, column in columns.items()})
+    return CollectiveArrivals(**{name: column[order] for name, column in columns.items()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,44 +17,33 @@ from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Paged, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
-from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.changes import Job, Rewired, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, as_it_was, retimed, with_changes, with_edges
 from dask_efficiency.torch_traces.path.chrome import Overlay, save_overlay
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
-from dask_efficiency.torch_traces.path.frames import breakdown_frame, edges_frame, nodes_frame, to_networkx
 from dask_efficiency.torch_traces.path.graph import TorchGraph
-from dask_efficiency.torch_traces.path.longest import longest_path
-from dask_efficiency.torch_traces.path.many import tile_ranks
-from dask_efficiency.torch_traces.path.meanwhile import gpu_seconds_during
-from dask_efficiency.torch_traces.path.queues import QueueLengths, queue_lengths
+from dask_efficiency.torch_traces.path.longest import (
+    breakdown_frame,
+    edges_frame,
+    longest_path,
+    nodes_frame,
+    path_edges,
+    summary,
+    to_networkx,
+)
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
-from dask_efficiency.torch_traces.path.region import find_region
-from dask_efficiency.torch_traces.path.speeds import Changes, check_patterns
-from dask_efficiency.torch_traces.path.spent import in_figures, seconds_by
+from dask_efficiency.torch_traces.path.region import TorchQuestion, find_region
+from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
 from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
-from dask_efficiency.torch_traces.path.stretches import Stretches
-from dask_efficiency.torch_traces.path.tiling import tile
+from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
+from dask_efficiency.torch_traces.path.stretches import TorchStretches, gpu_seconds_during, in_figures, seconds_by
+from dask_efficiency.torch_traces.path.tiling import tile, tile_ranks
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
     from dask_efficiency.runs.trace.events import Written
-
-
-@dataclass(frozen=True, slots=True)
-class TorchQuestion:
-    """Request to explain a part of a trace."""
-
-    #: Part of an annotation's name; empty for all of the trace.
-    annotation: str = ""
-    #: Which instance of it, or the first and the last of several.
-    instance: int | tuple[int, int] | None = None
-    #: Number of the only rank; None for all.
-    rank: int | None = None
-    #: Patterns (regular expressions) of the names of events that load data.
-    data_loading: tuple[str, ...] = ()
 
 
 # It has no slots, because cached properties need a ``__dict__``.
@@ -83,14 +71,14 @@ class TorchCriticalPath(Paged):
         What was changed since the trace was recorded, a sentence each; empty for a path as it was.
     """
 
-    _sections_module: ClassVar[str] = "dask_efficiency.torch_traces.sections.path"
+    _sections_module: ClassVar[str] = "dask_efficiency.torch_traces.sections"
 
     trace: KinetoTrace
     question: TorchQuestion
     graphs: tuple[TorchGraph, ...]
     chosen: int
     longest: Int32
-    stretches: Stretches
+    stretches: TorchStretches
     job: JobRanks
     changes: tuple[str, ...] = ()
 
@@ -107,7 +95,7 @@ class TorchCriticalPath(Paged):
         ValueError
             If an instance is asked for without an annotation, or a pattern is no regular expression.
         """
-        _check(question)
+        question.check()
         ranks = trace.ranks if question.rank is None else (trace.rank(question.rank),)
         graphs = []
         for rank in ranks:
@@ -189,7 +177,7 @@ class TorchCriticalPath(Paged):
         Raises
         ------
         ValueError
-            If ``by`` is none of :data:`~dask_efficiency.torch_traces.path.spent.GROUPS`.
+            If ``by`` is none of :data:`~dask_efficiency.torch_traces.path.stretches.GROUPS`.
         """
         return seconds_by(by, self.stretches, self.trace)
 
@@ -358,12 +346,12 @@ class TorchCriticalPath(Paged):
     def _as_it_was(self) -> list[Rewired]:
         return [as_it_was(graph) for graph in self.graphs]
 
-    def _with(self, changes: Changes) -> list[Rewired]:
+    def _with(self, changes: TorchChanges) -> list[Rewired]:
         each = zip(self.graphs, self._as_it_was, strict=True)
         return [with_changes(graph, was, changes) for graph, was in each]
 
-    def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> Changes:
-        changes = Changes(speed_up or {}, without if isinstance(without, str) else tuple(without))
+    def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> TorchChanges:
+        changes = TorchChanges(speed_up or {}, without if isinstance(without, str) else tuple(without))
         check_patterns(self.graphs, changes.speed_up)
         return changes
 
@@ -446,9 +434,9 @@ class TorchCriticalPath(Paged):
         found: dict[str, Any] = self._from_sections("to_dict")
         return found
 
-    def _as_job(self) -> Job:
+    def _as_job(self) -> JobGraphs:
         offset = [self.offset[position] for position in self._positions]
-        return Job(self.graphs, self._positions, offset, self.job.collectives.arrivals)
+        return JobGraphs(self.graphs, self._positions, offset, self.job.collectives.arrivals)
 
     def _ends_at(self, graphs: Sequence[TorchGraph]) -> int:
         return max(
@@ -515,18 +503,7 @@ def critical_path(
     return TorchCriticalPath.of(trace, TorchQuestion(annotation, instance, rank, patterns))
 
 
-def _check(question: TorchQuestion) -> None:
-    """Refuse what would otherwise be ignored, or end in a traceback far from here."""
-    if question.instance is not None and not question.annotation:
-        raise ValueError(f"instance is {question.instance}, but no annotation is named of which that would be one")
-    for pattern in question.data_loading:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"data_loading has {pattern!r}, which is no regular expression: {error}") from error
-
-
-def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> Stretches:
+def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> TorchStretches:
     if len(graphs) > 1:
         return tile_ranks(graphs, job.collectives, job.clocks)
     found = tile(graphs[0])

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
 from dask_efficiency.gpu.intervals import Intervals, overlaps, union
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
-from dask_efficiency.torch_traces.path.clocks import Clocks, align_clocks, each, hosts_of, last_arrivals
-from dask_efficiency.torch_traces.path.collectives import Arrivals, CollectiveKind, Collectives
-from dask_efficiency.torch_traces.path.lateness import Cause, excess, pieces, since_together
+from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, each, hosts_of, last_arrivals
+from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
+from dask_efficiency.torch_traces.path.lateness import LatenessCause, excess, occupation_of, pieces, since_together
 from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.matching import match_collectives
-from dask_efficiency.torch_traces.path.occupation import occupation_of
-from dask_efficiency.torch_traces.path.steps import steps_of
+from dask_efficiency.torch_traces.path.region import steps_of
 
 _NANOSECONDS = 1e9
 
@@ -63,7 +62,7 @@ class LateArrivals(Table):
     behind_median: Annotated[Int64, Column(unit="nanoseconds")]
     #: How long the others waited, in sum.
     waits: Annotated[Int64, Column(unit="nanoseconds")]
-    #: A :class:`Cause`: of what follows, that of which it had most.
+    #: A :class:`LatenessCause`: of what follows, that of which it had most.
     cause: Int8
     #: What it did more than the median of the others since they were last together; negative where it did less.
     late_start: Annotated[Int64, Column(unit="nanoseconds")]
@@ -73,12 +72,12 @@ class LateArrivals(Table):
     unknown: Annotated[Int64, Column(unit="nanoseconds")]
 
     def excess(self) -> NDArray[np.int64]:
-        """What the last rank did more than its peers, a column for each :class:`Cause`."""
-        return np.stack([getattr(self, cause.name.lower()) for cause in Cause], axis=1)
+        """What the last rank did more than its peers, a column for each :class:`LatenessCause`."""
+        return np.stack([getattr(self, cause.name.lower()) for cause in LatenessCause], axis=1)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stragglers(Table):
+class StepStragglers(Table):
     """A row for each step with a collective, in order: the rank that caused most waits in it.
 
     Collectives outside of all steps make one row more, with a missing step; that of a trace without steps is all.
@@ -87,7 +86,7 @@ class Stragglers(Table):
     step: Int32
     #: Position of the rank.
     rank: Int32
-    #: A :class:`Cause`.
+    #: A :class:`LatenessCause`.
     cause: Int8
     #: The waits that it caused, and those that all ranks caused.
     caused: Annotated[Int64, Column(unit="nanoseconds")]
@@ -113,10 +112,10 @@ class JobRanks:
     #: Numbers of the ranks in the job, by position.
     numbers: tuple[int, ...]
     collectives: Collectives
-    clocks: Clocks
+    clocks: RankClocks
     waits: RankWaits
     late: LateArrivals
-    stragglers: Stragglers
+    stragglers: StepStragglers
 
     @property
     def straggler(self) -> int | None:
@@ -149,7 +148,7 @@ def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRan
     return JobRanks(numbers, collectives, clocks, _rank_waits(numbers, arrivals, waits, late), late, stragglers)
 
 
-def waits_of(arrivals: Arrivals, offset: Int64) -> Int64:
+def waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
     """How long each rank waited in each collective for the last one to come, nanoseconds.
 
     An instant in which a rank waited in several counts once: for the one that it came to first, and for a receive only
@@ -179,7 +178,7 @@ def _first_come(start: Int64, until: Int64) -> Intervals:
     return Intervals(np.minimum(begins, np.maximum(until, start)), np.maximum(until, start))
 
 
-def last_rows(arrivals: Arrivals, offset: Int64) -> NDArray[np.intp]:
+def last_rows(arrivals: CollectiveArrivals, offset: Int64) -> NDArray[np.intp]:
     """Of each collective, the row of the rank that came last; of several, the first one."""
     start = arrivals.start + offset[arrivals.rank]
     order = np.lexsort((-np.arange(len(start)), start, arrivals.collective))
@@ -187,7 +186,7 @@ def last_rows(arrivals: Arrivals, offset: Int64) -> NDArray[np.intp]:
 
 
 def _late_arrivals(
-    trace: KinetoTrace, arrivals: Arrivals, offset: Int64, waits: Int64, data_loading: Sequence[str]
+    trace: KinetoTrace, arrivals: CollectiveArrivals, offset: Int64, waits: Int64, data_loading: Sequence[str]
 ) -> LateArrivals:
     if not len(arrivals):
         return LateArrivals.empty()
@@ -206,11 +205,11 @@ def _late_arrivals(
         behind_median=start[rows] - median,
         waits=np.add.reduceat(waits, begins),
         cause=more.argmax(axis=1).astype(np.int8),
-        **{cause.name.lower(): more[:, cause] for cause in Cause},
+        **{cause.name.lower(): more[:, cause] for cause in LatenessCause},
     )
 
 
-def _others(arrivals: Arrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
+def _others(arrivals: CollectiveArrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
     """Of each collective, the last arrival but that of one rank, and the median without it."""
     kept = np.ones(len(start), np.bool_)
     kept[rows] = False
@@ -222,7 +221,7 @@ def _others(arrivals: Arrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[I
     return others[begins + count - 1], low + (high - low) // 2
 
 
-def _rank_waits(numbers: Sequence[int], arrivals: Arrivals, waits: Int64, late: LateArrivals) -> RankWaits:
+def _rank_waits(numbers: Sequence[int], arrivals: CollectiveArrivals, waits: Int64, late: LateArrivals) -> RankWaits:
     ranks = len(numbers)
     return RankWaits(
         rank=np.array(numbers, np.int32),
@@ -240,7 +239,7 @@ def _summed(which: NDArray[np.integer], values: Int64, length: int) -> Int64:
     return sums
 
 
-def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> Stragglers:
+def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> StepStragglers:
     found, excesses = [], late.excess()
     for step in np.unique(late.step):
         mine = np.flatnonzero(late.step == step)
@@ -250,5 +249,5 @@ def _stragglers(late: LateArrivals, together: Bool, ranks: int) -> Stragglers:
         cause = excesses[its].sum(axis=0).argmax()
         behind = late.behind_second[its[together[its]]].sum()
         found.append((step, rank, cause, caused[rank], caused.sum(), behind))
-    columns = np.array(found, np.int64).reshape(-1, len(Stragglers.dtypes())).T
-    return Stragglers(*columns)
+    columns = np.array(found, np.int64).reshape(-1, len(StepStragglers.dtypes())).T
+    return StepStragglers(*columns)

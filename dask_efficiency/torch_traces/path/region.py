@@ -1,17 +1,20 @@
-"""Which part of a trace a path explains: an annotation of the program's, or all of it."""
+"""The part of a trace that a path explains: an annotation or all of it; and the steps of the profiler."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool
+from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
-from dask_efficiency.torch_traces.kineto.trace import CALLS, Category, RankTrace
-from dask_efficiency.torch_traces.path.calls import named
+from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
+from dask_efficiency.torch_traces.path.roles import named
 
 #: What can be asked for by name: the first of these kinds that has such a name. Old versions have annotations among
 #: the operators.
@@ -22,6 +25,30 @@ ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *CALLS)
 
 #: Names that a message lists.
 MAX_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TorchQuestion:
+    """Request to explain a part of a trace."""
+
+    #: Part of an annotation's name; empty for all of the trace.
+    annotation: str = ""
+    #: Which instance of it, or the first and the last of several.
+    instance: int | tuple[int, int] | None = None
+    #: Number of the only rank; None for all.
+    rank: int | None = None
+    #: Patterns (regular expressions) of the names of events that load data.
+    data_loading: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse what would otherwise be ignored, or end in a traceback far from here."""
+        if self.instance is not None and not self.annotation:
+            raise ValueError(f"instance is {self.instance}, but no annotation is named of which that would be one")
+        for pattern in self.data_loading:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"data_loading has {pattern!r}, which is no regular expression: {error}") from error
 
 
 def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None) -> Region:
@@ -117,3 +144,39 @@ def _listed(names: list[str]) -> list[str]:
         f"{name!r} ({count} times)" if count > 1 else repr(name) for name, count in counts.most_common(MAX_LISTED)
     ]
     return [*listed, "..."] if len(counts) > MAX_LISTED else listed
+
+
+#: ``torch.profiler`` names each step so, if it was given a schedule. Longer numbers do not fit into 32 bits.
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProfilerSteps(Table):
+    """A row for each step, in time order, on the rank's clock."""
+
+    #: Counted by the profiler since the program began; the same on all ranks.
+    number: Int32
+    start: Annotated[Int64, Column(unit="nanoseconds")]
+    stop: Annotated[Int64, Column(unit="nanoseconds")]
+
+
+def steps_of(trace: RankTrace) -> ProfilerSteps:
+    """The profiler's steps on a rank; none if it had no schedule."""
+    numbers = {position: int(found[1]) for position, name in enumerate(trace.names) if (found := _STEP.match(name))}
+    events = trace.events
+    rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & np.isin(events.name, list(numbers)))
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    return ProfilerSteps(
+        number=np.array([numbers[int(name)] for name in events.name[rows]], np.int32),
+        start=events.start[rows],
+        stop=events.stop[rows],
+    )
+
+
+def step_at(steps: ProfilerSteps, at: Int64) -> Int32:
+    """The number of the step that each instant is in; missing outside of all."""
+    if not len(steps):
+        return np.full(len(at), MISSING, np.int32)
+    row = np.searchsorted(steps.start, at, side="right") - 1
+    inside = (row >= 0) & (at < steps.stop[row])
+    return np.where(inside, steps.number[row], MISSING).astype(np.int32)

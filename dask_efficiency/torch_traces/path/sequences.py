@@ -36,7 +36,7 @@ _MIN_COINCIDENT = 20_000
 _MIN_COINCIDENCES = 3
 
 
-class Sequence(NamedTuple):
+class CollectiveOrder(NamedTuple):
     """The collectives of one rank in one group, in order."""
 
     kind: Int8
@@ -46,9 +46,9 @@ class Sequence(NamedTuple):
     step: Int32
     stop: Int64
 
-    def take(self, rows: slice | NDArray[np.intp]) -> Sequence:
+    def take(self, rows: slice | NDArray[np.intp]) -> CollectiveOrder:
         """Those at the given positions."""
-        return Sequence(self.kind[rows], self.elements[rows], self.step[rows], self.stop[rows])
+        return CollectiveOrder(self.kind[rows], self.elements[rows], self.step[rows], self.stop[rows])
 
     @property
     def interval(self) -> int:
@@ -56,7 +56,7 @@ class Sequence(NamedTuple):
         return max(1, int(np.median(np.diff(np.sort(self.stop))))) if len(self.stop) > 1 else 1
 
 
-def places(reference: Sequence, other: Sequence, *, one_group: bool) -> Int64:
+def places(reference: CollectiveOrder, other: CollectiveOrder, *, one_group: bool) -> Int64:
     """For each collective of a rank, its place in the order of the reference; beyond both ends, too.
 
     Parameters
@@ -86,7 +86,7 @@ def places(reference: Sequence, other: Sequence, *, one_group: bool) -> Int64:
     return nowhere
 
 
-def _agree(one: Sequence, other: Sequence) -> Bool:
+def _agree(one: CollectiveOrder, other: CollectiveOrder) -> Bool:
     """Whether collectives at the same positions can be the same, by all that is known of both."""
     same: Bool = one.kind == other.kind
     for mine, its in ((one.elements, other.elements), (one.step, other.step)):
@@ -94,7 +94,7 @@ def _agree(one: Sequence, other: Sequence) -> Bool:
     return same
 
 
-def _shift(reference: Sequence, other: Sequence) -> tuple[int, float] | None:
+def _shift(reference: CollectiveOrder, other: CollectiveOrder) -> tuple[int, float] | None:
     """At which position of the reference the other one begins, and how many intervals ends are off; None if nowhere.
 
     Of all shifts that leave at least half of the shorter one with a counterpart (one, if steps are known), that of
@@ -119,7 +119,7 @@ def _shift(reference: Sequence, other: Sequence) -> tuple[int, float] | None:
     return best[1:] if best is not None else None
 
 
-def _cost(reference: Sequence, other: Sequence, shift: int, count: int) -> tuple[float, float]:
+def _cost(reference: CollectiveOrder, other: CollectiveOrder, shift: int, count: int) -> tuple[float, float]:
     """What pairs cost at a shift, and how many intervals their ends are off on average."""
     first = max(shift, 0)
     last = first + min(count, _MAX_COMPARED)
@@ -133,7 +133,7 @@ def _cost(reference: Sequence, other: Sequence, shift: int, count: int) -> tuple
     return off * count + min(abs(middle) * _CLOCKS, _MAX_CLOCKS), off
 
 
-def _coincidences(reference: Sequence, other: Sequence) -> tuple[Int64, Int64]:
+def _coincidences(reference: CollectiveOrder, other: CollectiveOrder) -> tuple[Int64, Int64]:
     """Positions in both of those that end together, by the difference of clocks that lets most of them do so."""
     nothing = np.empty(0, np.int64), np.empty(0, np.int64)
     ours, theirs = np.arange(min(len(reference.stop), _MAX_CROSSED)), np.arange(min(len(other.stop), _MAX_CROSSED))

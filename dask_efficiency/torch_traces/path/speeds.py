@@ -14,10 +14,10 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32
 from dask_efficiency.gpu.intervals import union
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
-from dask_efficiency.torch_traces.path.exchanges import gpu_collectives
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.lanes import pairs_ranked
 from dask_efficiency.torch_traces.path.loading import loading_rows
+from dask_efficiency.torch_traces.path.roles import gpu_collectives
 
 #: What can be left out, and what that means.
 WITHOUT = {
@@ -30,7 +30,7 @@ WITHOUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class TorchChanges:
     """What is to be faster, or to take no time.
 
     Raises
@@ -83,7 +83,7 @@ def names_by_time(graph: TorchGraph) -> list[str]:
     return [graph.trace.names[number] for number in there[np.argsort(-spent[there], kind="stable")].tolist()]
 
 
-def factors(graph: TorchGraph, changes: Changes) -> Float64:
+def factors(graph: TorchGraph, changes: TorchChanges) -> Float64:
     """By edge, the share of its time that it takes with the changes; 1 where it takes as long as it did."""
     found = np.ones(len(graph.edges), np.float64)
     for pattern, times in changes.speed_up.items():
@@ -103,7 +103,7 @@ def factors(graph: TorchGraph, changes: Changes) -> Float64:
     return found
 
 
-def gone(graph: TorchGraph, changes: Changes, source: NDArray[np.integer], target: NDArray[np.integer]) -> Bool:
+def gone(graph: TorchGraph, changes: TorchChanges, source: NDArray[np.integer], target: NDArray[np.integer]) -> Bool:
     """By pair of nodes, whether the second does not wait for the first any more: a call for work on the GPU."""
     if "gpu-sync" not in changes.without:
         return np.zeros(len(source), np.bool_)

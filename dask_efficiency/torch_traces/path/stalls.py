@@ -10,12 +10,11 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Column, Float64, Int8, Int32, Int64, Table
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.torch_traces.path.calls import call_kinds
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
 from dask_efficiency.torch_traces.path.loading import loading_rows
-from dask_efficiency.torch_traces.path.roles import ALLOCATES
-from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.roles import ALLOCATES, call_kinds
+from dask_efficiency.torch_traces.path.stretches import TorchStretches
 
 _MEMORY, _LOADING = KINDS.index(Kind.COMPUTE_NONCPU), KINDS.index(Kind.DATA_LOADING)
 
@@ -54,7 +53,7 @@ def added_up(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
     return dict(sorted(found.items(), key=lambda item: (-item[1].total_seconds, item[0])))
 
 
-def stalls(graph: TorchGraph, stretches: Stretches) -> Stalls:
+def stalls(graph: TorchGraph, stretches: TorchStretches) -> Stalls:
     """Time in calls that manage memory, and in events that load data, in a window and on its critical path.
 
     Parameters
@@ -77,7 +76,7 @@ def stalls(graph: TorchGraph, stretches: Stretches) -> Stalls:
     return Stalls(**joined).take(np.argsort(-joined["total_seconds"], kind="stable"))
 
 
-def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: Stretches) -> Stalls:
+def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: TorchStretches) -> Stalls:
     events, region = graph.trace.events, graph.region
     on_path = stretches.take((stretches.kind == kind) & (stretches.event != MISSING))
     kept, within = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -110,7 +109,7 @@ def _outermost(graph: TorchGraph, rows: Int32) -> Int64:
     return outer
 
 
-def _within(start: Int64, stop: Int64, stretches: Stretches) -> Int64:
+def _within(start: Int64, stop: Int64, stretches: TorchStretches) -> Int64:
     """Nanoseconds of some stretches, which do not overlap, between pairs of instants."""
     sums: Int64 = np.append(0, np.cumsum(stretches.stop - stretches.start)).astype(np.int64)
 

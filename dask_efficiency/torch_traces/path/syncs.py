@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
-from dask_efficiency.torch_traces.kineto.lookup import first_with
+from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.calls import CallKind, call_kinds
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked
+from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 from dask_efficiency.torch_traces.path.streams import StreamWork
 
 
@@ -39,7 +39,7 @@ _KINDS = {
 }
 
 
-class Waits(NamedTuple):
+class SyncWaits(NamedTuple):
     """Pairs of what had to end and what waited for it."""
 
     #: Position in the work on streams.
@@ -74,7 +74,7 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
     )
 
 
-def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits:
+def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> SyncWaits:
     """Which work each waiting call waited for.
 
     Of a stream it is the last one that began before the wait ended, and ended before the call returned.
@@ -103,11 +103,11 @@ def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> Waits
         begun = np.searchsorted(work.start[here], events.stop[concerned], side="left")
         ended = np.searchsorted(np.maximum.accumulate(events.stop[work.event[here]]), events.stop[call], side="right")
         number = np.minimum(begun, ended)
-        found.append(Waits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
-    return Waits(*(np.concatenate(part) for part in zip(*found, strict=True)))
+        found.append(SyncWaits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
+    return SyncWaits(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
-def waits_of_streams(trace: RankTrace, work: StreamWork) -> Waits:
+def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
     """Which work on one stream waited for which work on another one.
 
     A stream that is told to wait for an event does not begin what the same thread asks for next before what had been
@@ -139,7 +139,7 @@ def waits_of_streams(trace: RankTrace, work: StreamWork) -> Waits:
     good = next_work != MISSING
     source, target = waits.work[good], next_work[good]
     apart = work.stream[source] != work.stream[target]
-    return Waits(source[apart], target[apart])
+    return SyncWaits(source[apart], target[apart])
 
 
 class _Syncs(NamedTuple):
@@ -157,7 +157,7 @@ def _syncs(trace: RankTrace, kinds: tuple[SyncKind, ...]) -> _Syncs:
     return _Syncs(rows[wanted], kind[wanted])
 
 
-def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_call: bool = True) -> Waits:
+def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_call: bool = True) -> SyncWaits:
     """The last work that a recorded event's stream had been asked for, for each wait for the event."""
     events = trace.events
     rows = _syncs(trace, (kind,)).rows
@@ -174,7 +174,7 @@ def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_cal
         number = np.searchsorted(work.asked[here][order], recorded[concerned], side="right")
         found[concerned[number > 0]] = here[order[number[number > 0] - 1]]
     good = found != MISSING
-    return Waits(found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp))
+    return SyncWaits(found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp))
 
 
 def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:

@@ -11,8 +11,8 @@ for it now and then, so no event's duration says whether making it shorter would
 
     RankTrace --> find_region --> build_graph --> TorchGraph --+--> longest_path --> nodes of a path, as in HTA
     (kineto/)     (region.py)     (build.py)      (graph.py)   |    (longest.py)
-                                                               +--> Instants --> last_causes --> tile --> Stretches
-                                                                    (instants.py)  (causes.py)   (here)
+                                                               +--> Instants --> last_causes --> tile --> TorchStretches
+                                                                    (instants.py)  (last_causes.py) (here)
 
 - *Graph* (``graph.py``): two nodes for each event, its start and its end; an edge where the second of two cannot be
   before the first, with a weight, which is time of the first that counts. The rules of edges are those of HTA (Meta's
@@ -48,7 +48,7 @@ end of work                  an instant of a thread       ``gpu-sync`` of that e
 
 The walk begins at the end of the window: on the thread of the annotation that closes it, or else with what ended last
 on a GPU or on a thread that works. It ends at the first instant that is not after the window's start, or has no cause.
-Then ``loading.py`` renames threads' time within events that load data. In a job of several ranks ``many.py`` does the
+Then ``loading.py`` renames threads' time within events that load data. In a job of several ranks ``tile_ranks`` does the
 same, and leaves a collective through the rank that came last to it.
 
 **Invariants**, in ``tests/torch_traces/path/test_tiling.py`` unless another file is named:
@@ -73,7 +73,7 @@ needed.
 **What was tried and rejected.**
 
 - *The longest path as the only answer*: see above. Without recorded synchronisations it also reads "100 % CPU bound".
-  Waits are inferred then from the calls that block (``inferred.py``), and marked: ``Stretches.inferred``.
+  Waits are inferred then from the calls that block (``inferred.py``), and marked: ``TorchStretches.inferred``.
 - *networkx*, as in HTA: of 1 M nodes 8.8 s and 1.2 GB; rustworkx took 1.5 s. In four traces every edge led forward in
   time, so that one pass over sorted arrays is a topological pass; only equal times need an order of their own.
 - *A step of the walk at a time*: it passes through what follows on a thread or stream in one step since.
@@ -88,24 +88,32 @@ ranks are aligned by the collectives that they have in common (``clocks.py``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
-from dask_efficiency.torch_traces.path.causes import Causes, last_causes
-from dask_efficiency.torch_traces.path.graph import TorchGraph
+from dask_efficiency.torch_traces.path.clocks import RankClocks, each, last_arrivals
+from dask_efficiency.torch_traces.path.collectives import Collectives
+from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, stably
-from dask_efficiency.torch_traces.path.loading import Pieces, with_loading
+from dask_efficiency.torch_traces.path.last_causes import LastCauses, last_causes
+from dask_efficiency.torch_traces.path.loading import with_loading
 from dask_efficiency.torch_traces.path.ordering import places_in
+from dask_efficiency.torch_traces.path.ranks import last_rows
 from dask_efficiency.torch_traces.path.roles import own_kinds
-from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStretches
 
 #: Events that can close a window on a thread.
 _CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
 
 
-def tile(graph: TorchGraph) -> Stretches:
+def tile(graph: TorchGraph) -> TorchStretches:
     """The critical path of a window, as stretches that tile it exactly.
 
     The walk begins at the end of the window: on the thread of the annotation that closes it, or with whatever ended
@@ -115,7 +123,7 @@ def tile(graph: TorchGraph) -> Stretches:
 
     Returns
     -------
-    Stretches
+    TorchStretches
         Contiguous, in time order, from the region's start to its stop. Time of a thread between operators is
         ``compute-cpu`` without an event. ``kernel-launch`` and ``kernel-gap`` have the event whose start was waited
         for. The rank is 0, for the position of the only rank.
@@ -125,7 +133,7 @@ def tile(graph: TorchGraph) -> Stretches:
     causes = last_causes(graph, instants)
     path = _walk(causes, instants, last_instant(graph, instants), region.start)
     pieces = with_loading(graph, pieces_along(graph, instants, causes, own_kinds(graph.trace), path))
-    return Stretches.between(
+    return TorchStretches.between(
         pieces.bounds,
         kind=pieces.kind,
         rank=np.zeros(len(pieces.kind), np.int32),
@@ -151,7 +159,7 @@ def last_instant(graph: TorchGraph, instants: Instants) -> int:
     return int(working[-1]) if len(working) else inside - 1
 
 
-def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
+def _walk(causes: LastCauses, instants: Instants, last: int, start: int) -> Int64:
     """Walk from the end of the window to a position that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
@@ -171,7 +179,7 @@ def _walk(causes: Causes, instants: Instants, last: int, start: int) -> Int64:
     return np.concatenate(runs).astype(np.int64)
 
 
-def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, own: Int8, path: Int64) -> Pieces:
+def pieces_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own: Int8, path: Int64) -> RawStretches:
     """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
@@ -188,7 +196,7 @@ def pieces_along(graph: TorchGraph, instants: Instants, causes: Causes, own: Int
     # A piece was come to by its own step and, at its end, by the one after it.
     guessed = np.concatenate([[False], causes.inferred[later], [False]])
     guessed[1:] |= guessed[:-1]
-    return Pieces(np.clip(bounds, region.start, region.stop), kind, event, guessed[::-1], thread)
+    return RawStretches(np.clip(bounds, region.start, region.stop), kind, event, guessed[::-1], thread)
 
 
 _Columns = tuple[Int8, Int32, Int32]
@@ -240,7 +248,171 @@ def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
     return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
 
 
-def _nothing_known(graph: TorchGraph) -> Pieces:
+def _nothing_known(graph: TorchGraph) -> RawStretches:
     missing = np.array([MISSING], np.int32)
     bounds = np.array([graph.region.start, graph.region.stop])
-    return Pieces(bounds, np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8), missing, np.zeros(1, bool), missing)
+    return RawStretches(
+        bounds, np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8), missing, np.zeros(1, bool), missing
+    )
+
+
+#: Of a rank's time that is not on the path.
+_ELSEWHERE = -1
+
+
+def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
+    """The critical path of a job, as stretches that tile its window exactly.
+
+    The walk begins at the end of the rank that ends last, and goes on as it does for one rank. Where it comes to a
+    collective in which the rank waited, it stays in it back to the arrival of the last rank, and goes on with what that
+    one did before.
+
+    Parameters
+    ----------
+    graphs
+        Of every rank, in the order of the trace.
+    collectives, clocks
+        Of the same ranks.
+
+    Returns
+    -------
+    TorchStretches
+        Contiguous, in time order, on the clock of the job, from the first start of a rank's region to the last stop.
+        What is before the region of the rank that the walk ends at is ``unattributed``.
+    """
+    ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
+    ways = _Ways(ranks, collectives, clocks.offset)
+    number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
+    # A rank without events has a region of no length at no time.
+    start = min((rank.start for rank in ranks if rank.start < rank.stop), default=ranks[number].start)
+    at, position = ranks[number].stop, last_instant(graphs[number], ranks[number].instants)
+    while True:
+        rank = ranks[number]
+        path, collective = ways.walk(number, position)
+        until = rank.start
+        if collective is not None:
+            until = min(ways.last[collective], int(rank.instants.at[path[-2]]) + rank.offset)
+        rank.add(path, min(until, at), at)
+        at = min(until, at)
+        if collective is None:
+            break
+        number, position = ways.through(collective, at)
+    return _joined(ranks, number, start, at)
+
+
+class _Rank:
+    """One rank's instants, what each waited for last, and the parts of its time that are on the path."""
+
+    def __init__(self, graph: TorchGraph, offset: int) -> None:
+        self._graph, self.offset = graph, offset
+        self.start, self.stop = graph.region.start + offset, graph.region.stop + offset
+        self.instants = Instants.of(graph)
+        self._causes = last_causes(graph, self.instants)
+        self.following = self._causes.cause.data
+        self._own = own_kinds(graph.trace)
+        self._parts: list[RawStretches] = []
+        #: By row of an event, the instant at which it starts.
+        self.start_of, _ = starts_and_stops(self.instants.event, self.instants.is_start, len(graph.trace.events))
+
+    def add(self, path: Int64, start: int, stop: int) -> None:
+        """Take the time between two instants on the clock of the job, before all that was taken, as a path says."""
+        if start == stop:
+            return
+        region = replace(self._graph.region, start=start - self.offset, stop=stop - self.offset)
+        graph = replace(self._graph, region=region)
+        self._parts.append(pieces_along(graph, self.instants, self._causes, self._own, path))
+
+    def pieces(self) -> RawStretches | None:
+        """All that was taken, in time order, with pieces of kind :data:`_ELSEWHERE` in between; None of nothing."""
+        if not self._parts:
+            return None
+        parts, bounds = self._parts[::-1], []
+        columns: list[tuple[NDArray[Any], ...]] = []
+        for number, part in enumerate(parts):
+            if number:
+                columns.append(_nobodys(_ELSEWHERE))
+            bounds.append(part.bounds)
+            columns.append((part.kind, part.event, part.inferred, part.on_thread_of))
+        pieces = RawStretches(
+            np.concatenate(bounds), *(np.concatenate(column) for column in zip(*columns, strict=True))
+        )
+        return with_loading(self._graph, pieces)
+
+
+class _Ways:
+    """The ways from rank to rank, each of which is gone once at most, so that a walk ends."""
+
+    def __init__(self, ranks: Sequence[_Rank], collectives: Collectives, offset: Int64) -> None:
+        arrivals = collectives.arrivals
+        self._ranks = ranks
+        self._gone: set[int] = set()
+        last, rows = last_arrivals(arrivals, offset), last_rows(arrivals, offset)
+        #: When the last rank came to each collective.
+        self.last: list[int] = last.tolist()
+        self._rank, self._event = arrivals.rank[rows].tolist(), arrivals.event[rows].tolist()
+        waited = arrivals.start + offset[arrivals.rank] < each(arrivals, last)
+        #: By rank, from the end of an event in which it waited to the collective.
+        self._out = [
+            _ends(rank, arrivals.event[mine], arrivals.collective[mine])
+            for number, rank in enumerate(ranks)
+            for mine in [np.flatnonzero(waited & (arrivals.rank == number))]
+        ]
+
+    def walk(self, number: int, position: int) -> tuple[Int64, int | None]:
+        """From an instant along causes to the start of the first collective in which the rank waited, if any."""
+        rank, out, path = self._ranks[number], self._out[number], []
+        until = int(np.searchsorted(rank.instants.at, rank.start - rank.offset, side="right"))
+        following = rank.following
+        while position != MISSING:
+            path.append(position)
+            collective = out.get(position)
+            if collective is not None and collective not in self._gone:
+                path.append(int(rank.instants.partner[position]))
+                return np.array(path, np.int64), collective
+            if position < until:
+                break
+            position = following[position]
+        return np.array(path, np.int64), None
+
+    def through(self, collective: int, at: int) -> tuple[int, int]:
+        """The rank that came last and the instant at which it did; what it did last, if its window lacks that."""
+        self._gone.add(collective)
+        number = self._rank[collective]
+        rank = self._ranks[number]
+        position = int(rank.start_of[self._event[collective]])
+        if position != MISSING:
+            return number, position
+        return number, int(np.searchsorted(rank.instants.at, at - rank.offset, side="right")) - 1
+
+
+def _ends(rank: _Rank, events: Int32, collectives: Int32) -> dict[int, int]:
+    """The instants at which events end, each with its collective."""
+    of_event = dict(zip(events.tolist(), collectives.tolist(), strict=True))
+    instants = rank.instants
+    found = np.flatnonzero(~instants.is_start & np.isin(instants.event, events))
+    return {int(position): of_event[int(instants.event[position])] for position in found}
+
+
+def _nobodys(kind: int) -> tuple[NDArray[Any], ...]:
+    """The columns of one piece that is no event's."""
+    missing = np.array([MISSING], np.int32)
+    return np.array([kind], np.int8), missing, np.zeros(1, np.bool_), missing
+
+
+def _joined(ranks: Sequence[_Rank], last: int, start: int, at: int) -> TorchStretches:
+    """What was taken of all ranks, in time order, and before it what is not known of one."""
+    taken = [(number, rank.offset, pieces) for number, rank in enumerate(ranks) if (pieces := rank.pieces())]
+    if start < at or not taken:
+        bounds = np.array([start, at])
+        taken.append((last, 0, RawStretches(bounds, *_nobodys(KINDS.index(Kind.UNATTRIBUTED)))))
+    kind, event, inferred = (
+        np.concatenate([getattr(pieces, name) for *_, pieces in taken]) for name in ("kind", "event", "inferred")
+    )
+    begins = np.concatenate([pieces.bounds[:-1] + offset for _, offset, pieces in taken])
+    stops = np.concatenate([pieces.bounds[1:] + offset for _, offset, pieces in taken])
+    rank = np.repeat([number for number, *_ in taken], [len(pieces.kind) for *_, pieces in taken])
+    kept = np.flatnonzero((kind != _ELSEWHERE) & (begins < stops))
+    kept = kept[np.argsort(begins[kept], kind="stable")]
+    bounds = np.append(begins[kept], stops[kept[-1:]])
+    columns = {"kind": kind, "rank": rank.astype(np.int32), "event": event, "inferred": inferred}
+    return TorchStretches.between(bounds, **{name: column[kept] for name, column in columns.items()})

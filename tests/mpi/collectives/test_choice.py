@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dask_efficiency.mpi.collectives.call import SIZES, Collective
-from dask_efficiency.mpi.collectives.choice import VERSIONS, choose
-from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS
+from dask_efficiency.mpi.collectives.choice import ALGORITHMS, VERSIONS, choose
 
 BOTH = ("3.2.1", "4.0.2")
 OLD = ("3.2.1",)

@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.mpi.collectives.call import SIZES, Collective
-from dask_efficiency.mpi.collectives.choice import VERSIONS, choose
+from dask_efficiency.mpi.collectives.choice import ALGORITHMS, VERSIONS, aborts, choose, falls_back
 from dask_efficiency.mpi.collectives.expansion import rounds_of
-from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS, aborts, falls_back
 from dask_efficiency.mpi.collectives.rounds import Message, Round
 from tests.mpi.collectives.blocking import Deadlock, Mismatch, run
 from tests.mpi.collectives.meaning import check

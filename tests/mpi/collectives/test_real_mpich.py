@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dask_efficiency.mpi.collectives.choice import choose
+from dask_efficiency.mpi.collectives.choice import ALGORITHMS, choose
 from dask_efficiency.mpi.collectives.expansion import rounds_of
-from dask_efficiency.mpi.collectives.restrictions import ALGORITHMS
 from tests.mpi.collectives.recorder.recorded import Recorded, read
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.mpi.datatypes import nbytes_of_type
+from dask_efficiency.mpi.lines import nbytes_of_type
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace

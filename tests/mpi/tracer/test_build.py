@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dask_efficiency.mpi.tracer.build import CannotCompile, compile_tracer, preloaded
+from dask_efficiency.mpi.tracer.build import CannotCompileTracer, compile_tracer, preloaded
 
 
 def test_a_compiler_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CannotCompile, match="there is no 'no-such-mpicc'; expected the compiler of your MPI"):
+    with pytest.raises(CannotCompileTracer, match="there is no 'no-such-mpicc'; expected the compiler of your MPI"):
         compile_tracer("no-such-mpicc", tmp_path / "tracer.so")
 
 
@@ -16,7 +16,7 @@ def test_what_a_compiler_says_is_passed_on_and_nothing_is_left(tmp_path: Path) -
     compiler = tmp_path / "mpicc"
     compiler.write_text("#!/bin/sh\necho mpi.h is not there >&2\nexit 1\n")
     compiler.chmod(0o755)
-    with pytest.raises(CannotCompile, match="mpicc failed: mpi.h is not there"):
+    with pytest.raises(CannotCompileTracer, match="mpicc failed: mpi.h is not there"):
         compile_tracer(str(compiler), tmp_path / "tracer.so")
     assert list(tmp_path.iterdir()) == [compiler]
 

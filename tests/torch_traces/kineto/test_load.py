@@ -3,14 +3,332 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError, RanksError, UnknownRankError
-from dask_efficiency.torch_traces.kineto.load import load_kineto
+from dask_efficiency.torch_traces.kineto.load import load_kineto, read_rank
+from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, Category, RankTrace
+from tests.torch_traces.kineto.rows import check
+
+TESTS = Path(__file__).parents[2]
+FILES = [*sorted((TESTS / "data" / "kineto").glob("*.gz")), *sorted((TESTS / "gpu" / "data").glob("*.gz"))]
+SMALL_BLOCK = 4096
+
+
+def read(text: str | bytes, **options: Any) -> RankTrace:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return read_rank(io.BytesIO(data), "rank.json", **options)
+
+
+def events_of(*events: dict[str, Any], **beside: Any) -> str:
+    return json.dumps({**beside, "traceEvents": events})
+
+
+def event(**changed: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 2, "ts": 10, "dur": 5} | changed
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_columns_say_what_the_json_says(path: Path) -> None:
+    text = gzip.decompress(path.read_bytes())
+    with path.open("rb") as file:
+        check(read_rank(file, str(path)), text)
+    check(read(text, block=SMALL_BLOCK), text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_work_on_a_gpu_is_joined_with_the_call_that_asked_for_it(path: Path) -> None:
+    with path.open("rb") as file:
+        trace = read_rank(file, str(path))
+    events = trace.events
+    work = np.isin(events.category, GPU_WORK)
+    calls = events.call[work]
+    assert (calls >= 0).all()
+    assert np.isin(events.category[calls], (Category.RUNTIME, Category.DRIVER)).all()
+    names = {trace.names[number] for number in events.name[calls]}
+    assert not names or any("Launch" in name for name in names)
+
+
+def test_one_launch_of_a_graph_is_the_call_of_all_its_kernels() -> None:
+    with (TESTS / "gpu" / "data" / "cudagraph.json.gz").open("rb") as file:
+        trace = read_rank(file, "cudagraph")
+    events = trace.events
+    launches = np.flatnonzero(events.name == trace.names.index("cudaGraphLaunch"))
+    assert len(launches) == 20  # of a graph of 11 nodes
+    counts = Counter(events.call[np.isin(events.category, GPU_WORK)].tolist())
+    assert {counts[row] for row in launches.tolist()} == {11}
+
+
+def test_a_file_says_its_rank_its_job_and_its_process_groups() -> None:
+    with (TESTS / "data" / "kineto" / "cpu_only.json.gz").open("rb") as file:
+        trace = read_rank(file, "cpu_only")
+    assert (trace.rank, trace.world_size) == (34, 300)
+    assert trace.groups["0"] == tuple(range(300))
+    assert trace.about["username"] == "mojif"
+    assert "traceEvents" not in trace.about
+
+
+def test_threads_and_streams_have_the_names_that_the_file_gives_them() -> None:
+    with (TESTS / "data" / "kineto" / "event_sync.json.gz").open("rb") as file:
+        trace = read_rank(file, "event_sync")
+    assert trace.threads[0, 7] == "stream 7 "
+    assert any(name.startswith("thread 948300") for name in trace.threads.values())
+
+
+def test_a_group_is_also_known_from_its_collectives() -> None:
+    said = {"Collective name": "allreduce", "Process Group Name": "7", "Process Group Ranks": "[0, 2, 4]"}
+    cut = said | {"Process Group Name": "8", "Process Group Ranks": "[0, 1, ..., 99]"}
+    assert read(events_of(event(args=said), event(args=cut))).groups == {"7": (0, 2, 4)}
+
+
+@pytest.mark.parametrize(
+    ("ts", "start"),
+    [
+        ("1695835542513910.123", 1_695_835_542_513_910_123),
+        ("1695835542513910", 1_695_835_542_513_910_000),
+        ('"1695835542513910.1"', 1_695_835_542_513_910_100),
+        ("16e14", 1_600_000_000_000_000_000),
+        ("-0.001", -1),
+    ],
+)
+def test_no_digit_of_an_instant_is_lost(ts: str, start: int) -> None:
+    text = events_of(event(ts="AT")).replace('"AT"', ts)
+    assert read(text).events.start.tolist() == [start]
+    assert read(text[:-1] + ', "baseTimeNanoseconds": 7}').events.stop.tolist() == [start + 7 + 5_000]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"ts": None}, "no start"),
+        ({"ts": "soon"}, "no start"),
+        ({"ts": 1 << 60}, "no start"),
+        ({"ts": float("nan")}, "no start"),
+        ({"dur": None}, "no duration"),
+        ({"dur": float("nan")}, "no duration"),
+        ({"dur": float("inf")}, "no duration"),
+        ({"dur": -1}, "negative duration"),
+        ({"dur": -0.001}, "negative duration"),
+    ],
+)
+def test_what_has_no_place_in_time_is_left_out_and_counted(bad: dict[str, Any], reason: str) -> None:
+    trace = read(events_of(event(), event(**bad), event(ts=20)))
+    assert trace.events.index.tolist() == [0, 2]
+    assert trace.left_out == {reason: 1}
+
+
+def test_what_is_no_event_is_left_out_and_counted() -> None:
+    trace = read('{"traceEvents": [1, null, [], ' + json.dumps(event()) + "]}")
+    assert trace.events.index.tolist() == [3]
+    assert trace.left_out == {"not an object": 3}
+
+
+@pytest.mark.parametrize("category", [None, 3, [], {"a": 1}])
+def test_a_category_that_is_no_text_is_another_one(category: Any) -> None:
+    trace = read(events_of(event(cat=category), event()))
+    assert trace.events.category.tolist() == [Category.OTHER, Category.OPERATOR]
+
+
+def test_the_list_of_events_alone_is_a_trace() -> None:
+    trace = read(json.dumps([event(), event(ts=11)]))
+    assert trace.events.start.tolist() == [10_000, 11_000]
+    assert (trace.rank, trace.world_size, trace.about) == (0, None, {})
+
+
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}', '\ufeff {"a": 1, "traceEvents": [ ] } \n'])
+def test_a_trace_without_events_is_one(text: str) -> None:
+    assert len(read(text).events) == 0
+
+
+def test_several_gzip_members_and_their_padding_are_one_text() -> None:
+    text = events_of(event(), event(ts=11)).encode()
+    parts = gzip.compress(text[:40]) + gzip.compress(b"") + gzip.compress(text[40:])
+    for padding in (b"", b"\0" * 512):
+        assert len(read(parts + padding, block=7).events) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty, at character 0"),
+        (b"  \n", "the file is empty, at character 3"),
+        (b"\x7fELF\x00\xff\xfe", "no JSON, at character 0"),
+        (b"true", "no JSON, at character 0"),
+        (b"{}", "there is no traceEvents in it"),
+        (b'{"schemaVersion": 1}', "there is no traceEvents in it, at character 20"),
+        (b'{"traceEvents": {}}', "[ is expected, at character 16"),
+        (b'{"traceEvents": [{"ph": "X", 5}]}', "at character 29"),
+        (b'{"traceEvents": [{"ph": "X"} {"ph": "X"}]}', ", or ] is expected, at character 29"),
+        (b'{"traceEvents": [], }', "a name in double quotes is expected, at character 20"),
+        (b'{"traceEvents": [{}', "ends early"),
+        (b'{"traceEvents": [{}], "baseTimeNanoseconds": 12', "ends early: , or } is expected, at character 47"),
+        (b'{"traceEvents": [{"name": "aten::m', "ends early"),
+        (b'{"traceEvents": []} []', "more after the end of the JSON, at character 20"),
+        (b'{"a": ' + b"[" * 200_000, "a value cannot be read"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "a value cannot be read"),
+        (b'{"traceEvents": [], "baseTimeNanoseconds": -5}', "baseTimeNanoseconds is -5"),
+    ],
+)
+@pytest.mark.parametrize("block", [1, 1 << 18])
+def test_what_is_no_trace_is_refused_with_the_file_and_the_place(data: bytes, message: str, block: int) -> None:
+    with pytest.raises(KinetoFileError, match="^rank.json: ") as raised:
+        read(data, block=block)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("block", [100, 1 << 18])
+def test_of_gzip_that_ends_early_it_is_said_how_far_it_goes(block: int) -> None:
+    text = events_of(*(event(ts=number) for number in range(1000))).encode()
+    data = gzip.compress(text)
+    for kept in (2, 18, len(data) // 2, len(data) - 1):
+        with pytest.raises(KinetoFileError, match=f"rank.json: the compressed file ends early, after {kept} bytes"):
+            read(data[:kept], block=block)
+    with pytest.raises(KinetoFileError, match=f"they hold the first {len(text)} of its content"):
+        read(data[:-4], block=block)
+
+
+def test_damaged_gzip_is_refused() -> None:
+    data = bytearray(gzip.compress(events_of(*(event(ts=number) for number in range(1000))).encode()))
+    data[len(data) // 2] ^= 0xFF
+    with pytest.raises(KinetoFileError, match=r"rank.json: (the compressed file|.* at character)"):
+        read(bytes(data))
+
+
+def test_an_error_far_behind_the_first_block_has_its_place() -> None:
+    text = events_of(*(event(ts=number) for number in range(500)))
+    at = text.index('"ts": 400')
+    with pytest.raises(KinetoFileError, match=f"at character {at}$"):
+        read(text[:at] + "?" + text[at + 1 :], block=64)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats() | st.text('a\\"}{],[: é\n', max_size=8),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text("a}{", max_size=2), inside, max_size=3),
+    max_leaves=5,
+)
+numbers = st.integers(-2, 70) | st.sampled_from([1 << 31, 1 << 63, "12", 3.0, 0.5])
+times = (
+    st.integers(-5, 1 << 53)
+    | st.decimals(-5, 1 << 51, places=3).map(float)
+    | st.decimals(0, 1 << 51, places=3).map(str)
+    | st.sampled_from([float("nan"), None, "x", 1e400, 1e-9])
+)
+CATEGORIES = ["cpu_op", "Operator", "user_annotation", "cuda_runtime", "Runtime", "cuda_driver", "kernel", "Memcpy"]
+CATEGORIES += ["gpu_memset", "cuda_sync", "gpu_user_annotation", "python_function", "Trace", None]
+ARGUMENTS = ["correlation", "External id", "external id", "cbid", "device", "stream", "bytes", "Sequence number"]
+ARGUMENTS += ["wait_on_stream", "wait_on_cuda_event_record_corr_id", "Group size", "In msg nelems"]
+lanes = st.integers(-1, 9) | st.integers(0, 1 << 64) | st.sampled_from(["stream 7", "12", "Spans", "Traces", None, []])
+events = st.fixed_dictionaries(
+    {"ph": st.sampled_from("XXXXXMsf"), "cat": st.sampled_from(CATEGORIES), "ts": times, "dur": times},
+    optional={
+        "name": st.sampled_from(["aten::mm", "}, {", 'a"b', "thread_name"]),
+        "pid": lanes,
+        "tid": lanes,
+        "args": st.dictionaries(st.sampled_from(ARGUMENTS), numbers)
+        | st.fixed_dictionaries(
+            {"Collective name": st.sampled_from(["allreduce", 5])},
+            optional={"Process Group Name": st.sampled_from(["0", 0]), "dtype": st.just("Float"), "name": anything},
+        )
+        | anything,
+        "else": anything,
+    },
+)
+traces = st.fixed_dictionaries(
+    {"before": anything, "traceEvents": st.lists(events | anything, max_size=12), "after": anything},
+    optional={"baseTimeNanoseconds": st.integers(0, 1 << 61), "distributedInfo": anything},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    trace=traces | st.lists(events, max_size=8),
+    indent=st.sampled_from([None, 1]),
+    separators=st.sampled_from([None, (",", ":")]),
+    ascii_only=st.booleans(),
+    block=st.integers(1, 200) | st.integers(200, 3000),
+    compressed=st.booleans(),
+)
+def test_wherever_blocks_end_columns_say_what_the_json_says(
+    trace: Any, indent: int | None, separators: Any, ascii_only: bool, block: int, compressed: bool
+) -> None:
+    text = json.dumps(trace, indent=indent, separators=separators, ensure_ascii=ascii_only)
+    data = text.encode()
+    seen = read(gzip.compress(data) if compressed else data, block=block)
+    check(seen, text)
+    if isinstance(trace, dict):
+        whole = json.loads(text)
+        whole.pop("traceEvents")
+        assert repr(seen.about) == repr(whole)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    trace=st.fixed_dictionaries({"traceEvents": st.lists(events, min_size=1, max_size=4), "after": st.just({"a": 1})}),
+    where=st.floats(0, 1),
+    wrong=st.sampled_from(["", "?", "}", "]", "{", '"', ","]),
+    block=st.integers(1, 100),
+)
+def test_text_that_is_no_json_is_refused_wherever_blocks_end(trace: Any, where: float, wrong: str, block: int) -> None:
+    text = json.dumps(trace)
+    at = int(where * (len(text) - 1))
+    text = text[:at] + wrong + text[at + 1 :]
+    try:
+        is_trace = isinstance(json.loads(text), list) or "traceEvents" in json.loads(text)
+    except ValueError:
+        is_trace = False
+    if is_trace:
+        check(read(text, block=block), text)
+        return
+    with pytest.raises(KinetoFileError, match="at character"):
+        read(text, block=block)
+
+
+class Counted(io.BytesIO):
+    """Counts the bytes that are asked for."""
+
+    asked = 0
+
+    def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
+        self.asked += size or 0
+        return super().read(size)
+
+
+def test_what_is_wrong_at_the_beginning_is_found_before_the_rest_is_read() -> None:
+    file = Counted(b'{"traceEvents": [{"ph" "X"},' + b" " * (1 << 20))
+    with pytest.raises(KinetoFileError, match="at character 23"):
+        read_rank(file, "rank.json", block=1024)
+    assert file.asked <= max(1 << 14, io.DEFAULT_BUFFER_SIZE)
+
+
+def test_a_file_is_never_in_memory_as_a_whole() -> None:
+    said = {"Call stack": "train.py(7): step;" * 60, "External id": 1}
+    text = events_of(*(event(ts=number, args=said) for number in range(10_000)), after={"a": 1}).encode()
+    file = io.BytesIO(gzip.compress(text, 1))
+    tracemalloc.start()
+    try:
+        trace = read_rank(file, "rank.json.gz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    columns = sum(column.nbytes for column in trace.events.columns().values())
+    assert len(trace.events) == 10_000
+    assert peak - 3 * columns < len(text) / 2
+
+
+def test_a_whole_file_without_events_is_not_said_to_end_early() -> None:
+    with pytest.raises(KinetoFileError, match=r"^rank\.json: there is no traceEvents in it, at character"):
+        read('{"nodes": []}')
+
 
 HOUR = 3600 * 1_000_000
 
@@ -32,8 +350,8 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_a_folder_has_its_ranks_in_order(job: Path) -> None:
-    for given in (job, str(job), f"{job}/", job / "*.json*", f"file://{job}"):
-        trace = load_kineto(given)
+    for path in (job, str(job), f"{job}/", job / "*.json*", f"file://{job}"):
+        trace = load_kineto(path)
         assert trace.numbers == (0, 1, 2)
         assert (trace.world_size, trace.missing_ranks) == (3, ())
         assert trace.rank(2).path == str(job / "a.json")
@@ -101,9 +419,9 @@ def test_a_job_of_unknown_size_misses_nothing(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_trace_it_is_said(tmp_path: Path) -> None:
-    for given in (tmp_path, tmp_path / "*.json"):
+    for path in (tmp_path, tmp_path / "*.json"):
         with pytest.raises(KinetoFileError, match="there is no trace of Kineto's"):
-            load_kineto(given)
+            load_kineto(path)
     with pytest.raises(FileNotFoundError):
         load_kineto(tmp_path / "none.json")
     with pytest.raises(KinetoFileError, match="no files were given"):

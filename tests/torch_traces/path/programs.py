@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from dask_efficiency.torch_traces.kineto.read import read_rank
+from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 
 Event = dict[str, Any]

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
-from dask_efficiency.torch_traces.path.breakdown import summary
 from dask_efficiency.torch_traces.path.chrome import CRITICAL, save_overlay
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind
-from dask_efficiency.torch_traces.path.path import TorchCriticalPath, TorchQuestion
+from dask_efficiency.torch_traces.path.longest import summary
+from dask_efficiency.torch_traces.path.path import TorchCriticalPath
+from dask_efficiency.torch_traces.path.region import TorchQuestion
 from tests.torch_traces.path.compared import Compared, Ours, load
 from tests.torch_traces.path.hta import Answer, Question, ask
 from tests.torch_traces.path.random_traces import random_trace

@@ -9,22 +9,25 @@ import pytest
 
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
+from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.changes import Job, as_it_was, retimed, with_changes, with_edges
-from dask_efficiency.torch_traces.path.collectives import Arrivals
+from dask_efficiency.torch_traces.path.changes import JobGraphs, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ordering import CycleError
 from dask_efficiency.torch_traces.path.region import find_region
-from dask_efficiency.torch_traces.path.speeds import Changes, check_patterns
+from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
 from tests.torch_traces.path.programs import on_cpu, rank_of
 from tests.torch_traces.path.samples import node, recorded, two_kernels
 
 SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
 
 
-def changed(graph: TorchGraph, changes: Changes) -> TorchGraph:
+def changed(graph: TorchGraph, changes: TorchChanges) -> TorchGraph:
     was = as_it_was(graph)
-    (found,) = retimed(Job([graph], [0], [0], Arrivals.empty()), [was], [with_changes(graph, was, changes)])
+    (found,) = retimed(
+        JobGraphs([graph], [0], [0], CollectiveArrivals.empty()), [was], [with_changes(graph, was, changes)]
+    )
     return found
 
 
@@ -55,7 +58,7 @@ def instants(graph: TorchGraph) -> dict[tuple[int, bool], int]:
 def test_changes_are_followed_through_launches_gaps_and_waits(
     speed_up: Mapping[str, float], without: tuple[str, ...], relu: tuple[int, int], waited: int, stop: int
 ) -> None:
-    graph = changed(two_kernels(data_loading=("next",)), Changes(speed_up, without))
+    graph = changed(two_kernels(data_loading=("next",)), TorchChanges(speed_up, without))
     at = instants(graph)
     assert (at[RELU, True], at[RELU, False]) == relu
     assert at[SYNC_END, False] == waited
@@ -65,14 +68,14 @@ def test_changes_are_followed_through_launches_gaps_and_waits(
 
 
 def test_weights_are_worked_out_anew() -> None:
-    graph = changed(two_kernels(), Changes({"gemm": 2.0}, ("kernel-gap",)))
+    graph = changed(two_kernels(), TorchChanges({"gemm": 2.0}, ("kernel-gap",)))
     weights = {int(e): int(w) for e, w in zip(graph.edges.event, graph.edges.weight, strict=True) if e in (6, 7)}
     assert weights == {6: 15_000, 7: 30_000}
     assert not graph.edges.weight[graph.edges.kind == 3].any()
 
 
 def test_nodes_stay_in_the_order_of_time_and_edges_lead_forward() -> None:
-    graph = changed(two_kernels(), Changes({"gemm|relu": 10.0}))
+    graph = changed(two_kernels(), TorchChanges({"gemm|relu": 10.0}))
     assert (np.diff(graph.nodes.at) >= 0).all()
     assert (graph.edges.source < graph.edges.target).all()
 
@@ -99,13 +102,13 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
 )
 def test_what_cannot_be_changed_is_refused(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        Changes(**arguments)
+        TorchChanges(**arguments)
 
 
 def test_a_collective_ends_on_each_rank_once_the_last_one_has_come() -> None:
     # relu is the collective: rank 1 comes 20 later, at 75, and both leave at 85.
     graphs = [two_kernels(), two_kernels(gemm=50, rank=1)]
-    arrivals = Arrivals.from_columns(
+    arrivals = CollectiveArrivals.from_columns(
         {
             "collective": [0, 0],
             "rank": [0, 1],
@@ -116,21 +119,21 @@ def test_a_collective_ends_on_each_rank_once_the_last_one_has_come() -> None:
         }
     )
     was = [as_it_was(graph) for graph in graphs]
-    faster = [with_changes(graph, w, Changes({"gemm": 2.0})) for graph, w in zip(graphs, was, strict=True)]
-    one, other = retimed(Job(graphs, [0, 1], [0, 0], arrivals), was, faster)
+    faster = [with_changes(graph, w, TorchChanges({"gemm": 2.0})) for graph, w in zip(graphs, was, strict=True)]
+    one, other = retimed(JobGraphs(graphs, [0, 1], [0, 0], arrivals), was, faster)
     assert [instants(graph)[RELU, True] for graph in (one, other)] == [40, 50]
     assert [instants(graph)[RELU, False] for graph in (one, other)] == [60, 60]
     own = [int(graph.edges.weight[graph.edges.event == RELU][0]) for graph in (one, other)]
     assert own == [20_000, 10_000]
     # by itself, rank 0 would not know that it waited for another one
-    assert instants(changed(graphs[0], Changes({"gemm": 2.0})))[RELU, False] == 70
+    assert instants(changed(graphs[0], TorchChanges({"gemm": 2.0})))[RELU, False] == 70
 
 
 def edited(**edits: Any) -> TorchGraph:
     graph = two_kernels()
     was = as_it_was(graph)
     wired = with_edges(graph, was, edits.get("add", ()), edits.get("remove", ()), edits.get("reweight", {}))
-    (found,) = retimed(Job([graph], [0], [0], Arrivals.empty()), [was], [wired])
+    (found,) = retimed(JobGraphs([graph], [0], [0], CollectiveArrivals.empty()), [was], [wired])
     return found
 
 
@@ -208,5 +211,36 @@ def test_the_ranks_of_a_job_wait_for_the_last_one_in_a_what_if_too() -> None:
 def test_without_data_loading_what_torchs_loaders_do_takes_no_time() -> None:
     loading = on_cpu("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20, cat="user_annotation")
     trace = rank_of([loading, on_cpu("aten::stack", 0, 20), on_cpu("aten::mm", 20, 30)])
-    graph = changed(build_graph(trace, find_region(trace)), Changes({}, ("data-loading",)))
+    graph = changed(build_graph(trace, find_region(trace)), TorchChanges({}, ("data-loading",)))
     assert graph.region.stop - graph.region.start == 10_000
+
+
+def test_what_comes_after_a_region_moves_with_its_end_and_what_was_before_stays() -> None:
+    path = recorded("simple_add")
+    again = path.what_if(speed_up={"cudaMalloc": 2.0})
+    region = path.graph.region
+    later = again.graph.region.stop - region.stop
+    assert later < 0
+    was, now = path.trace.ranks[0].events, again.trace.ranks[0].events
+    of_graph = np.isin(np.arange(len(was)), path.graph.nodes.event)
+    after, before = (was.start >= region.stop) & ~of_graph, was.stop <= region.start
+    assert after.any()
+    assert before.any()
+    assert (now.start[after] - was.start[after] == later).all()
+    assert np.array_equal(now.stop[before], was.stop[before])
+
+
+def test_events_without_nodes_stay_around_those_that_they_were_around() -> None:
+    path = recorded("simple_add")
+    again = path.what_if(speed_up={"cudaMalloc": 2.0})
+    was, now = path.trace.ranks[0].events, again.trace.ranks[0].events
+    around = np.flatnonzero(
+        (was.category == Category.ANNOTATION)
+        & (was.start <= path.graph.region.start)
+        & (was.stop >= path.graph.region.stop)
+    )
+    assert len(around)
+    for row in around.tolist():
+        assert now.start[row] <= again.graph.region.start
+        assert now.stop[row] >= again.graph.region.stop
+    assert (now.stop >= now.start).all()

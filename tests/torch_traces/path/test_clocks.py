@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.torch_traces.path.clocks import align_clocks, hosts_of
-from dask_efficiency.torch_traces.path.collectives import Arrivals, CollectiveKind
+from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind
 from dask_efficiency.torch_traces.path.matching import match_collectives
 from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, Plan, job, plans
 
@@ -21,7 +21,7 @@ def together(stops, *, kind=CollectiveKind.ALL_REDUCE, members=None):
     ]
     collective, rank, stop = np.array(rows, np.int64).T
     columns = {"collective": collective, "rank": rank, "start": stop - 1000, "stop": stop}
-    return Arrivals.from_columns(columns | {"kind": np.full(len(rows), kind)})
+    return CollectiveArrivals.from_columns(columns | {"kind": np.full(len(rows), kind)})
 
 
 @settings(max_examples=30)
@@ -101,7 +101,7 @@ def test_what_clocks_cannot_explain_is_counted(late: list[int]):
 
 
 def test_no_ranks_have_no_clocks():
-    assert len(align_clocks(Arrivals.empty(), [])) == 0
+    assert len(align_clocks(CollectiveArrivals.empty(), [])) == 0
 
 
 def test_ranks_of_one_host_have_one_clock_also_where_one_of_them_leaves_unevenly():

@@ -10,10 +10,9 @@ import pytest
 
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.breakdown import path_edges, summary
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
-from dask_efficiency.torch_traces.path.longest import longest_path
+from dask_efficiency.torch_traces.path.longest import longest_path, path_edges, summary
 from dask_efficiency.torch_traces.path.region import find_region
 from dask_efficiency.torch_traces.path.tiling import tile
 from tests.torch_traces.path.programs import Event, Program, call, on_cpu, rank_of, work

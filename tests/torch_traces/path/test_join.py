@@ -16,8 +16,7 @@ from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.runs.path.segments import CODES
 from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.torch_traces.path import join
-from dask_efficiency.torch_traces.path.join import with_gpu_times
-from dask_efficiency.torch_traces.path.profiled import read_profile
+from dask_efficiency.torch_traces.path.join import read_profile, with_gpu_times
 from tests.torch_traces.path.kineto_json import US, call, kernel, operator, profile, synchronisation
 
 THREAD, OTHER, AUTOGRAD = 77, 88, 99

@@ -11,10 +11,10 @@ import pytest
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.lateness import Cause
-from dask_efficiency.torch_traces.path.many import tile_ranks
+from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.tiling import tile_ranks
 from tests.torch_traces.path import late_ranks
 
 pytestmark = [
@@ -41,12 +41,12 @@ def ranks(trace: KinetoTrace) -> JobRanks:
     return job_ranks(trace)
 
 
-@pytest.mark.parametrize("cause", [cause for cause in Cause if cause != Cause.UNKNOWN])
-def test_rank_step_and_cause_are_right(ranks: JobRanks, cause: Cause):
+@pytest.mark.parametrize("cause", [cause for cause in LatenessCause if cause != LatenessCause.UNKNOWN])
+def test_rank_step_and_cause_are_right(ranks: JobRanks, cause: LatenessCause):
     step, rank = getattr(late_ranks, cause.name)
     row = ranks.stragglers.step.tolist().index(step)
     assert ranks.stragglers.rank[row] == rank
-    assert Cause(ranks.stragglers.cause[row]) == cause
+    assert LatenessCause(ranks.stragglers.cause[row]) == cause
 
 
 def test_every_collective_and_every_message_is_found_on_all_ranks(ranks: JobRanks):

@@ -10,7 +10,7 @@ from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces import load_kineto
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, UnknownRankError
 from dask_efficiency.torch_traces.kineto.trace import Category
-from dask_efficiency.torch_traces.path.spent import GROUPS
+from dask_efficiency.torch_traces.path.stretches import GROUPS
 from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, Plan, Recording, job
 from tests.torch_traces.path.samples import ALEX, RECORDED, recorded
 

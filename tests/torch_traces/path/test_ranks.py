@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import Category
-from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.ranks import job_ranks
 from tests.torch_traces.path.jobs import BACKGROUND, BEGIN, MILLISECOND, Plan, Recording, job, plans
 
@@ -35,7 +35,7 @@ def test_the_rank_that_computes_longest_is_the_straggler_of_its_step(plan: Plan)
     ranks = job_ranks(job(plan.recordings()))
     arrivals = np.array(plan.arrivals)
     assert ranks.stragglers.rank.tolist() == arrivals.argmax(axis=1).tolist()
-    assert set(ranks.stragglers.cause.tolist()) == {Cause.COMPUTE}
+    assert set(ranks.stragglers.cause.tolist()) == {LatenessCause.COMPUTE}
     assert ranks.stragglers.step.tolist() == list(range(len(arrivals)))
     waits = (arrivals.max(axis=1)[:, None] - arrivals).sum(axis=1)
     # That a clock is off by up to a microsecond is not seen, and two may be off to either side.
@@ -44,40 +44,44 @@ def test_the_rank_that_computes_longest_is_the_straggler_of_its_step(plan: Plan)
     assert np.abs(ranks.stragglers.behind - (arrivals.max(axis=1) - second)).max() <= 2000
 
 
-def late_by(cause: Cause, *, late: int = 2) -> list[Recording]:
+def late_by(cause: LatenessCause, *, late: int = 2) -> list[Recording]:
     """Three ranks that meet, and meet again; in between one has 50 milliseconds more of something."""
     ranks = [Recording(number) for number in range(4)]
     for number, rank in enumerate(ranks):
         more = 50 * MS if number == late else 0
         rank.add(Category.ANNOTATION, "ProfilerStep#4", BEGIN, BEGIN + 10 * MS)
         rank.add(Category.ANNOTATION, "gloo:all_reduce", BEGIN + 8 * MS, BEGIN + 9 * MS, thread=BACKGROUND)
-        step = at = BEGIN + 10 * MS + more * (cause == Cause.LATE_START)
+        step = at = BEGIN + 10 * MS + more * (cause == LatenessCause.LATE_START)
         for name, category, its in (
-            ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Category.ANNOTATION, Cause.DATA_LOADING),
-            ("aten::mm", Category.OPERATOR, Cause.COMPUTE),
-            ("gloo:send", Category.ANNOTATION, Cause.COMMUNICATION),
+            (
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                Category.ANNOTATION,
+                LatenessCause.DATA_LOADING,
+            ),
+            ("aten::mm", Category.OPERATOR, LatenessCause.COMPUTE),
+            ("gloo:send", Category.ANNOTATION, LatenessCause.COMMUNICATION),
         ):
             until = at + 4 * MS + more * (cause == its)
             rank.add(category, name, at, until)
-            rank.add(Category.OPERATOR, "aten::stack", at, at + MS) if its == Cause.DATA_LOADING else None
+            rank.add(Category.OPERATOR, "aten::stack", at, at + MS) if its == LatenessCause.DATA_LOADING else None
             at = until
-        at += more * (cause == Cause.UNKNOWN)
+        at += more * (cause == LatenessCause.UNKNOWN)
         rank.add(Category.ANNOTATION, "gloo:all_reduce", at, BEGIN + 80 * MS, thread=BACKGROUND)
         rank.add(Category.ANNOTATION, "ProfilerStep#5", step, BEGIN + 80 * MS)
     return ranks
 
 
-@pytest.mark.parametrize("cause", Cause)
-def test_what_a_rank_had_more_of_is_why_it_came_late(cause: Cause):
+@pytest.mark.parametrize("cause", LatenessCause)
+def test_what_a_rank_had_more_of_is_why_it_came_late(cause: LatenessCause):
     ranks = job_ranks(job(late_by(cause)))
     assert ranks.stragglers.step.tolist() == [4, 5]
     assert ranks.stragglers.rank[1] == ranks.straggler == 2
-    assert Cause(ranks.stragglers.cause[1]) == cause
+    assert LatenessCause(ranks.stragglers.cause[1]) == cause
     assert ranks.stragglers.caused[1] == 150 * MS
     assert ranks.stragglers.behind[1] == 50 * MS
     late = ranks.late
     assert (late.behind_median[1], late.behind_second[1]) == (50 * MS, 50 * MS)
-    assert late.excess()[1].tolist() == [50 * MS * (one == cause) for one in Cause]
+    assert late.excess()[1].tolist() == [50 * MS * (one == cause) for one in LatenessCause]
 
 
 def test_work_on_a_gpu_is_computing_even_while_its_thread_waits():
@@ -183,7 +187,7 @@ def test_of_eight_real_ranks_the_one_that_began_its_step_last_made_the_others_wa
     ranks = job_ranks(load_kineto(DLRM))
     assert ranks.straggler == 7
     assert ranks.stragglers.step.tolist() == [10]
-    assert Cause(ranks.stragglers.cause[0]) == Cause.LATE_START
+    assert LatenessCause(ranks.stragglers.cause[0]) == LatenessCause.LATE_START
     began = []
     for number in range(8):
         with gzip.open(DLRM / f"rank{number}.json.gz") as file:

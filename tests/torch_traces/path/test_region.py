@@ -6,7 +6,7 @@ import pytest
 
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.region import find_region
+from dask_efficiency.torch_traces.path.region import find_region, steps_of
 from tests.torch_traces.path.small_traces import SmallTrace
 
 
@@ -73,3 +73,10 @@ def test_work_and_synchronisations_belong_where_their_call_is() -> None:
 def test_an_empty_trace_has_an_empty_region() -> None:
     region = find_region(SmallTrace().trace())
     assert (region.start, region.stop, len(region.rows)) == (0, 0, 0)
+
+
+def test_what_only_looks_like_a_step_is_none() -> None:
+    small = SmallTrace()
+    small.add(Category.ANNOTATION, "ProfilerStep#7", 0, 10)
+    small.add(Category.ANNOTATION, "ProfilerStep#99999999999", 10, 20)
+    assert steps_of(small.trace()).number.tolist() == [7]

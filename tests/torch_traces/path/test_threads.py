@@ -2,10 +2,111 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind
+from dask_efficiency.torch_traces.path.threads import CallStacks, call_stacks
 from tests.torch_traces.path.small_traces import SmallTrace, edges_of
+
+
+def stacks_of(trace: RankTrace) -> CallStacks:
+    has_nodes = trace.events.category == Category.OPERATOR
+    return call_stacks(trace, np.arange(len(trace.events)), has_nodes)
+
+
+def steps(stacks: CallStacks) -> str:
+    """Letters of events as they begin, and in lower case as they end."""
+    return "".join(
+        chr((65 if start else 97) + event)
+        for event, start in zip(stacks.event.tolist(), stacks.is_start.tolist(), strict=True)
+    )
+
+
+def test_events_are_left_in_the_order_opposite_to_that_in_which_they_were_entered() -> None:
+    small = SmallTrace()
+    small.operator("a", 0, 100)
+    small.operator("b", 10, 50)
+    small.operator("c", 20, 30)
+    small.operator("d", 50, 60)
+    stacks = stacks_of(small.trace())
+    assert steps(stacks) == "ABCcbDda"
+    assert stacks.parent.tolist() == [-1, 0, 1, 0]
+
+
+def test_of_events_that_begin_or_end_together_the_longer_one_is_outside() -> None:
+    small = SmallTrace()
+    small.operator("inner", 0, 50)
+    small.operator("outer", 0, 100)
+    small.operator("last", 60, 100)
+    small.operator("twin", 60, 100)
+    small.operator("next", 100, 110)
+    stacks = stacks_of(small.trace())
+    assert steps(stacks) == "BAaCDdcbEe"
+    assert stacks.parent.tolist() == [1, -1, 1, 2, -1]
+
+
+def test_an_operator_that_outlasts_the_one_it_began_in_ends_with_it() -> None:
+    small = SmallTrace()
+    small.operator("a", 0, 100)
+    small.operator("b", 90, 105)
+    small.operator("c", 100, 200)
+    small.operator("d", 110, 120)
+    stacks = stacks_of(small.trace())
+    assert steps(stacks) == "ABbaCDdc"
+    assert stacks.stop.tolist() == [100, 100, 200, 120]
+
+
+def test_an_operator_that_goes_on_when_the_function_that_began_it_has_returned_keeps_its_time() -> None:
+    small = SmallTrace()
+    small.add(Category.PYTHON, "__enter__", 0, 10)
+    small.operator("loading", 5, 100)
+    small.operator("inside", 20, 30)
+    small.add(Category.PYTHON, "__exit__", 90, 110)
+    stacks = stacks_of(small.trace())
+    assert stacks.stop[1] == 100
+    assert stacks.parent.tolist() == [-1, 0, 1, 1]
+    assert steps(stacks) == "ABCcDdba"
+
+
+def test_threads_do_not_mix() -> None:
+    small = SmallTrace()
+    small.operator("a", 0, 100, thread=1)
+    small.operator("b", 10, 120, thread=2)
+    stacks = stacks_of(small.trace())
+    assert steps(stacks) == "AaBb"
+    assert stacks.lane.tolist() == [0, 0, 1, 1]
+    assert stacks.parent.tolist() == [-1, -1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.booleans(), st.integers(1, 2)), max_size=12))
+def test_whatever_the_times_each_event_ends_in_the_one_in_which_it_began(
+    events: list[tuple[int, int, bool, int]],
+) -> None:
+    small = SmallTrace()
+    for start, length, is_operator, thread in events:
+        category = Category.OPERATOR if is_operator else Category.PYTHON
+        small.add(category, "some", start, start + length, thread)
+    stacks = stacks_of(small.trace())
+    stack: list[int] = []
+    for event, is_start in zip(stacks.event.tolist(), stacks.is_start.tolist(), strict=True):
+        if is_start:
+            assert stacks.parent[event] == (stack[-1] if stack else -1)
+            stack.append(event)
+        else:
+            assert stack.pop() == event
+    assert not stack
+    starts = [start for start, *_ in events]
+    when = [
+        starts[event] if is_start else int(stacks.stop[event])
+        for event, is_start in zip(stacks.event.tolist(), stacks.is_start.tolist(), strict=True)
+    ]
+    same = stacks.lane[1:] == stacks.lane[:-1]
+    assert all(np.diff(when)[same] >= 0)
+
 
 OPERATOR, DEPENDENCY = EdgeKind.OPERATOR, EdgeKind.DEPENDENCY
 
@@ -47,3 +148,42 @@ def test_threads_are_not_joined_otherwise() -> None:
     small.operator("aten::add", 0, 10, thread=1)
     small.operator("aten::mul", 20, 30, thread=2)
     assert list(edges_of(small.trace())) == [("0", "0."), ("1", "1.")]
+
+
+def test_of_calls_that_overlap_each_waits_for_the_one_that_ended_before() -> None:
+    """The example in HTA's ``_construct_graph_from_cuda_runtime_events``."""
+    small = SmallTrace()
+    small.call("cudaHostAlloc", 20, 40, thread=10)
+    small.call("cudaHostAlloc", 10, 30, thread=11)
+    small.call("cudaLaunchKernel", 25, 50, thread=12)
+    small.call("cudaLaunchKernel", 60, 70, thread=12)
+    assert edges_of(small.trace()) == {
+        # each that has begun waits for the first one that ends
+        ("1", "1."): (OPERATOR, 20, 1),
+        ("0", "1."): (DEPENDENCY, 0, -1),
+        ("2", "1."): (DEPENDENCY, 0, -1),
+        ("1.", "0."): (DEPENDENCY, 0, -1),
+        ("0.", "2."): (DEPENDENCY, 0, -1),
+        ("3", "3."): (OPERATOR, 10, 3),
+        # on its own thread
+        ("2.", "3"): (DEPENDENCY, 0, -1),
+    }
+
+
+def test_a_call_that_begins_as_another_one_of_its_thread_ends_comes_after_it_wherever_it_is_in_the_file() -> None:
+    small = SmallTrace()
+    small.call("cudaLaunchKernel", 10, 20)
+    small.call("cudaLaunchKernel", 0, 10)
+    assert edges_of(small.trace()) == {
+        ("1", "1."): (OPERATOR, 10, 1),
+        ("1.", "0"): (DEPENDENCY, 0, -1),
+        ("1.", "0."): (DEPENDENCY, 0, -1),
+        ("0", "0."): (OPERATOR, 10, 0),
+    }
+
+
+def test_other_calls_hold_no_lock() -> None:
+    small = SmallTrace()
+    small.call("cudaMalloc", 0, 20, thread=10)
+    small.call("cudaLaunchKernel", 10, 30, thread=11)
+    assert edges_of(small.trace()) == {("0", "0."): (OPERATOR, 20, 0), ("1", "1."): (OPERATOR, 20, 1)}

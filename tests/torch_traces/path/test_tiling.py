@@ -18,7 +18,7 @@ from dask_efficiency.torch_traces.path import roles
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.region import find_region
-from dask_efficiency.torch_traces.path.stretches import Stretches
+from dask_efficiency.torch_traces.path.stretches import TorchStretches
 from dask_efficiency.torch_traces.path.tiling import tile
 from tests.torch_traces.path.programs import Event, Program, call, on_cpu, rank_of, work
 from tests.torch_traces.path.random_traces import random_trace
@@ -33,7 +33,7 @@ def graph_of(trace: RankTrace, annotation: str = "", instance: int | None = None
     return build_graph(trace, find_region(trace, annotation, instance))
 
 
-def wrong(graph: TorchGraph, stretches: Stretches) -> Iterator[str]:
+def wrong(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
     """What is wrong with a tiling."""
     region, events = graph.region, graph.trace.events
     if region.start < region.stop and (stretches.start[0] != region.start or stretches.stop[-1] != region.stop):
@@ -61,8 +61,8 @@ def wrong(graph: TorchGraph, stretches: Stretches) -> Iterator[str]:
             yield f"{kind} is not what {graph.trace.names[events.name[row]]!r} does from {start} to {stop}"
 
 
-def unexplained(graph: TorchGraph, stretches: Stretches) -> Iterator[str]:
-    """Stretches of waiting during which what was waited for had not ended."""
+def unexplained(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
+    """TorchStretches of waiting during which what was waited for had not ended."""
     nodes, edges, events = graph.nodes, graph.edges, graph.trace.events
     sync = (edges.kind == EdgeKind.SYNC) & (nodes.at[edges.source] <= nodes.at[edges.target])
     until = np.zeros(len(events), np.int64)

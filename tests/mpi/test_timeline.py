@@ -8,7 +8,7 @@ import pytest
 from benchmarks.simulate_mpi_programs import PROGRAMS, written
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.settings import MpiSettings
-from dask_efficiency.mpi.timeline import Spent
+from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
 from tests.simulation.topologies import random_topology
 
@@ -24,7 +24,7 @@ def test_the_path_tiles_the_makespan_and_kinds_add_up(name: str, seed: int, tmp_
     assert found.path[0].start == 0
     assert found.path[-1].end == round(1e9 * found.makespan_seconds)
     assert all(one.end == other.start for one, other in zip(found.path, found.path[1:], strict=False))
-    assert all(stretch.kind != Spent.WAITING for stretch in found.path)
+    assert all(stretch.kind != RankActivity.WAITING for stretch in found.path)
     assert sum(found.path_seconds.values()) == pytest.approx(found.makespan_seconds)
     assert sum(found.breakdown.values()) == pytest.approx(ranks * found.makespan_seconds)
 
@@ -34,4 +34,4 @@ def test_the_path_goes_through_the_rank_that_is_late(tmp_path: Path) -> None:
     topology = random_topology(1)
     found = run(from_mpi_trace(written(tmp_path, text)), topology, [topology.hosts[0].name] * 4)
     assert found.path[0].rank == 2
-    assert found.path[0].kind == Spent.COMPUTE
+    assert found.path[0].kind == RankActivity.COMPUTE

@@ -1,20 +1,95 @@
-"""What each instant waited for last, of everything that it had to wait for."""
+"""last_causes: of all that each instant had to wait for, the one that came last."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Bool, Int32
+from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
-from dask_efficiency.torch_traces.path.calls import call_kinds
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph, starts_and_stops
-from dask_efficiency.torch_traces.path.idle_threads import across_threads
 from dask_efficiency.torch_traces.path.instants import Instants, last_before
-from dask_efficiency.torch_traces.path.roles import WAITS
+from dask_efficiency.torch_traces.path.roles import WAITS, call_kinds, cpu_collectives, named
+
+#: Operators of the backward pass as autograd's engine calls them: today ``autograd::engine::evaluate_function: ...``,
+#: formerly ``AddmmBackward0`` and ``torch::autograd::AccumulateGrad``.
+_BACKWARD = re.compile(r"autograd::|Backward\d*$")
+#: Operators that hand a collective over to a backend, and may wait for it.
+_DISTRIBUTED = re.compile("c10d::")
+
+_Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
+
+
+def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
+    """Pairs of instants of different threads, of which the second may have waited for the first.
+
+    Nothing in a trace says so; it is inferred from what threads of PyTorch do while they are idle:
+
+    - The thread of the forward pass waits for autograd's thread, and that one for the former.
+    - A thread that is idle, or in an operator of torch.distributed, waits for a collective on the CPU. The collective
+      was asked for by such an operator, or else by the main thread.
+    - A thread on which nothing has happened yet waited for what operators did last on any thread of its process.
+    """
+    if not len(instants):
+        return
+    lanes = _Lanes(trace, instants)
+    yield from _backward(lanes, instants)
+    yield from _collectives(trace, lanes, instants)
+    first = (instants.before == MISSING) & ~instants.on_gpu
+    others = instants.working & ~instants.on_gpu & ~first
+    yield last_before(lanes.process, np.flatnonzero(first | others), others)
+
+
+class _Lanes:
+    """What kind of thread each lane is, and where threads are idle."""
+
+    def __init__(self, trace: RankTrace, instants: Instants) -> None:
+        lane, cpu = instants.lane, ~instants.on_gpu
+        self.process: Int64 = trace.events.process[instants.event]
+        count = int(lane.max()) + 1
+        #: By instant, whether nothing is open on its thread after it, and whether nothing was before it.
+        self.idle_after: Bool = cpu & (instants.depth == 0)
+        self.idle_before: Bool = cpu & instants.is_start & (instants.depth == 1)
+        outermost = self.idle_before
+        backward = named(trace, lambda name: _BACKWARD.search(name) is not None)[instants.event]
+        total = np.bincount(lane[outermost], minlength=count)
+        is_backward = 2 * np.bincount(lane[outermost & backward], minlength=count) > np.maximum(total, 1)
+        collective = cpu_collectives(trace)[instants.event]
+        is_collective = np.bincount(lane[outermost & collective], minlength=count) == np.maximum(total, 1)
+        size = np.bincount(lane[cpu], minlength=count)
+        size[is_backward | is_collective] = 0
+        #: By instant, what its lane is.
+        self.backward: Bool = cpu & is_backward[lane]
+        self.collective: Bool = cpu & is_collective[lane]
+        self.main: Bool = cpu & (lane == int(size.argmax())) & bool(size.any())
+
+
+def _backward(lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
+    for waiting, working in ((lanes.main, lanes.backward), (lanes.backward, lanes.main)):
+        sources, targets = working & lanes.idle_after, waiting & lanes.idle_before
+        yield last_before(lanes.process, np.flatnonzero(sources | targets), sources)
+
+
+def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
+    distributed = named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
+    before, inner = instants.before, instants.innermost
+    waiting = ~instants.on_gpu & ~lanes.collective
+    previous = before[waiting]
+    in_distributed = (inner[previous] != MISSING) & distributed[inner[previous]]
+    waiting[waiting] = (previous == MISSING) | lanes.idle_after[previous] | in_distributed
+    ended = lanes.collective & ~instants.is_start
+    yield last_before(lanes.process, np.flatnonzero(ended | waiting), ended)
+    begun = lanes.collective & instants.is_start
+    callers = distributed[instants.event] & instants.is_start & ~instants.on_gpu
+    if not callers.any():
+        callers = lanes.main
+    yield last_before(lanes.process, np.flatnonzero(begun | callers), callers)
+
 
 #: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of
 #: AlexNet it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.
@@ -30,20 +105,20 @@ class Candidates(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Causes:
+class LastCauses:
     """For each instant, the position of what it waited for last, an earlier one, and whether that is inferred."""
 
     cause: Int32
     inferred: Bool
 
 
-def last_causes(graph: TorchGraph, instants: Instants) -> Causes:
+def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
     """What each instant waited for last; missing where it waited for nothing that is known.
 
     Every cause is before its effect in the order of the instants, so a walk along causes ends. Of causes at the same
     time, work on a GPU is preferred.
     """
-    causes = Causes(instants.before.copy(), np.zeros(len(instants), bool))
+    causes = LastCauses(instants.before.copy(), np.zeros(len(instants), bool))
     groups = [_of_graph(graph, instants), _within_one_call(graph.trace, instants), _asked_before(graph, instants)]
     groups.append(_own_copies(graph.trace, instants))
     groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
@@ -54,7 +129,7 @@ def last_causes(graph: TorchGraph, instants: Instants) -> Causes:
     return causes
 
 
-def _take_latest(causes: Causes, instants: Instants, groups: list[Candidates]) -> None:
+def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates]) -> None:
     """Put the latest of some candidates where it is later than what is known."""
     source = np.concatenate([group.source for group in groups])
     target = np.concatenate([group.target for group in groups])
@@ -134,7 +209,7 @@ def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:
     return Candidates(*last_before(group, np.flatnonzero(lost | threads), threads), True)
 
 
-def _beside_late_launches(trace: RankTrace, instants: Instants, causes: Causes) -> Candidates:
+def _beside_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> Candidates:
     """Work that started long after its launch waited for what ended last on its device, on whatever stream."""
     events, cause = trace.events, causes.cause
     late = instants.on_gpu & instants.is_start & (cause != MISSING)

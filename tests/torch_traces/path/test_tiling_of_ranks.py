@@ -12,11 +12,10 @@ from dask_efficiency.torch_traces.kineto.trace import Category, KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.collectives import Collectives
 from dask_efficiency.torch_traces.path.graph import TorchGraph
-from dask_efficiency.torch_traces.path.many import tile_ranks
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import find_region
-from dask_efficiency.torch_traces.path.stretches import Stretches
-from dask_efficiency.torch_traces.path.tiling import tile
+from dask_efficiency.torch_traces.path.stretches import TorchStretches
+from dask_efficiency.torch_traces.path.tiling import tile, tile_ranks
 from tests.torch_traces.path.jobs import BEGIN, MILLISECOND, UPDATE, Plan, Recording, job, plans
 
 DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
@@ -24,7 +23,7 @@ DLRM = Path(__file__).parents[2] / "data" / "kineto" / "dlrm"
 
 def tiled(
     trace: KinetoTrace, annotation: str = "", instance: tuple[int, int] | None = None
-) -> tuple[Stretches, JobRanks, list[TorchGraph]]:
+) -> tuple[TorchStretches, JobRanks, list[TorchGraph]]:
     """A job's path, and what it was made of; it is checked that it tiles the job's window."""
     graphs = [build_graph(rank, find_region(rank, annotation, instance)) for rank in trace.ranks]
     ranks = job_ranks(trace)

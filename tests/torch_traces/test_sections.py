@@ -1,20 +1,45 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
+from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS, TORCH_MEANINGS
 from dask_efficiency.show.document import Along
 from dask_efficiency.show.figures import format_seconds
-from dask_efficiency.show.html.render import fragment
+from dask_efficiency.show.html.render import fragment, page
 from dask_efficiency.show.terminal.plain import plain
-from dask_efficiency.torch_traces import TorchCriticalPath
-from dask_efficiency.torch_traces.sections import path as sections
+from dask_efficiency.torch_traces import TorchCriticalPath, sections
+from dask_efficiency.torch_traces.sections import to_dict
 from tests.report.samples import HOSTILE_NAMES
 from tests.torch_traces.path.samples import recorded, with_execution
+
+
+@pytest.mark.parametrize("name", ["simple_add", "cpu_only", "dlrm"])
+def test_the_figures_of_a_path_are_ready_for_json(name: str) -> None:
+    path = recorded(name)
+    found = json.loads(json.dumps(to_dict(path), allow_nan=False))
+    assert found["headline"] == path.headline
+    assert sum(found["seconds_by_kind"].values()) == pytest.approx(found["window_seconds"])
+    assert sum(found["summary"].values()) == pytest.approx(1.0)
+    assert found["ranks"] == [graph.trace.rank for graph in path.graphs]
+    assert found["rank"] == path.rank
+
+
+def test_stragglers_are_named_by_their_numbers() -> None:
+    found = to_dict(recorded("dlrm"))
+    assert found["stragglers"][0]["rank"] == 7
+    assert [row["rank"] for row in found["waits"]] == list(range(8))
+    assert sum(row["caused_seconds"] for row in found["waits"]) == pytest.approx(
+        sum(row["suffered_seconds"] for row in found["waits"])
+    )
+
 
 NAMES = ["simple_add", "event_sync", "h100", "mi300", "cpu_only", "dlrm"]
 
@@ -165,3 +190,34 @@ def test_no_gpu_is_spoken_of_where_there_is_none() -> None:
     assert "a thread of the program runs operators or Python" in said
     assert "GPU" not in said
     assert "GPU" not in plain(sections.document(path))
+
+
+@pytest.mark.parametrize("name", ["simple_add", "h100", "dlrm"])
+def test_a_page_has_headline_bar_tables_and_data(tmp_path: Path, name: str) -> None:
+    path = recorded(name)
+    path.to_html(tmp_path / "a.html")
+    html = (tmp_path / "a.html").read_text()
+    assert escape(path.headline) in html
+    for text in ("What the window was spent on", "By kernel and operator", "Longest path", "What would help"):
+        assert text in html
+    for kind, seconds in path.seconds().items():
+        if seconds > 0.01 * path.window_seconds:
+            assert KIND_COLOURS[kind] in html  # type: ignore[index]  # a text is equal to its kind
+            assert str(escape(TORCH_MEANINGS[kind])) in html  # type: ignore[index]
+    (data,) = re.findall(r'<script[^>]*id="data"[^>]*>(.*?)</script>', html, flags=re.DOTALL)
+    assert json.loads(data) == json.loads(json.dumps(to_dict(path)))
+
+
+@pytest.mark.parametrize(
+    "render", [lambda: page(sections.page(hostile())), lambda: fragment(sections.document(hostile()))]
+)
+def test_no_name_becomes_markup(render: object) -> None:
+    html = render()  # type: ignore[operator]
+    for smuggled in ("<script>alert", "<img", 'onerror=alert(1)>"', "\x1b", "\u202e"):
+        assert smuggled not in html
+
+
+def test_a_notebook_shows_a_fragment_without_script() -> None:
+    html = recorded("dlrm")._repr_html_()
+    assert "<script" not in html
+    assert "Who waited for whom" in html

@@ -7,7 +7,8 @@ import pytest
 
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS
-from dask_efficiency.torch_traces.path.meanwhile import gpu_seconds_during, has_waits
+from dask_efficiency.torch_traces.path.roles import has_waits
+from dask_efficiency.torch_traces.path.stretches import gpu_seconds_during
 from dask_efficiency.torch_traces.path.tiling import tile
 from tests.torch_traces.path.samples import recorded, two_kernels
 

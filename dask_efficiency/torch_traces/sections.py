@@ -1,4 +1,4 @@
-"""What the critical path of a torch trace says: one, and one with changes."""
+"""Sections of a torch trace's critical path: in a terminal, on a page, and as plain data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,56 @@ from dask_efficiency.show.document import Cell, Document, Section, Share, Table,
 from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.kernel_name import kernel_name
-from dask_efficiency.torch_traces.path.lateness import Cause
+from dask_efficiency.torch_traces.path.lateness import LatenessCause
 from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
-from dask_efficiency.torch_traces.path.spent import NOBODY, in_figures
-from dask_efficiency.torch_traces.sections.data import to_dict
+from dask_efficiency.torch_traces.path.stretches import GROUPS, NOBODY, in_figures
+
+
+def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
+    """The path's figures, ready for JSON: seconds, and shares in [0, 1]."""
+    question = path.question
+    return {
+        "headline": path.headline,
+        "findings": [one.to_dict() for one in path.findings],
+        "files": [rank.path for rank in path.trace.ranks],
+        "annotation": question.annotation,
+        "instance": question.instance,
+        "ranks": [graph.trace.rank for graph in path.graphs],
+        "rank": path.rank,
+        "window_seconds": path.window_seconds,
+        "longest_path_seconds": path.longest_path_seconds,
+        "summary": path.shares,
+        **{f"seconds_by_{by}": path.seconds(by) for by in GROUPS},
+        "inferred_seconds": path.inferred_seconds,
+        "inferred_edges": path.inferred_edges,
+        "data_floor_seconds": None if path.graph.trace.execution is None else path.data_flow().floor_seconds,
+        "changes": list(path.changes),
+        "stragglers": _stragglers(path),
+        "waits": _waits(path),
+    }
+
+
+def _waits(path: TorchCriticalPath) -> list[dict[str, Any]]:
+    waits = path.job.waits
+    columns = (waits.rank, waits.collectives, waits.last, waits.suffered_seconds, waits.caused_seconds)
+    names = ("rank", "collectives", "last", "suffered_seconds", "caused_seconds")
+    return [dict(zip(names, row, strict=True)) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def _stragglers(path: TorchCriticalPath) -> list[dict[str, Any]]:
+    found = path.job.stragglers
+    rows = zip(found.step.tolist(), found.rank.tolist(), found.cause.tolist(), found.caused.tolist(), strict=True)
+    return [
+        {
+            "step": step if step != MISSING else None,
+            "rank": path.job.numbers[position],
+            "cause": LatenessCause(cause).label,
+            "caused_seconds": caused / 1e9,
+        }
+        for step, position, cause, caused in rows
+    ]
+
 
 #: A share that is not worth a sentence, nor a row of its own.
 HARDLY = 0.001
@@ -256,7 +302,7 @@ def steps(path: TorchCriticalPath) -> Section:
         (
             f"step {found.step[row]}" if found.step[row] != MISSING else "(outside of steps)",
             f"rank {path.job.numbers[int(found.rank[row])]}",
-            Cause(int(found.cause[row])).label,
+            LatenessCause(int(found.cause[row])).label,
             scale.figure(found.caused[row] / 1e9),
             scale.figure(found.behind[row] / 1e9),
         )

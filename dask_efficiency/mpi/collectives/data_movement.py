@@ -1,0 +1,285 @@
+"""Collectives that move data: barrier, bcast, gather, scatter, allgather and alltoall.
+
+References
+----------
+MPICH 4.0.2, ``src/mpi/coll/NAME/NAME_intra_*.c`` for each, ``{gatherv,scatterv}/*_allcomm_linear.c`` and
+``bcast/bcast_utils.c``; MPICH 3.2.1, ``src/mpi/coll/NAME.c``. Dissemination of a barrier: Hensgen, Finkel and Manber,
+Int. J. of Parallel Programming 17 (1), 1988. ``brucks``: Bruck et al., IEEE TPDS 8 (11), 1997.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dask_efficiency.mpi.collectives.call import Collective
+from dask_efficiency.mpi.collectives.choice import (
+    ALLGATHERV_PIECE_BYTES,
+    ALLTOALL_SCATTERED_PEERS,
+    MIN_GATHERV_SYNCHRONOUS_RANKS,
+)
+from dask_efficiency.mpi.collectives.doubling import doubling_allgather
+from dask_efficiency.mpi.collectives.rounds import (
+    Blocks,
+    Message,
+    Round,
+    ceiling_pieces,
+    exchange,
+    layout_of,
+    message,
+    receive,
+    send,
+)
+from dask_efficiency.mpi.collectives.trees import children, is_power_of_two, subtree
+
+
+def barrier_dissemination(call: Collective, rank: int) -> Iterator[Round]:
+    """Empty messages: to the rank 1, 2, 4, ... further, and from the rank as far on the other side."""
+    distance = 1
+    while distance < call.size:
+        yield exchange(message((rank + distance) % call.size), message((rank - distance) % call.size))
+        distance <<= 1
+
+
+def bcast_binomial(call: Collective, rank: int) -> Iterator[Round]:
+    """The whole vector down a binomial tree."""
+    if not call.nbytes:
+        return
+    size, root, whole = call.size, call.root, range(call.nbytes)
+    relative = (rank - root) % size
+    if relative:
+        yield receive((rank - subtree(relative, size)) % size, whole)
+    for child in children(relative, size):
+        yield send((child + root) % size, whole)
+
+
+def _scatter(call: Collective, rank: int) -> Iterator[Round]:
+    """Equal pieces down a binomial tree; a subtree for which nothing is left gets no message."""
+    size, root = call.size, call.root
+    pieces = ceiling_pieces(call.nbytes, size)
+    relative = (rank - root) % size
+    below = subtree(relative, size)
+    mine = pieces.span(relative, relative + below)
+    if relative and mine:
+        yield receive((rank - below) % size, mine)
+    for child in children(relative, size):
+        theirs = pieces.span(child, child + subtree(child, size))
+        if theirs:
+            yield send((child + root) % size, theirs)
+
+
+def bcast_scatter_recursive_doubling_allgather(call: Collective, rank: int) -> Iterator[Round]:
+    """A scatter, then exchanges of all that a rank has with ranks at doubling distance."""
+    if not call.nbytes:
+        return
+    yield from _scatter(call, rank)
+    relative = (rank - call.root) % call.size
+    ranks = [(each + call.root) % call.size for each in range(call.size)]
+    yield from doubling_allgather(relative, ranks, ceiling_pieces(call.nbytes, call.size))
+
+
+def bcast_scatter_ring_allgather(call: Collective, rank: int) -> Iterator[Round]:
+    """A scatter, then a ring around which the pieces go, empty ones too."""
+    if not call.nbytes:
+        return
+    yield from _scatter(call, rank)
+    size = call.size
+    pieces = ceiling_pieces(call.nbytes, size)
+    relative = (rank - call.root) % size
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for step in range(size - 1):
+        sent, received = (relative - step) % size, (relative - step - 1) % size
+        yield exchange(
+            message(right, pieces.span(sent, sent + 1)),
+            message(left, pieces.span(received, received + 1)),
+        )
+
+
+def gather_binomial(call: Collective, rank: int) -> Iterator[Round]:
+    """The blocks of whole subtrees up the tree, the small ones first."""
+    size, root = call.size, call.root
+    relative = (rank - root) % size
+    for child in reversed(list(children(relative, size))):
+        yield receive((child + root) % size, *_of_subtree(call, child))
+    if relative:
+        yield send((rank - subtree(relative, size)) % size, *_of_subtree(call, relative))
+
+
+def scatter_binomial(call: Collective, rank: int) -> Iterator[Round]:
+    """The blocks of whole subtrees down the tree, the large ones first."""
+    size, root = call.size, call.root
+    relative = (rank - root) % size
+    if relative:
+        yield receive((rank - subtree(relative, size)) % size, *_of_subtree(call, relative))
+    for child in children(relative, size):
+        yield send((child + root) % size, *_of_subtree(call, child))
+
+
+def _of_subtree(call: Collective, relative: int) -> Blocks:
+    """The blocks of a rank's subtree, which goes around past the last rank."""
+    stop = min(relative + subtree(relative, call.size), call.size)
+    return layout_of(call.blocks).ring(relative + call.root, stop + call.root)
+
+
+def gatherv_linear(call: Collective, rank: int) -> Iterator[Round]:
+    """Each rank's block, if it has one, directly to the root."""
+    pieces = layout_of(call.blocks)
+    if rank == call.root:
+        yield Round((), tuple(message(each, pieces.span(each, each + 1)) for each in _others(call)))
+    elif call.sizes[rank]:
+        synchronous = call.size >= MIN_GATHERV_SYNCHRONOUS_RANKS
+        yield send(call.root, pieces.span(rank, rank + 1))._replace(synchronous=synchronous)
+
+
+def scatterv_linear(call: Collective, rank: int) -> Iterator[Round]:
+    """Each rank's block, if it has one, directly from the root."""
+    pieces = layout_of(call.blocks)
+    if rank == call.root:
+        yield Round(tuple(message(each, pieces.span(each, each + 1)) for each in _others(call)), ())
+    elif call.sizes[rank]:
+        yield receive(call.root, pieces.span(rank, rank + 1))
+
+
+def _others(call: Collective) -> list[int]:
+    """The ranks but the root that have a block."""
+    return [rank for rank, nbytes in enumerate(call.sizes) if nbytes and rank != call.root]
+
+
+def allgather_brucks(call: Collective, rank: int) -> Iterator[Round]:
+    """All that one has to the rank 1, 2, 4, ... before, and in the last round only what is missing there."""
+    size, pieces = call.size, layout_of(call.blocks)
+    distance = 1
+    while distance < size:
+        count = min(distance, size - distance)
+        before, after = (rank - distance) % size, (rank + distance) % size
+        yield exchange(
+            message(before, *pieces.ring(rank, rank + count)), message(after, *pieces.ring(after, after + count))
+        )
+        distance <<= 1
+
+
+def allgather_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
+    """All that one has, exchanged with the rank at distance 1, 2, 4, ..."""
+    return doubling_allgather(rank, range(call.size), layout_of(call.blocks))
+
+
+def allgather_ring(call: Collective, rank: int) -> Iterator[Round]:
+    """To the next rank what came from the one before, beginning with one's own block."""
+    size, pieces = call.size, layout_of(call.blocks)
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for step in range(size - 1):
+        sent, received = (rank - step) % size, (left - step) % size
+        yield exchange(message(right, pieces.span(sent, sent + 1)), message(left, pieces.span(received, received + 1)))
+
+
+def allgatherv_ring(call: Collective, rank: int, version: str) -> Iterator[Round]:
+    """As `allgather_ring`, but large blocks go in pieces, and what is empty is not sent."""
+    right, left = (rank + 1) % call.size, (rank - 1) % call.size
+    piece = _piece_bytes(call, version)
+    sends, receives = _pieces(call, rank, piece), _pieces(call, left, piece)
+    # Rounds go on while there is something to do: an empty block takes a round of its side, too.
+    for index in range(max(len(sends), len(receives))):
+        sent = sends[index] if index < len(sends) else range(0)
+        received = receives[index] if index < len(receives) else range(0)
+        if sent and received:
+            yield exchange(message(right, sent), message(left, received))
+        elif sent:
+            yield send(right, sent)
+        elif received:
+            yield receive(left, received)
+
+
+def _pieces(call: Collective, first: int, piece: int) -> list[range]:
+    """What goes from a rank to the next one, in order: its own block first, never the next one's own."""
+    layout = layout_of(call.blocks)
+    pieces: list[range] = []
+    for step in range(call.size - 1):
+        owner = (first - step) % call.size
+        block = layout.span(owner, owner + 1)
+        pieces.extend(block[start : start + piece] for start in range(0, max(1, len(block)), piece))
+    return pieces
+
+
+def _piece_bytes(call: Collective, version: str) -> int:
+    """Bytes of a piece; MPICH has no piece smaller than an element.
+
+    References
+    ----------
+    3.2.1 takes the smallest block if that is larger; 4.0.2 always the pipeline's size.
+    """
+    piece = max(ALLGATHERV_PIECE_BYTES // call.element, 1) * call.element
+    return max(piece, min(call.blocks)) if version == "3.2.1" else piece
+
+
+def alltoall_brucks(call: Collective, rank: int) -> Iterator[Round]:
+    """To the rank 1, 2, 4, ... further all blocks whose way has this bit."""
+    size, nbytes = call.size, call.nbytes
+    distance = 1
+    while distance < size:
+        further, before = (rank + distance) % size, (rank - distance) % size
+        yield exchange(
+            message(further, *_on_their_way(rank, distance, size, nbytes)),
+            message(before, *_on_their_way(before, distance, size, nbytes)),
+        )
+        distance <<= 1
+
+
+def _on_their_way(rank: int, distance: int, size: int, nbytes: int) -> Iterator[range]:
+    """The blocks that a rank passes on by this distance: their way is the sum of distances, shorter ones first."""
+    for way in range(1, size):
+        if way & distance:
+            source = (rank - way % distance) % size
+            start = (source * size + (source + way) % size) * nbytes
+            yield range(start, start + nbytes)
+
+
+def alltoall_pairwise(call: Collective, rank: int) -> Iterator[Round]:
+    """One exchange after another, in pairs if the ranks are a power of two."""
+    size, pairs = call.size, is_power_of_two(call.size)
+    for step in range(1, size):
+        target = rank ^ step if pairs else (rank + step) % size
+        source = rank ^ step if pairs else (rank - step) % size
+        yield exchange(
+            message(target, _block(rank, target, call)),
+            message(source, _block(source, rank, call)),
+        )
+
+
+def _block(source: int, target: int, call: Collective) -> range:
+    start = (source * call.size + target) * call.nbytes
+    return range(start, start + call.nbytes)
+
+
+def alltoall_scattered(call: Collective, rank: int) -> Iterator[Round]:
+    """All messages of some peers at once, then those of the next peers."""
+    for sources, targets in _peers(rank, call.size):
+        yield Round(
+            tuple(message(target, _block(rank, target, call)) for target in targets),
+            tuple(message(source, _block(source, rank, call)) for source in sources),
+        )
+
+
+def alltoallv_scattered(call: Collective, rank: int) -> Iterator[Round]:
+    """As `alltoall_scattered`, without what is empty."""
+    size, pieces = call.size, layout_of(call.sizes)
+
+    def block(source: int, target: int) -> range:
+        index = source * size + target
+        return pieces.span(index, index + 1)
+
+    for sources, targets in _peers(rank, size):
+        sends = _not_empty(message(target, block(rank, target)) for target in targets)
+        receives = _not_empty(message(source, block(source, rank)) for source in sources)
+        if sends or receives:
+            yield Round(sends, receives)
+
+
+def _peers(rank: int, size: int) -> Iterator[tuple[list[int], list[int]]]:
+    """From whom and to whom, at once; a rank's own block takes a place but is no message."""
+    for first in range(0, size, ALLTOALL_SCATTERED_PEERS):
+        steps = range(max(first, 1), min(first + ALLTOALL_SCATTERED_PEERS, size))
+        if steps:
+            yield [(rank + step) % size for step in steps], [(rank - step) % size for step in steps]
+
+
+def _not_empty(messages: Iterator[Message]) -> tuple[Message, ...]:
+    return tuple(each for each in messages if each.nbytes)

@@ -1,1 +1,0 @@
-"""What is shown of the critical path of a torch trace."""
