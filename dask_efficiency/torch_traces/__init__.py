@@ -1,4 +1,4 @@
-"""Traces of torch.profiler: their critical path, alone and inside Dask's tasks."""
+"""Critical paths of traces of torch.profiler, alone and inside Dask's tasks."""
 
 from typing import TYPE_CHECKING
 

@@ -25,7 +25,7 @@ from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError, U
 if TYPE_CHECKING:
     from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 
-#: As :data:`dask_efficiency.torch_traces.path.speeds.WITHOUT` has them; a test compares the two.
+#: Names of :data:`dask_efficiency.torch_traces.path.speeds.WITHOUT`, here without numpy; a test compares the two.
 WITHOUT = ("kernel-launch", "kernel-gap", "gpu-communication", "gpu-sync", "data-loading")
 
 
@@ -124,7 +124,7 @@ def _found(files: tuple[str, ...], execution_trace: str | None, asked: dict[str,
 
 
 def _look(files: tuple[str, ...]) -> str | None:
-    """The only file, if it is a saved path; a file of another kind is refused with what can be done with it."""
+    """The only file, if it is a saved path. A file of another kind is refused, with what can be done with it."""
     if len(files) > 1 or not (is_address(files[0]) or is_file(files[0])):
         return None
     given = look_at(files[0])

@@ -1,4 +1,4 @@
-"""TorchProfile: what ``torch.profiler`` sees of one thread's work, and never two profilers at once in a process."""
+"""TorchProfile: ``torch.profiler`` around one thread's work, and never two profilers at once in a process."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from typing import Any
 from dask_efficiency.gpu.profilers import GAVE_UP, PROFILERS, NotProfiled
 from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES
 
-#: Kineto's JSON of an event takes a tenth of this when it is compressed; more is not even compressed.
+#: Bytes of JSON above which a profile is refused before it is compressed: gzip shrinks Kineto's JSON about tenfold, and
+#: hardly any by more than 32.
 MAX_JSON_BYTES = 32 * MAX_PROFILE_BYTES
 
-#: zlib's level: a tenth of the size in 3 ms a MB; higher ones take several times as long for a fifth less.
+#: zlib's level: 3 ms a MB for a tenth of the size. Higher levels take several times as long for a fifth less.
 _LEVEL = 3
 
-#: What is read of Kineto's JSON at a time; and at its end, where there may be blanks after the last brace.
+#: Bytes of JSON compressed at a time (a guess: nothing depends on it), and bytes of its end that are kept, where blanks
+#: may follow the last brace.
 _PIECE_BYTES, _END_BYTES = 1 << 20, 100
 
 
 class TorchProfile:
-    """A profile of what the calling thread does with torch, from now until :meth:`stop` in the same thread.
+    """A profile of the calling thread's work with torch, from now until :meth:`stop` in the same thread.
 
-    Two profiles at once in one process, in two threads, crash it (SIGSEGV when the first one stops, torch 2.13), and so
-    does one that is stopped in another thread than began it, as soon as the next one begins. So there is one at a time;
-    a profiler of the user's that begins meanwhile ends ours before, or waits for that.
+    Two profiles at once in one process crash it (SIGSEGV when the first one stops, torch 2.13). So does a profile that
+    another thread stops, once the next one begins. So there is one at a time, and a profiler of the user's ends ours
+    before it begins, or waits until ours has ended.
 
-    The module torch is never imported: it has been, or there is nothing to profile.
+    This never imports torch: where nobody has, there is nothing to profile.
 
     Raises
     ------
@@ -50,21 +52,21 @@ class TorchProfile:
         except BaseException:
             PROFILERS.leave(self)
             raise
-        #: When it had begun: by the clock of the day, which Kineto's times are of, and by the monotonic clock.
+        #: When it began, by the clock of the day, as Kineto's times are, and by the monotonic clock.
         self.started, self.start = time.time_ns(), time.monotonic_ns()
-        #: When it ended, by the monotonic clock; None while it has not.
+        #: When it ended, by the monotonic clock; None while it runs.
         self.stopped: int | None = None
-        #: Whether a profiler of the user's could not wait for it any more. It must not be stopped then.
+        #: True if a profiler of the user's gave up waiting for this one, which must not be stopped then.
         self.abandoned = False
         PROFILERS.began(self)
 
     @property
     def ident(self) -> int:
-        """Of the thread that it is of, as :func:`threading.get_ident`."""
+        """Id of the profiled thread, as :func:`threading.get_ident`."""
         return self._ident
 
     def stop(self) -> None:
-        """End it, in its own thread; safe to call twice, as a profiler of the user's may have ended it."""
+        """End the profile, in its own thread. Safe to call twice: a profiler of the user's may have ended it."""
         if self.stopped is not None:
             return
         self.stopped = time.monotonic_ns()
@@ -99,7 +101,7 @@ class TorchProfile:
 
 
 def _compressed(path: str) -> bytes:
-    """Kineto's JSON by gzip; in pieces, as all of it may be much of what a worker has left."""
+    """Compress Kineto's JSON in pieces: a worker may have no memory for all of it."""
     last = b""
     packed = io.BytesIO()
     with open(path, "rb") as file, gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as zipped:
@@ -112,12 +114,12 @@ def _compressed(path: str) -> bytes:
 
 
 def _settings(torch: Any) -> dict[str, Any]:
-    """What to record: the GPU too where something has initialised it; no context is made for a profile."""
+    """Settings of the profiler: the GPU too, if something has initialised it. A profile makes no context."""
     activity = torch.profiler.ProfilerActivity
     if not torch.cuda.is_initialized():
         return {"activities": [activity.CPU]}
     settings = {"activities": [activity.CPU, activity.CUDA]}
     with suppress(AttributeError, TypeError):  # an older torch
-        # Else nothing says what the CPU waited for on the GPU, and that has to be inferred.
+        # Without it the trace lacks what the CPU waited for on the GPU, which has to be inferred then.
         settings["experimental_config"] = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     return settings

@@ -25,7 +25,7 @@ from dask_efficiency.torch_traces.path.stretches import GROUPS, NOBODY, in_figur
 
 
 def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
-    """The path's figures, ready for JSON: seconds, and shares in [0, 1]."""
+    """Figures of a path, ready for JSON: seconds, and shares in [0, 1]."""
     question = path.question
     return {
         "headline": path.headline,
@@ -69,27 +69,27 @@ def _stragglers(path: TorchCriticalPath) -> list[dict[str, Any]]:
     ]
 
 
-#: A share that is not worth a sentence, nor a row of its own.
+#: Share of the window below which there is no row and no sentence (a thousandth: not visible in two digits).
 HARDLY = 0.001
 
-#: Stands for time of a thread in no event, and for time of which nothing is known.
+#: Names of a thread's time in no event, and of unexplained time.
 BETWEEN = "(between operators: Python, or nothing recorded)"
 UNKNOWN = "(unattributed)"
 
 _KERNEL = re.compile(r"^void |<|^nccl")
 
-#: Rows of a table of ranks or of steps.
+#: Rows of tables of ranks and of steps: what fits on a screen.
 MAX_RANKS, MAX_STEPS = 16, 12
 
-#: Nodes of graphs for which a page says what changes would help: some seconds.
+#: Nodes of graphs above which a page lacks what would help: working that out takes some seconds.
 MAX_NODES = 200_000
 
-#: How many names a page tries to make faster, and by how much.
+#: Number of names that a page tries to speed up, and by how much (a guess: examples).
 TRIED_NAMES, TRIED_FACTOR = 4, 2.0
 
 
 def title(path: TorchCriticalPath) -> str:
-    """What it is the path of."""
+    """Title with the annotation, and the file or number of ranks."""
     files = [posixpath.basename(rank.path) or rank.path for rank in path.trace.ranks]
     of_which = name_of(files[0]) if len(files) == 1 else format_count(len(path.graphs), "rank")
     return (
@@ -100,7 +100,7 @@ def title(path: TorchCriticalPath) -> str:
 
 
 def context(path: TorchCriticalPath) -> str:
-    """How much it covers."""
+    """Size of the path: events, ranks and window."""
     parts = [format_count(sum(len(graph.region.rows) for graph in path.graphs), "event")]
     if len(path.graphs) > 1:
         parts.append(f"{format_count(len(path.graphs), 'rank')}, of which rank {path.rank} ended last")
@@ -108,48 +108,48 @@ def context(path: TorchCriticalPath) -> str:
         parts.append(f"rank {path.rank}")
     if path.question.instance is not None:
         instance = path.question.instance
-        said = f"{instance[0]} to {instance[1]}" if isinstance(instance, tuple) else str(instance)
-        parts.append(f"instance {said}")
+        numbers = f"{instance[0]} to {instance[1]}" if isinstance(instance, tuple) else str(instance)
+        parts.append(f"instance {numbers}")
     return f"{', '.join(parts)}; window: {in_figures(path.window_seconds)}"
 
 
 def document(path: TorchCriticalPath) -> Document:
-    """What the window was spent on."""
+    """Document for a terminal."""
     first = tuple(one.lines for one in path.findings[:MAX_SHOWN])
     return Document(title(path), context(path), path.headline, sections(path), findings=first)
 
 
 def page(path: TorchCriticalPath) -> Document:
-    """The same for a page of its own, with its figures; where the graph is small, also what would help."""
+    """Document for a page of its own, with figures; for a small graph, also what would help."""
     stats = [("window", in_figures(path.window_seconds))]
     stats.append(("longest path", in_figures(path.longest_path_seconds)))
     waited = int(path.job.waits.suffered.sum()) / 1e9
     if waited:
         stats.append(("ranks waited for one another", in_figures(waited)))
     shown = document(path)
-    said = with_content(*shown.sections, quick_improvements(path))
-    return replace(shown, sections=said, stats=tuple(stats), data=to_dict(path))
+    more = with_content(*shown.sections, quick_improvements(path))
+    return replace(shown, sections=more, stats=tuple(stats), data=to_dict(path))
 
 
 def what_if_document(before: TorchCriticalPath, after: TorchCriticalPath) -> Document:
-    """What changes would do."""
+    """Document about the effect of changes."""
     then = (f"Then: {after.headline}.",)
     return Document(title(before), context(before), before.headline, what_if(before, after), last=then)
 
 
 def sections(path: TorchCriticalPath) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
+    """Sections with content, in reading order."""
     found = (changed(path), kinds(path), by_name(path), by_rank(path), longest(path), by_data(path), stalled(path))
     return with_content(*found, waits(path), steps(path), notes(path))
 
 
 def changed(path: TorchCriticalPath) -> Section:
-    """That it is no recording."""
-    return section("Not as it was recorded", *(f"{sentence(said)}." for said in path.changes), caveat=True)
+    """Caveat of a path with changes."""
+    return section("Not as it was recorded", *(f"{sentence(change)}." for change in path.changes), caveat=True)
 
 
 def kinds(path: TorchCriticalPath) -> Section:
-    """The window along time, and by kind, the largest first."""
+    """The window along time, and by kind, largest first."""
     seconds, stretches = path.seconds("kind"), path.stretches
     meanings = TORCH_MEANINGS if path.has_gpu else TORCH_CPU_MEANINGS
     worth = sum(value >= HARDLY * path.window_seconds for value in seconds.values())
@@ -164,7 +164,7 @@ def kinds(path: TorchCriticalPath) -> Section:
 
 
 def by_name(path: TorchCriticalPath) -> Section:
-    """The window by name of the kernel, operator or call."""
+    """The window by name of kernel, operator or call."""
     seconds = path.seconds("name")
     if set(seconds) <= {NOBODY}:
         return Section("")
@@ -176,7 +176,7 @@ def by_name(path: TorchCriticalPath) -> Section:
 
 
 def _readable(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Names as people read them; those that then look the same are one."""
+    """Short names; equal ones are added up."""
     found: dict[str, float] = {}
     for name, value in seconds.items():
         shown = BETWEEN if name == NOBODY else shown_name(name)
@@ -185,7 +185,7 @@ def _readable(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def shown_name(name: str) -> str:
-    """A kernel's name without types and namespaces; an operator's as it is."""
+    """Kernel's name without types and namespaces; other names are unchanged."""
     return name_of(kernel_name(name) if _KERNEL.search(name) else name)
 
 
@@ -193,7 +193,7 @@ def by_rank(path: TorchCriticalPath) -> Section:
     """The window by the rank that the path was on."""
     if len(path.graphs) < 2:
         return Section("")
-    # What is before the first rank on the path began was not spent on that rank.
+    # time before the first rank of the path began does not count for that rank
     unknown = path.seconds_of([Kind.UNATTRIBUTED], "rank")
     found = {name: value - unknown.get(name, 0.0) for name, value in path.seconds("rank").items()}
     seconds = {f"rank {name}" if name != NOBODY else name: value for name, value in found.items()}
@@ -203,22 +203,22 @@ def by_rank(path: TorchCriticalPath) -> Section:
 
 
 def longest(path: TorchCriticalPath) -> Section:
-    """The longest path, and what bounds it."""
+    """The longest path and its bounds."""
     length, window = path.longest_path_seconds, _window_of_chosen(path)
     of_rank, its = (
         (f" of rank {path.rank}", f"its {in_figures(window)}") if len(path.graphs) > 1 else ("", "the window")
     )
-    said = (
+    text = (
         f"The longest path{of_rank} through what its events had to wait for, as HTA defines it, takes "
         f"{in_figures(length)}, {format_share(length / window) if window else '0 %'} of {its}."
     )
     shares = {name: share for name, share in sorted(path.shares.items(), key=lambda item: -item[1]) if share}
     table = seconds_table("bound by", {name: share * length for name, share in shares.items()}, {})
-    return section("Longest path", said, table)
+    return section("Longest path", text, table)
 
 
 def by_data(path: TorchCriticalPath) -> Section:
-    """The floor that data alone set, and the operators that could run earliest; where an execution trace was read."""
+    """With an execution trace, the floor that data alone set, and the operators that could begin earlier."""
     if path.graph.trace.execution is None:
         return Section("")
     flow = path.data_flow()
@@ -226,9 +226,9 @@ def by_data(path: TorchCriticalPath) -> Section:
         return Section("")
     earlier = np.nan_to_num(flow.earlier_seconds)
     most = np.argsort(-earlier, kind="stable")[:TOP_NAMES]
-    said = (
-        f"The longest chain of operators that need one another's data takes {format_seconds(flow.floor_seconds)}: with "
-        "the same operators, no order of them is over sooner."
+    text = (
+        f"The longest chain of operators that need one another's data takes {format_seconds(flow.floor_seconds)}: no "
+        "other order of the same operators ends sooner."
     )
     scale = time_scale(float(earlier.max(initial=0.0)))
     rows = tuple(
@@ -237,7 +237,7 @@ def by_data(path: TorchCriticalPath) -> Section:
         if earlier[row] >= HARDLY * path.window_seconds
     )
     table = Table(("operators that could begin earlier", f"by, {scale.unit}"), rows)
-    return section("What data alone need", said, table)
+    return section("What data alone need", text, table)
 
 
 def stalled(path: TorchCriticalPath) -> Section:
@@ -265,7 +265,7 @@ def _window_of_chosen(path: TorchCriticalPath) -> float:
 
 
 def waits(path: TorchCriticalPath) -> Section:
-    """Who waited for whom."""
+    """Waits between ranks."""
     found = path.job.waits
     if not found.suffered.any():
         return Section("")
@@ -282,17 +282,17 @@ def waits(path: TorchCriticalPath) -> Section:
     )
     largest = float(found.caused.max())
     heads = ("rank", f"made wait, {scale.unit}", f"waited, {scale.unit}", "came last")
-    said = (
+    text = (
         f"In {format_count(len(path.job.collectives), 'collective')} the ranks waited "
         f"{in_figures(int(found.suffered.sum()) / 1e9)} for one another, in sum."
     )
     more = f"{len(found) - len(order)} more ranks made the others wait less." if len(order) < len(found) else ""
     bars = tuple(Share(float(found.caused[row]) / largest if largest else 0.0) for row in order.tolist())
-    return section("Who waited for whom", said, Table(heads, rows, drawings=bars), more)
+    return section("Who waited for whom", text, Table(heads, rows, drawings=bars), more)
 
 
 def steps(path: TorchCriticalPath) -> Section:
-    """The straggler of each step, and its cause."""
+    """The straggler of each step and its cause."""
     found = path.job.stragglers
     rows = np.flatnonzero(found.caused > 0)
     if not len(rows):
@@ -314,7 +314,7 @@ def steps(path: TorchCriticalPath) -> Section:
 
 
 def notes(path: TorchCriticalPath) -> Section:
-    """What was inferred and not measured, and what is missing."""
+    """Inferences, exactness of clocks, and missing data."""
     return section("Notes", *_notes(path), caveat=True)
 
 
@@ -349,13 +349,13 @@ def _notes(path: TorchCriticalPath) -> Iterator[str]:
 
 
 def what_if(before: TorchCriticalPath, after: TorchCriticalPath) -> tuple[Section, ...]:
-    """What changes would do."""
+    """Effect of changes: the window, and its kinds."""
     was, now = before.window_seconds, after.window_seconds
-    said = f"{sentence(after.changes[-1])}: {in_figures(now)} instead of {in_figures(was)}"
+    text = f"{sentence(after.changes[-1])}: {in_figures(now)} instead of {in_figures(was)}"
     change = now / was - 1 if was else 0.0
     than = "shorter" if change < 0 else "longer"
-    said += f", {format_share(abs(change))} {than}." if abs(change) > HARDLY else ", no shorter."
-    return section("What if", said), _differences(before, after)
+    text += f", {format_share(abs(change))} {than}." if abs(change) > HARDLY else ", no shorter."
+    return section("What if", text), _differences(before, after)
 
 
 def _differences(before: TorchCriticalPath, after: TorchCriticalPath) -> Section:
@@ -372,12 +372,12 @@ def _differences(before: TorchCriticalPath, after: TorchCriticalPath) -> Section
 
 
 def quick_improvements(path: TorchCriticalPath) -> Section:
-    """What changes would help, of graphs that are worked out anew within seconds."""
+    """Improvements, if the graph is small enough to be worked out anew within seconds."""
     return improvements(path) if sum(len(graph.nodes) for graph in path.graphs) <= MAX_NODES else Section("")
 
 
 def improvements(path: TorchCriticalPath) -> Section:
-    """What leaving something out would save, and what the names that take longest would if they were faster."""
+    """Savings of leaving out each kind of time, and of speeding up the longest names."""
     found = {f"no {name}": path.saved_seconds(without=[name]) for name in WITHOUT}
     for name in [name for name in path.seconds("name") if name != NOBODY][:TRIED_NAMES]:
         shown = f"{shown_name(name)}, {TRIED_FACTOR:g} times as fast"
@@ -396,7 +396,5 @@ def improvements(path: TorchCriticalPath) -> Section:
         rows,
         drawings=tuple(Share(saved / largest) for saved in worth.values()),
     )
-    said = (
-        "Each by itself, with every wait worked out anew. An estimate: what nothing explains takes as long as it did."
-    )
-    return section("What would help", said, table)
+    text = "Each by itself, with every wait worked out anew. An estimate: unexplained time stays as long as it was."
+    return section("What would help", text, table)

@@ -1,4 +1,4 @@
-"""TaskProfiles: chosen tasks of one worker under ``torch.profiler``, so many of each prefix, while it is recorded."""
+"""TaskProfiles: the first tasks of each chosen prefix on a worker, under ``torch.profiler``."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from dask_efficiency.torch_traces.profiler import TorchProfile
 if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState
 
-#: How often to look whether profiles are written.
+#: Seconds between two looks at whether all profiles are written (a guess: only a final collection waits for them).
 _LOOK_SECONDS = 0.01
 
 
 class TaskProfiles:
-    """Profiles the first tasks of each prefix that somebody asked for, in their threads, one at a time.
+    """Profiles the first tasks of each requested prefix, in their threads, one at a time.
 
-    A task that runs in a pool's thread can be profiled: no coroutine, no task of a process pool, no method of an actor.
-    One that cannot be, as another one is or as the user's own profiler is at work, does not count against how many were
-    asked for. While nobody waits for more, tasks run as if this were not here.
+    Only tasks in a pool's threads can be profiled: no coroutines, no tasks of a process pool, no methods of an actor.
+    A task that runs while another profile does, or the user's own profiler, is skipped and does not count as one of
+    those requested. Once no more are wanted, tasks run without any overhead.
 
     Parameters
     ----------
     tasks
         The worker's tasks, by key.
     surround
-        Called with what to call around each task, or None for nothing any more.
+        Called with a function to call around each task, or None to stop that.
     """
 
     def __init__(self, tasks: Mapping[Any, TaskState], surround: Callable[[Around | None], object]) -> None:
@@ -45,34 +45,34 @@ class TaskProfiles:
         self._surround = surround
         self._lock = threading.Lock()
         self._requests: Requests = {}
-        #: How many were profiled, by who asked and prefix.
+        #: Number of tasks profiled, by requester and prefix.
         self._done: Counter[tuple[str, str]] = Counter()
-        #: The prefixes of which more are wanted.
+        #: Prefixes of which more profiles are wanted.
         self._chosen: frozenset[str] = frozenset()
         self._closed = False
         self._held = False
-        #: What was profiled, on its way to the thread that writes it; and how many began and are not written.
+        #: Profiles on their way to the thread that writes them, and the number that began and are not written.
         self._ended: SimpleQueue[tuple[TorchProfile, int, int] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._unwritten = 0
-        #: How many tasks run under a profile.
+        #: Number of tasks that run under a profile.
         self._running = 0
-        #: Profiles that had begun, and were not written, when :meth:`take` was called last.
+        #: Number that had begun and were not written at the last :meth:`take`.
         self.unwritten = 0
-        #: For the event loop.
+        #: Results for the event loop.
         self._written: list[Profile] = []
         self._not_profiled: Counter[str] = Counter()
 
     def ask(self, requests: Requests) -> None:
-        """Profile so many tasks of each prefix; what was done already for who asks counts."""
+        """Profile the requested number of tasks of each prefix; those already profiled for a requester count."""
         with self._lock:
             self._requests = {who: dict(prefixes) for who, prefixes in requests.items()}
             self._choose()
 
     def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
-        """Profiles since the last call, by the monotonic clock; and how many were not made, by why.
+        """Profiles since the last call, and the number of tasks not profiled, by reason.
 
-        ``closing`` says that nobody will take those that are not written yet.
+        ``closing``: this is the last call, so profiles not written by now are counted as lost.
         """
         with self._lock:
             profiles, self._written = self._written, []
@@ -83,7 +83,7 @@ class TaskProfiles:
         return profiles, dict(left_out)
 
     async def catch_up(self, seconds: float = 2.0) -> None:
-        """Wait until what ended is written, at most so long."""
+        """Wait until all profiles that ended are written, at most some seconds."""
         for _ in range(round(seconds / _LOOK_SECONDS)):
             if self._unwritten <= self._running:
                 return
@@ -113,7 +113,7 @@ class TaskProfiles:
     # -- in the tasks' threads -----------------------------------------------------------------
 
     def around(self, task: TaskId, key: Any) -> Callable[[], object] | None:
-        """Begin a profile if the task is of a chosen prefix; what is given ends it. Never raises."""
+        """Begin a profile if the task has a chosen prefix, and return what ends it. Never raises."""
         try:
             ts = self._tasks.get(key)
             if ts is None or ts.prefix not in self._chosen:
@@ -166,13 +166,13 @@ class TaskProfiles:
             self._not_profiled[why[:MAX_PREFIX_LENGTH]] += 1
 
     def _fail(self, error: Exception) -> None:
-        """Log once, and profile no more; the task goes on."""
+        """Log once and stop profiling; the task goes on."""
         if not self._closed:
             logger.error("dask_efficiency profiles no task of this worker any more", exc_info=error)
             self._leave_out(f"profiling failed: {type(error).__name__}: {error}")
         self.close()
 
-    # -- in a thread of its own, as Kineto's JSON takes a while --------------------------------
+    # -- in a thread of its own, because writing Kineto's JSON takes a while --------------------
 
     def _write(self) -> None:
         if self._thread is None:

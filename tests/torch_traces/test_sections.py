@@ -112,7 +112,7 @@ def test_what_data_alone_need_is_said_where_it_was_recorded() -> None:
     path = with_execution()
     found = sections.by_data(path)
     flow = path.data_flow()
-    assert f"takes {format_seconds(flow.floor_seconds)}: with the same operators" in found.lines[0]
+    assert f"takes {format_seconds(flow.floor_seconds)}: no other order" in found.lines[0]
     assert {row[0] for row in found.rows} <= {"b", "c"}
     assert found.rows
     assert not sections.by_data(recorded("h100")).blocks

@@ -1,1 +1,1 @@
-"""Traces of GPU programs that ``torch.profiler`` wrote (Kineto), read into columns."""
+"""Kineto's traces, as ``torch.profiler`` writes them, read into columns."""

@@ -16,7 +16,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int8, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, NO_TIME, first_with, integers, nanoseconds
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events
 
-#: In lower case; those of old versions were ``Operator``, ``Runtime``, ``Kernel``, ``Memcpy`` and ``Memset``.
+#: By Kineto's name in lower case; old versions wrote ``Operator``, ``Runtime``, ``Kernel``, ``Memcpy`` and ``Memset``.
 _CATEGORIES = {
     "cpu_op": Category.OPERATOR,
     "operator": Category.OPERATOR,
@@ -39,44 +39,44 @@ _CATEGORIES = {
 
 @lru_cache(maxsize=256)
 def category_of(name: Any) -> Category:
-    """What Kineto's ``cat`` means."""
+    """Category of an event by Kineto's ``cat``."""
     return _CATEGORIES.get(str(name).lower(), Category.OTHER)
 
 
 def _which(categories: Iterable[Category]) -> Bool:
-    """Whether each category is one of these."""
+    """Mask of some categories, by category."""
     chosen = frozenset(categories)
     return np.array([category in chosen for category in Category])
 
 
-#: Whether a category's events are on a GPU, by category.
+#: Masks by category: events on a GPU.
 GPU_EVENTS = _which((*GPU_WORK, Category.SYNC, Category.GPU_ANNOTATION))
-#: Whether they can have a correlation with a call.
+#: Events that can have a correlation with a call.
 ASKED_FOR = _which((*GPU_WORK, Category.SYNC))
-#: Whether they are calls.
+#: Calls.
 ARE_CALLS = _which(CALLS)
-#: Whether they are operators or ranges on a CPU thread.
+#: Operators and ranges on a CPU thread.
 ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
-#: Whether they are copies or fills.
+#: Copies and fills.
 COPIES = _which((Category.COPY, Category.FILL))
-#: Whether they are synchronisations.
+#: Synchronisations.
 SYNCS = _which((Category.SYNC,))
-#: Whether they can be a collective's.
+#: Events that can belong to a collective.
 COLLECTIVES = ON_CPU | _which((Category.KERNEL, Category.COPY))
-#: Of every category.
+#: Everything.
 ALL = _which(Category)
 
 _NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
 
 
 class Lanes:
-    """Numbers processes and threads; texts without a number get ones below -1, each its own."""
+    """Numbers of processes and threads; a text without a number gets one below -1."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def of(self, events: Sequence[Mapping[str, Any]]) -> tuple[Int64, Int64]:
-        """Process and thread of each event; of ``"stream 7"`` the 7."""
+        """Process and thread of each event; ``"stream 7"`` is 7."""
         process, thread = ([event.get(key) for event in events] for key in ("pid", "tid"))
         return self._column(process), self._column(thread)
 
@@ -92,7 +92,7 @@ class Lanes:
         return self._numbers.setdefault(text, MISSING - 1 - len(self._numbers))
 
 
-#: By categories whose events have them: Kineto's names of a column; where there are two, the first one that is there.
+#: By categories whose events have them, Kineto's names for each column; of two names the first one present counts.
 _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
     (ALL, {"external": ("External id", "external id")}),
     (ASKED_FOR | ARE_CALLS, {"correlation": ("correlation",)}),
@@ -119,56 +119,44 @@ _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
 )
 
 
-def said_in(
+def _argument_columns(
     arguments: Sequence[Mapping[str, Any]], present: Collection[str], category: Int8
 ) -> dict[str, NDArray[Any]]:
-    """The columns of these events' arguments.
+    """Columns of the numbers in events' ``args``.
 
-    Parameters
-    ----------
-    arguments
-        ``args`` of each event.
-    present
-        All names in them.
-    category
-        Of each event.
-
-    Returns
-    -------
-    dict of arrays, shape (events,)
-        MISSING where an event does not say it, or is of a category of which it would mean something else.
+    MISSING where an event lacks the number, or has a category in which it means something else.
     """
     columns = {}
     for categories, wanted in _ARGUMENTS:
-        rows = said = None
+        rows = chosen = None
         for name, keys in wanted.items():
             dtype = Events.dtypes()[name]
             columns[name] = column = np.full(len(arguments), MISSING, dtype)
             for key in keys:
                 if key not in present:
                     continue
-                if rows is None or said is None:
+                if rows is None or chosen is None:
                     rows = np.flatnonzero(categories[category])
-                    said = [arguments[row] for row in rows.tolist()]
-                found = integers([each.get(key, MISSING) for each in said], dtype)
+                    chosen = [arguments[row] for row in rows.tolist()]
+                found = integers([each.get(key, MISSING) for each in chosen], dtype)
                 column[rows] = np.where(column[rows] == MISSING, found, column[rows])
     return columns
 
 
 _NOTHING: Mapping[str, Any] = {}
 
-#: Names of what a collective's event says, by column.
+#: Kineto's names for the columns of a collective's event.
 _NAMED = {"collective": "Collective name", "group": "Process Group Name", "element_type": "dtype"}
 
 
 class ColumnsBuilder:
-    """The columns of a file's events, to which batches are added in the order of the file."""
+    """Columns of a file's events; batches are added in the order of the file."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
         #: Names of threads by (process, thread).
         self.threads: dict[tuple[int, int], str] = {}
-        #: Members of process groups, as events have them, by the group's name.
+        #: Members of process groups by name, as events have them.
         self.groups: dict[str, Any] = {}
         self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._lanes = Lanes()
@@ -181,7 +169,7 @@ class ColumnsBuilder:
         return tuple(self._numbers)
 
     def add(self, batch: Sequence[Any]) -> None:
-        """Append the events of a batch that have a duration."""
+        """Append the events of a batch that have a duration, and note names of threads."""
         first, self._seen = self._seen, self._seen + len(batch)
         if set(map(type, batch)) != {dict}:
             self.left_out["not an object"] += sum(type(event) is not dict for event in batch)
@@ -203,7 +191,7 @@ class ColumnsBuilder:
             self._append(self._of(events))
 
     def build(self, base: int = 0) -> Events:
-        """All that was added; `base` nanoseconds later than the file's instants."""
+        """Build the table, `base` nanoseconds later than the file's instants."""
         columns = {}
         for name in list(self._parts):
             columns[name] = np.concatenate(self._parts.pop(name))
@@ -250,23 +238,23 @@ class ColumnsBuilder:
         }
         arguments: list[Mapping[str, Any]] = [event.get("args", _NOTHING) for event in events]
         if not set(map(type, arguments)) <= {dict}:
-            arguments = [said if type(said) is dict else _NOTHING for said in arguments]
+            arguments = [each if type(each) is dict else _NOTHING for each in arguments]
         present: set[str] = set().union(*arguments)
-        columns.update(said_in(arguments, present, category))
+        columns.update(_argument_columns(arguments, present, category))
         columns.update(self._collectives(arguments, present))
         return _with_devices(columns)
 
     def _collectives(self, arguments: Sequence[Mapping[str, Any]], present: set[str]) -> dict[str, Int32]:
         columns = {name: np.full(len(arguments), MISSING, np.int32) for name in _NAMED}
         if _NAMED["collective"] in present:
-            rows = [row for row, said in enumerate(arguments) if _NAMED["collective"] in said]
+            rows = [row for row, each in enumerate(arguments) if _NAMED["collective"] in each]
             for name, key in _NAMED.items():
                 has = [row for row in rows if key in arguments[row]]
                 columns[name][has] = self._number([str(arguments[row][key]) for row in has])
             for row in rows:
-                said = arguments[row]
-                if (group := said.get(_NAMED["group"])) is not None and str(group) not in self.groups:
-                    self.groups[str(group)] = said.get("Process Group Ranks")
+                each = arguments[row]
+                if (group := each.get(_NAMED["group"])) is not None and str(group) not in self.groups:
+                    self.groups[str(group)] = each.get("Process Group Ranks")
         return columns
 
     def _number(self, names: Sequence[Any]) -> list[int]:
@@ -283,14 +271,10 @@ class ColumnsBuilder:
 
 
 def _calls_of(category: Int8, correlation: Int64) -> Int32:
-    """Row of the call with an event's correlation, for work on a GPU and synchronisations; of several the first one.
+    """Row of the first call with an event's correlation, for work on a GPU and synchronisations.
 
-    A correlation of 0 is none: it stands where CUPTI knows of no call.
-
-    Returns
-    -------
-    array, shape (events,)
-        MISSING for everything else, and where the call was not recorded.
+    MISSING for other events, and where the call was not recorded. CUPTI writes a correlation of 0 where it knows of no
+    call.
     """
     found = np.full(len(category), MISSING, np.int32)
     calls = np.flatnonzero(ARE_CALLS[category] & (correlation > 0))
@@ -301,10 +285,10 @@ def _calls_of(category: Int8, correlation: Int64) -> Int32:
 
 
 def _with_devices(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """With the device and the stream of events on a GPU that do not say them: these stand for process and thread."""
+    """Fill in device and stream of events on a GPU that lack them: Kineto has them as process and thread, too."""
     on_gpu = GPU_EVENTS[columns["category"]]
     for name, lane in (("device", "process"), ("stream", "thread")):
         number = columns[lane]
-        unsaid = on_gpu & (columns[name] == MISSING) & (number >= 0) & (number <= np.iinfo(np.int32).max)
-        columns[name][unsaid] = number[unsaid]
+        unknown = on_gpu & (columns[name] == MISSING) & (number >= 0) & (number <= np.iinfo(np.int32).max)
+        columns[name][unknown] = number[unknown]
     return columns

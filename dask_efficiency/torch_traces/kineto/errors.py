@@ -1,4 +1,4 @@
-"""What can be wrong with Kineto's files, and with questions about them."""
+"""Errors of Kineto's files, and of questions about them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 
 class KinetoFileError(ValueError):
-    """A file is no trace of Kineto's, or is damaged; the message names the file and the position."""
+    """A file is damaged, or is no trace of Kineto's; the message names the file and the position."""
 
 
 class RanksError(ValueError):
-    """Files do not make one job: a rank is missing, there twice, or of another job."""
+    """Files that are not one job: a rank is missing, is there twice, or belongs to another job."""
 
 
 class UnknownRankError(KeyError):
@@ -26,4 +26,4 @@ class UnknownRankError(KeyError):
 
 
 class UnknownAnnotationError(LookupError):
-    """No annotation has such a name, or it has fewer instances; the message says what there is."""
+    """No annotation has this name, or it has fewer instances; the message lists those that exist."""

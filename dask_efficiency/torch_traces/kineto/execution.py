@@ -19,33 +19,32 @@ from dask_efficiency.torch_traces.kineto.parse import BLOCK, JsonStream, texts
 
 
 class Tensor(NamedTuple):
-    """What PyTorch says of a tensor, but for its shape."""
+    """A tensor as PyTorch records it, without its shape."""
 
-    #: Of the tensor; views of it have others.
+    #: Number of the tensor; a view has another.
     number: int
-    #: Of the memory, which views share.
+    #: Number of the memory, which views share.
     storage: int
-    #: Where it is not memory of the CPU.
+    #: True if it is not in the CPU's memory.
     on_device: bool
 
 
 class Access(NamedTuple):
-    """The tensors that a node names."""
+    """The tensors that a node names, by argument."""
 
-    #: Of each argument.
     inputs: Sequence[Sequence[Tensor]]
     outputs: Sequence[Sequence[Tensor]]
-    #: Positions of the arguments that it writes to.
+    #: Positions of the inputs that it writes to.
     written: Collection[int]
 
     @property
     def on_device(self) -> bool:
-        """Whether any of them is not in memory of the CPU."""
+        """True if any of them is not in the CPU's memory."""
         return any(tensor.on_device for value in (*self.inputs, *self.outputs) for tensor in value)
 
 
 def tensors(values: Any, types: Any) -> tuple[tuple[Tensor, ...], ...]:
-    """The tensors in each value: one, or those of a list; none in anything else."""
+    """Tensors of each value: one, or those of a list; other values have none."""
     if not isinstance(values, list) or not isinstance(types, list):
         return ()
     return tuple(
@@ -56,18 +55,18 @@ def tensors(values: Any, types: Any) -> tuple[tuple[Tensor, ...], ...]:
 def _tensors(value: Any) -> list[Tensor]:
     if not isinstance(value, list):
         return []
-    # its number, its storage's, the offset in it, number and size of elements, and the device
+    # [number, storage, offset, number of elements, size of one, ..., device]
     if len(value) >= 6 and type(value[0]) is int and type(value[1]) is int and isinstance(value[-1], str):
-        # one that is not defined has no device
+        # an undefined tensor has no device
         return [Tensor(value[0], value[1], not value[-1].startswith("cpu"))] if value[-1] else []
     return [tensor for inner in value for tensor in _tensors(inner)]
 
 
 @lru_cache(maxsize=4096)
 def written_arguments(schema: str) -> frozenset[int]:
-    """Positions of the arguments that an operator writes to, from its schema: those of a type with a ``!``.
+    """Positions of the arguments that an operator writes to: those whose type has a ``!`` in its schema.
 
-    Of a schema without any whose name ends in an underscore, as in-place operators' names do: all arguments.
+    Without any, all arguments of an operator whose name ends in an underscore, as those of in-place operators do.
     """
     name, _, rest = schema.partition("(")
     arguments = [text for text in _split(rest.rpartition(" -> ")[0].removesuffix(")")) if text != "*"]
@@ -78,7 +77,7 @@ def written_arguments(schema: str) -> frozenset[int]:
 
 
 def _split(arguments: str) -> list[str]:
-    """At commas that are in no brackets."""
+    """Split at commas outside of brackets."""
     found, depth, begun = [], 0, 0
     for at, character in enumerate(arguments):
         depth += (character in "([") - (character in ")]")
@@ -89,25 +88,26 @@ def _split(arguments: str) -> list[str]:
 
 
 def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of operators of which the second had to wait for the first, for the data alone.
+    """Pairs of operators of which the second needs data of the first.
+
+    An operator waits for those that made the tensors it reads, and for the last one that wrote to their memory. One
+    that writes to existing memory also waits for all that have read it since. Memory that is freed and reused makes no
+    dependency: an output that is no input is new, whoever had its number before.
 
     Parameters
     ----------
     accesses
-        Of each node, in the order in which they began.
+        By node, in the order in which they began.
     operators
-        The row of the operator that each node is part of; MISSING for a node that is part of none.
+        By node, the row of the operator that it is part of, or MISSING.
 
     Returns
     -------
     list of (producer, reader)
-        Rows, perhaps several times. An operator waits for those that made the tensors it reads and for the last one
-        that wrote to their memory; one that writes to memory that was there before it also waits for all that have
-        read it since. Memory that is freed and handed out again makes no dependency: an output that is no input is
-        new, whoever had its number before.
+        Rows; a pair may be there several times.
     """
     found: list[tuple[int, int]] = []
-    # by all of the tensor: its number alone is soon another one's, which may have been made without an operator
+    # The key is the whole tensor: its number is soon reused, even by one that no operator made.
     maker: dict[Tensor, int] = {}
     writer: dict[int, int] = {}
     readers: defaultdict[int, set[int]] = defaultdict(set)
@@ -126,7 +126,7 @@ def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[t
         writer.update((storage, operator) for storage in written | new)
         for storage in written | new:
             readers.pop(storage, None)
-        # to make a view is not to read
+        # making a view reads nothing
         if new or written or not outputs:
             for storage in read - written:
                 readers[storage].add(operator)
@@ -135,22 +135,22 @@ def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[t
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExecutionNodes(Table):
-    """A row for each node, in the order in which they began (that of their numbers)."""
+    """A row for each node, in the order of their numbers, which is the order in which they began."""
 
-    #: The number that the file gives it.
+    #: Number in the file.
     number: Int64
     #: Position in :attr:`ExecutionTrace.names`.
     name: Int32
-    #: Row of the node that it ran in; missing for the outermost.
+    #: Row of the node around it; missing for the outermost.
     parent: Int32
     #: ``rf_id``: Kineto's "Record function id" of the same operator.
     record_function: Int64
-    #: Whether it is an operator that dependencies are said of: the outermost one that names what it reads and writes,
-    #: not a range around several, and not what it calls itself. Of Chakra's nodes, all but those of metadata.
+    #: True for operators that dependencies are between: the outermost that name what they read and write. Ranges around
+    #: them and operators that they call are none. Of Chakra's nodes, all but metadata.
     operator: Bool
-    #: Whether it names a tensor that is not in memory of the CPU.
+    #: True if it names a tensor outside of the CPU's memory.
     on_device: Bool
-    #: As the file has it, if it does.
+    #: Missing where the file has none.
     duration: Annotated[Int64, Column(unit="nanoseconds")]
 
 
@@ -165,7 +165,7 @@ class DataDependencies(Table):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionTrace:
-    """What one process's operators read and wrote."""
+    """The operators of one process, and which needs whose data."""
 
     path: str
     nodes: ExecutionNodes
@@ -190,8 +190,8 @@ def read_execution(file: IO[bytes], path: str, *, block: int = BLOCK) -> Executi
     Returns
     -------
     ExecutionTrace
-        Where nodes say ``data_deps``, these are the dependencies. Otherwise they follow from the tensors that operators
-        name, as :func:`~dask_efficiency.torch_traces.kineto.execution.dependencies` says.
+        Dependencies are the nodes' ``data_deps``, if there are any. Otherwise they follow from the operators' tensors:
+        see :func:`~dask_efficiency.torch_traces.kineto.execution.dependencies`.
 
     Raises
     ------
@@ -211,45 +211,45 @@ def read_execution(file: IO[bytes], path: str, *, block: int = BLOCK) -> Executi
 
 
 class _Nodes:
-    """Nodes in the order of the file, in which inner ones come before those they ran in."""
+    """Nodes in the order of the file, where inner ones come before those around them."""
 
     def __init__(self) -> None:
         self.names: defaultdict[str, int] = defaultdict(count().__next__)
         self.columns: defaultdict[str, list[Any]] = defaultdict(list)
         self.accesses: list[Access] = []
         self.data_dependencies: list[Sequence[Any]] = []
-        self.say_dependencies = False
+        self.has_dependencies = False
 
     def add(self, node: Any) -> None:
-        """Append a node; what has no number is none."""
+        """Append a node, unless it has no number."""
         if not isinstance(node, dict) or not 0 <= integer(node.get("id")) < 1 << 63:
             return
-        said = _attributes(node)
-        parent = said.get("ctrl_deps", said.get("ctrlDeps", said.get("parent")))
+        attributes = _attributes(node)
+        parent = attributes.get("ctrl_deps", attributes.get("ctrlDeps", attributes.get("parent")))
         if isinstance(parent, list):
             parent = parent[0] if parent else None
-        schema = str(said.get("op_schema", ""))
+        schema = str(attributes.get("op_schema", ""))
         columns = self.columns
-        columns["number"].append(said["id"])
+        columns["number"].append(attributes["id"])
         columns["parent"].append(parent)
-        columns["name"].append(self.names[str(said.get("name", ""))])
-        columns["record_function"].append(said.get("rf_id"))
-        columns["duration"].append(_duration(said))
+        columns["name"].append(self.names[str(attributes.get("name", ""))])
+        columns["record_function"].append(attributes.get("rf_id"))
+        columns["duration"].append(_duration(attributes))
         columns["has_schema"].append(bool(schema))
-        columns["computes"].append(not str(said.get("type", "")).startswith("METADATA"))
+        columns["computes"].append(not str(attributes.get("type", "")).startswith("METADATA"))
         self.accesses.append(
             Access(
-                tensors(said.get("inputs"), said.get("input_types")),
-                tensors(said.get("outputs"), said.get("output_types")),
+                tensors(attributes.get("inputs"), attributes.get("input_types")),
+                tensors(attributes.get("outputs"), attributes.get("output_types")),
                 written_arguments(schema),
             )
         )
-        follows = said.get("data_deps", said.get("dataDeps"))
-        self.say_dependencies |= isinstance(follows, list)
+        follows = attributes.get("data_deps", attributes.get("dataDeps"))
+        self.has_dependencies |= isinstance(follows, list)
         self.data_dependencies.append(follows if isinstance(follows, list) else ())
 
     def build(self, path: str) -> ExecutionTrace:
-        """All that was added."""
+        """Build the trace."""
         if not self.accesses:
             raise KinetoFileError(f"{path}: it has no nodes: no execution trace of PyTorch's or Chakra's")
         numbers = integers(self.columns["number"])
@@ -264,13 +264,13 @@ class _Nodes:
             "record_function": np.maximum(integers(self.columns["record_function"])[order], MISSING),
             "duration": nanoseconds(self.columns["duration"])[order],
         }
-        # the outermost one is its own parent
+        # the outermost node is its own parent
         columns["parent"][columns["parent"] == np.arange(len(order))] = MISSING
         columns["duration"][columns["duration"] < 0] = MISSING
         columns["record_function"][columns["record_function"] == 0] = MISSING  # the observer's own
-        if self.say_dependencies:
+        if self.has_dependencies:
             operator = np.array(self.columns["computes"])[order]
-            pairs = self._said(numbers, order.tolist())
+            pairs = self._recorded_pairs(numbers, order.tolist())
         else:
             outermost = _outermost(columns["parent"], np.array(self.columns["has_schema"])[order])
             operator = outermost == np.arange(len(order))
@@ -279,52 +279,52 @@ class _Nodes:
         table = ExecutionNodes(**columns, operator=operator, on_device=on_device)
         return ExecutionTrace(path, table, _pairs(pairs), tuple(self.names))
 
-    def _said(self, numbers: Int64, order: Iterable[int]) -> list[tuple[int, int]]:
-        said = [
+    def _recorded_pairs(self, numbers: Int64, order: Iterable[int]) -> list[tuple[int, int]]:
+        recorded = [
             (number, reader) for reader, position in enumerate(order) for number in self.data_dependencies[position]
         ]
-        producers = first_with(numbers, integers([number for number, _ in said])).tolist()
+        producers = first_with(numbers, integers([number for number, _ in recorded])).tolist()
         return [
             (producer, reader)
-            for producer, (_, reader) in zip(producers, said, strict=True)
+            for producer, (_, reader) in zip(producers, recorded, strict=True)
             if producer not in (MISSING, reader)
         ]
 
 
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What a node says, and what it says in its list of attributes; of inputs and outputs the values and the types."""
-    said = dict(node)
+    """A node's members and its list of attributes as one dict; inputs and outputs are split into values and types."""
+    found = dict(node)
     attributes = node.get("attrs", node.get("attr"))
     for attribute in attributes if isinstance(attributes, list) else ():
         if isinstance(attribute, dict) and "name" in attribute:
-            said.setdefault(str(attribute["name"]), _value(attribute))
+            found.setdefault(str(attribute["name"]), _value(attribute))
     for name in ("inputs", "outputs"):
-        if isinstance(said.get(name), dict):
-            said[f"{name[:-1]}_types"] = said[name].get("types")
-            said[name] = said[name].get("values")
-    return said
+        if isinstance(found.get(name), dict):
+            found[f"{name[:-1]}_types"] = found[name].get("types")
+            found[name] = found[name].get("values")
+    return found
 
 
 def _value(attribute: Mapping[str, Any]) -> Any:
-    """An attribute's value, whose key says its type in Chakra's: ``int64Val``."""
+    """Value of an attribute. Chakra names it by its type, such as ``int64Val``."""
     if "value" in attribute:
         return attribute["value"]
     return next((value for key, value in attribute.items() if key not in ("name", "docString", "doc_string")), None)
 
 
-def _duration(said: Mapping[str, Any]) -> Any:
-    """Microseconds, of nodes that say how long they took."""
+def _duration(attributes: Mapping[str, Any]) -> Any:
+    """Microseconds; None for a node without a duration."""
     for name in ("durationMicros", "duration_micros"):
-        if name in said:
-            return said[name]
+        if name in attributes:
+            return attributes[name]
     return None
 
 
 def _outermost(parent: Int32, operator: Bool) -> Int32:
-    """For each node the outermost operator that it is or runs in; MISSING where there is none."""
+    """By node, the outermost operator that it is or runs in, or MISSING."""
     found: list[int] = []
     for row, (above, is_operator) in enumerate(zip(parent.tolist(), operator.tolist(), strict=True)):
-        # a node has a higher number than the one it runs in
+        # a node has a higher number than the one around it
         inherited = found[above] if MISSING < above < row else MISSING
         found.append(inherited if inherited != MISSING else row if is_operator else MISSING)
     return np.array(found, np.int32)

@@ -31,24 +31,24 @@ def read_rank(
     Parameters
     ----------
     file
-        Binary, at its beginning; JSON, or JSON in gzip, which its first bytes tell. Either an object with
-        ``traceEvents`` in it, or only the list of events.
+        Binary, at its beginning; JSON, or JSON in gzip. Either an object with ``traceEvents``, or the list of events
+        alone.
     path
         Where it is, for messages and :attr:`RankTrace.path <dask_efficiency.torch_traces.kineto.trace.RankTrace.path>`.
     block
         Bytes that are read at a time.
     report
-        Is called after each block, with the bytes of the file that were read.
+        Called after each block with the number of bytes read.
 
     Raises
     ------
     KinetoFileError
-        If it is no such file, is damaged, or ends early; it says which file, what is wrong, and where.
+        If it is no such file, is damaged, or ends early; the message has file, position and reason.
 
     References
     ----------
-    "Trace Event Format", Chromium; Kineto's ``output_json.cpp`` for what it adds to it. We differ from readers of the
-    former: events without a duration, but for the names of threads, are not kept.
+    "Trace Event Format", Chromium; Kineto's ``output_json.cpp`` for its additions. We differ: of events without a
+    duration, only the names of threads are kept.
     """
     pieces = JsonStream(texts(file, path, block), path)
     columns = ColumnsBuilder()
@@ -77,7 +77,7 @@ def read_rank(
 
 
 def _base(about: Mapping[str, Any], path: str) -> int:
-    """What is to be added to every instant, nanoseconds."""
+    """Nanoseconds to add to every instant."""
     given = about.get("baseTimeNanoseconds", 0)
     base = int(integers([given])[0])
     if not 0 <= base < MAX_INSTANT:
@@ -86,16 +86,16 @@ def _base(about: Mapping[str, Any], path: str) -> int:
 
 
 def _groups(configured: Any, in_events: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Members of process groups by name: what the file says of the job, and else what its collectives say."""
-    said = dict(in_events)
+    """Members of process groups by name, from the description of the job, or else from its collectives."""
+    ranks_of = dict(in_events)
     for group in configured if isinstance(configured, list) else []:
         if isinstance(group, dict) and "pg_name" in group:
-            said[str(group["pg_name"])] = group.get("ranks")
-    return {name: members for name, ranks in said.items() if (members := _members(ranks))}
+            ranks_of[str(group["pg_name"])] = group.get("ranks")
+    return {name: members for name, ranks in ranks_of.items() if (members := _members(ranks))}
 
 
 def _members(ranks: Any) -> tuple[int, ...]:
-    """Of a list, or of its text, in which Kineto leaves out members of large groups: such a one is not known."""
+    """Members from a list or from its text; empty where Kineto has cut the text, as it does for large groups."""
     if isinstance(ranks, str):
         try:
             ranks = json.loads(ranks)
@@ -106,31 +106,25 @@ def _members(ranks: Any) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-#: Seconds between the windows of two ranks from which on they are of different runs: more than the clocks of the hosts
-#: of one job differ, also where one of them is set to the wrong time zone's daylight saving.
+#: Seconds between the windows of two ranks from which on they belong to different runs. Clocks of one job's hosts are
+#: closer, even if one has the wrong daylight saving time.
 MAX_APART_SECONDS = 2 * 3600
 
-#: Ranks that a message names.
+#: Ranks that a message names: a line or two.
 MAX_NAMED = 16
 
 
 def check_one_job(trace: KinetoTrace) -> None:
-    """Refuse ranks that are there twice, and files of different jobs.
-
-    Raises
-    ------
-    RanksError
-        It says which.
-    """
+    """Raise :class:`RanksError` for a rank that is there twice, and for files of different jobs."""
     files = defaultdict(list)
     for rank in trace.ranks:
         files[rank.rank].append(rank)
     for number, several in files.items():
         if len(several) > 1:
-            unsaid = any(_job(rank).get("rank") is None for rank in several)
+            without_rank = any(_job(rank).get("rank") is None for rank in several)
             raise RanksError(
                 f"rank {number} is there {len(several)} times: {', '.join(rank.path for rank in several)}"
-                + (" (a file that does not say its rank is rank 0)" if unsaid else "")
+                + (" (a file that does not say its rank is rank 0)" if without_rank else "")
             )
     for name in ("world_size", "backend"):
         _check_same(trace, name)
@@ -141,13 +135,7 @@ def check_one_job(trace: KinetoTrace) -> None:
 
 
 def check_all_there(trace: KinetoTrace) -> None:
-    """Refuse a job of which ranks are missing.
-
-    Raises
-    ------
-    RanksError
-        It says which.
-    """
+    """Raise :class:`RanksError` if ranks of the job are missing."""
     if missing := trace.missing_ranks:
         raise RanksError(
             f"of a job of {trace.world_size} ranks, {_listed(missing)} missing, and {_listed(trace.numbers)} there; "
@@ -179,7 +167,7 @@ def _check_same(trace: KinetoTrace, name: str) -> None:
 
 
 def _check_one_run(trace: KinetoTrace) -> None:
-    """All windows lie together, but for clocks that differ."""
+    """Check that the windows of all ranks lie together, but for clocks that differ."""
     windows = sorted(
         (int(rank.events.start.min()), int(rank.events.stop.max()), rank.path)
         for rank in trace.ranks
@@ -194,8 +182,8 @@ def _check_one_run(trace: KinetoTrace) -> None:
             reached, before = stop, path
 
 
-#: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes; a folder that has such is read for
-#: these alone, and any other for all its JSON.
+#: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes. In a folder that has some, only these
+#: are read; in any other, all JSON.
 _HANDLER = (".pt.trace.json", ".pt.trace.json.gz")
 _JSON = (".json", ".json.gz")
 
@@ -213,29 +201,29 @@ def load_kineto(
     Parameters
     ----------
     paths
-        A file, JSON or JSON in gzip; or a folder or a pattern (``*``), which are to hold every rank of a job once; or
-        a list of files, which may be some of its ranks only. Local paths or fsspec URLs.
+        A file, JSON or JSON in gzip; or a folder or a pattern (``*``), which must hold every rank of a job once; or a
+        list of files, which may be only some of its ranks. Local paths or fsspec URLs.
     execution_trace
-        What ``torch.profiler.ExecutionTraceObserver`` recorded beside the only rank, or Chakra's JSON of it; of several
-        ranks, the files by rank.
+        File that ``torch.profiler.ExecutionTraceObserver`` recorded together with the only rank, or Chakra's JSON; for
+        several ranks, files by rank.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
     Returns
     -------
     KinetoTrace
-        The ranks in the order of their numbers. A file that does not say a rank is rank 0.
+        Ranks in the order of their numbers. A file without a rank is rank 0.
 
     Raises
     ------
     KinetoFileError
-        If a file is no trace of Kineto's, is damaged, or ends early (which, what, and where), or there is none.
+        If a file is no trace of Kineto's, is damaged, or ends early (file, reason, position), or there is none.
     RanksError
-        If a rank is there twice, or files are of different jobs; or, of a folder or a pattern, a rank is missing.
+        If a rank is there twice, or files belong to different jobs, or a folder or pattern lacks a rank.
     UnknownRankError
-        If there is an execution trace of a rank that is not there.
+        If an execution trace is given for a rank that is not there.
     ValueError
-        If there is one execution trace for several ranks.
+        If one execution trace is given for several ranks.
     """
     if isinstance(paths, str | os.PathLike):
         whole, files = _expanded(os.fspath(paths), storage_options)
@@ -286,11 +274,11 @@ def _all_read(files: Sequence[tuple[Any, str, str]]) -> list[RankTrace]:
 
 
 def _expanded(given: str, storage_options: dict[str, Any]) -> tuple[bool, list[tuple[Any, str, str]]]:
-    """Whether a path stands for many files, and these: file system, path in it, and path as people know it."""
+    """Files of a path, each with file system, path in it and path to show; and True if it can be many files."""
     import fsspec
 
     file_system, path = fsspec.core.url_to_fs(given, **storage_options)
-    # a web server would be asked for the whole file, were it asked whether that is a folder
+    # to find out whether a URL is a folder, fsspec would download it
     if path.endswith(_JSON):
         found = [path] if not _is_pattern(path) or file_system.exists(path) else sorted(file_system.glob(path))
     elif _is_pattern(path) and not file_system.exists(path):

@@ -14,7 +14,7 @@ from dask_efficiency.accounts.tables import MISSING, Int64
 
 
 def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int64:
-    """The first position of each number that is wanted; missing where it is not among the numbers."""
+    """First position of each wanted number among the numbers; missing where it is not one of them."""
     if not len(numbers):
         return np.full(len(wanted), MISSING, np.int64)
     order = np.argsort(numbers, kind="stable")
@@ -23,21 +23,21 @@ def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int
     return found
 
 
-#: In place of an instant or a duration that is none.
+#: Stands for an invalid instant or duration.
 NO_TIME = np.iinfo(np.int64).min
 
-#: Nanoseconds since the epoch that an instant may have: until the year 2116, so that durations can be added.
+#: Largest instant in nanoseconds since the epoch, of the year 2116: sums of two instants fit into 64 bits.
 MAX_INSTANT = 1 << 62
 
-#: Processes of a job; more of them are no number of ranks.
+#: A larger number of ranks is damage (a guess: jobs are smaller by far).
 MAX_RANKS = 1 << 20
 
-#: Microseconds of which the nanoseconds, and the sum of two such numbers, fit in 64 bits: 146 years.
+#: Largest number of microseconds, 146 years: the sum of two in nanoseconds fits into 64 bits.
 MAX_MICROSECONDS = 1 << 52
 
 
 def nanoseconds(microseconds: Sequence[Any]) -> Int64:
-    """Nanoseconds of microseconds that are int, float or text, to the last digit; NO_TIME for what is no such number.
+    """Nanoseconds of microseconds that are int, float or text, to the last digit; NO_TIME for other values.
 
     Half a nanosecond is rounded to the even one.
     """
@@ -55,8 +55,8 @@ def nanoseconds(microseconds: Sequence[Any]) -> Int64:
 
 
 def _thousandths(text: str) -> int:
-    """A thousand times the number of a text without an exponent and with three digits after the point, or fewer."""
-    if text[-4:-3] == ".":  # as Kineto writes them
+    """A thousand times a number in text with at most three digits after the point and no exponent."""
+    if text[-4:-3] == ".":  # Kineto's own form
         return int(text[:-4] + text[-3:])
     whole, _, fraction = text.partition(".")
     if len(fraction) > 3:
@@ -81,7 +81,7 @@ def _nanoseconds(microseconds: Any) -> int:
 
 
 def integers(values: Sequence[Any], dtype: type[np.generic] = np.int64) -> NDArray[Any]:
-    """Whole numbers, of numbers or of text; MISSING for what is none, and for what the type cannot hold."""
+    """Integers from numbers or text; MISSING for other values, and for those that the type cannot hold."""
     try:
         if set(map(type, values)) <= {int}:
             return np.array(values, dtype)
@@ -93,7 +93,7 @@ def integers(values: Sequence[Any], dtype: type[np.generic] = np.int64) -> NDArr
 
 
 def integer(value: Any) -> int:
-    """A whole number, of a number or of text; MISSING for what is none."""
+    """Integer from a number or text; MISSING for other values."""
     if isinstance(value, int):
         return value
     if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]{1,19}(\.0*)?\s*", value):

@@ -12,19 +12,19 @@ from typing import IO, Any
 from dask_efficiency.files.storage import DamagedFileError, decompressed
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 
-#: Bytes of text that are read at a time.
+#: Bytes of text read at a time: 256 KiB (a guess: nothing depends on it).
 BLOCK = 1 << 18
 
 
 def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
-    """The file's text in blocks, without a byte order mark; what is no UTF-8 is replaced.
+    """Text of a file in blocks, decompressed, without a byte order mark; invalid UTF-8 is replaced.
 
     Raises
     ------
     KinetoFileError
-        If a compressed file is damaged or ends early; it says how far it could be read.
+        If a compressed file is damaged or ends early; the message says where.
     FileTooLargeError
-        If it holds far more than its size.
+        If it decompresses to far more than its size.
     """
     decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
     content = decompressed(file, path)
@@ -36,18 +36,18 @@ def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
     yield decode(b"", final=True)
 
 
-#: Between tokens, as RFC 8259 has it.
+#: White space of RFC 8259.
 _SPACE = " \t\n\r"
 
 _IN_NUMBERS = "0123456789+-.eE"
 
-#: A number or a literal that the end of a block cuts is at most so long before it is plain that more is needed.
+#: Characters within which a number or literal ends, so that less before the end of a block may be cut.
 _MAX_CUT = 32
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """What is decoded has no cycles; to look for some takes a quarter of the time of reading a file."""
+    """Pause the garbage collector: decoded JSON has no cycles, and looking for them takes a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -58,42 +58,42 @@ def _collector_paused() -> Iterator[None]:
 
 
 class JsonStream:
-    """What a trace's text says, in the order of the file.
+    """A trace's JSON, decoded in the order of the file.
 
     Parameters
     ----------
     texts
-        The text in blocks.
+        Text in blocks.
     path
-        For messages.
+        Path for messages.
     key
-        The name of the list.
+        Name of the list.
     """
 
     def __init__(self, texts: Iterator[str], path: str, key: str = "traceEvents") -> None:
         self.path = path
         self.key = key
-        #: What stands beside the list, as far as the file has been read.
+        #: Other members of the object, as far as the file has been read.
         self.about: dict[str, Any] = {}
         self._texts = texts
         self._text = ""
         self._at = 0
         self._before = 0  # characters before those in _text
         self._ended = self._found = False
-        # Floats stay text: those of instants have more digits than a float holds, and most others are not looked at.
+        # Floats stay text: instants have more digits than a float holds, and most others are never used.
         # Kineto has written names with control characters in them.
         self._scan = json.JSONDecoder(parse_float=str, strict=False).scan_once  # type: ignore[attr-defined]
         self._scan_about = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 
     def batches(self) -> Iterator[list[Any]]:
-        """The list, about a block of the file at a time; numbers with a fraction or exponent as text.
+        """The list, about a block at a time; numbers with a fraction or exponent stay text.
 
-        The list may also be all that there is.
+        The file may also be that list alone.
 
         Raises
         ------
         KinetoFileError
-            If the text is not JSON, or has no such list; it says where.
+            If the text is not JSON, or has no such list; the message says where.
         """
         character = self._next()
         if character == "[":
@@ -101,7 +101,7 @@ class JsonStream:
         elif character == "{":
             yield from self._members()
             if not self._found:
-                # All of it was read, so that it does not end early.
+                # The file was read to its end, so this is not "ends early".
                 where = self._before + self._at
                 raise KinetoFileError(f"{self.path}: there is no {self.key} in it, at character {where}")
         else:
@@ -110,10 +110,7 @@ class JsonStream:
             raise self._error("there is more after the end of the JSON")
 
     def objects(self) -> Iterator[list[Any]]:
-        """As :meth:`batches`, and also objects that follow one another without a list.
-
-        So protobuf's printer of JSON writes a file of several messages.
-        """
+        """:meth:`batches`, or objects one after another, as protobuf prints several messages in one file."""
         if self._next() != "{":
             yield from self.batches()
             return
@@ -125,7 +122,7 @@ class JsonStream:
             yield [self._value(self._scan)]
 
     def _members(self) -> Iterator[list[Any]]:
-        """What is in the object that begins here: the list is yielded, everything else kept."""
+        """Members of the object that begins here: the list is yielded, the others are kept."""
         self._expect("{")
         if self._next() == "}":
             self._at += 1
@@ -145,7 +142,7 @@ class JsonStream:
                 return
 
     def _list(self) -> Iterator[list[Any]]:
-        """What is in the list that begins here."""
+        """Batches of the list that begins here."""
         self._expect("[")
         if self._next() == "]":
             self._at += 1
@@ -153,7 +150,7 @@ class JsonStream:
         while True:
             if batch := self._many():
                 yield batch
-                self._more()  # the last event of a block is mostly cut
+                self._more()  # a block mostly ends within an event
                 continue
             batch, closed = self._rest_of_block()
             yield batch
@@ -161,7 +158,7 @@ class JsonStream:
                 return
 
     def _many(self) -> list[Any]:
-        """All events of the block but the last, read as one list; none where its end cannot be told by its look."""
+        """All events of the block but the last, decoded as one list; empty where no end of an event is found."""
         text = self._text
         cut = text.rfind("},", self._at)
         while cut > self._at and not text[cut + 2 : cut + 2 + _MAX_CUT].lstrip(_SPACE).startswith("{"):
@@ -172,14 +169,14 @@ class JsonStream:
             with _collector_paused():
                 batch, end = self._scan(f"[{text[self._at : cut + 1]}]", 0)
         except (ValueError, StopIteration, RecursionError):
-            return []  # the cut was within an event, or something is wrong: one by one it will be seen
+            return []  # cut within an event, or damaged: decoding one by one will tell
         if end != cut + 3 - self._at:
             return []
         self._at = cut + 2
-        return batch  # type: ignore[no-any-return]  # a list, as it began with a bracket
+        return batch  # type: ignore[no-any-return]  # it began with a bracket
 
     def _rest_of_block(self) -> tuple[list[Any], bool]:
-        """Events one by one until the block is over or the list closed, and which of these it was."""
+        """Events one by one until the block or the list ends; True if the list did."""
         batch, block = [], self._before + len(self._text)
         while True:
             self._next()
@@ -190,7 +187,7 @@ class JsonStream:
                 return batch, False
 
     def _value(self, scan: Any) -> Any:
-        """The value that begins here; as many blocks as it needs are read."""
+        """The value that begins here; reads as many blocks as it needs."""
         while True:
             try:
                 value, end = scan(self._text, self._at)
@@ -202,7 +199,7 @@ class JsonStream:
                 raise self._error(f"a value cannot be read: {error}") from error
             else:
                 place = self._before + end
-                # what looks like the end of a number may be followed by its point or exponent
+                # the end of the text may cut a number before its point or exponent
                 if self._text[end : end + _MAX_CUT].strip(_IN_NUMBERS) or not self._more():
                     self._at = place - self._before
                     return value
@@ -223,7 +220,7 @@ class JsonStream:
         return found
 
     def _next(self) -> str:
-        """The next character that is no space, which is stepped up to; empty at the end."""
+        """Step to the next character that is no space and return it; empty at the end."""
         while True:
             text, at = self._text, self._at
             while at < len(text) and text[at] in _SPACE:
@@ -235,7 +232,7 @@ class JsonStream:
                 return ""
 
     def _more(self, double: bool = False) -> bool:
-        """Read on; by as much as there is, so that what spans many blocks is not scanned once for each."""
+        """Read on. ``double`` doubles the text, so that a value of many blocks is not scanned again for each."""
         kept = self._text[self._at :]
         parts, read = [kept], 0
         for text in self._texts:

@@ -1,4 +1,4 @@
-"""KinetoTrace: what ``torch.profiler`` recorded on each rank of a job, as columns."""
+"""KinetoTrace: the events that ``torch.profiler`` recorded on each rank of a job, in columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dask_efficiency.torch_traces.kineto.execution import ExecutionTrace
 
 
 class Category(IntEnum):
-    """What kind of event a row of :class:`Events` is."""
+    """Kind of an event."""
 
     #: An operator of PyTorch on a CPU thread (``cpu_op``, ``Operator``).
     OPERATOR = 0
@@ -34,9 +34,9 @@ class Category(IntEnum):
     FILL = 7
     #: A synchronisation (``cuda_sync``); absent unless the profiler was asked for it.
     SYNC = 8
-    #: A range of the program's as its work on the GPU spans it (``gpu_user_annotation``).
+    #: A range of the program, as long as its work on the GPU (``gpu_user_annotation``).
     GPU_ANNOTATION = 9
-    #: Everything else.
+    #: Anything else.
     OTHER = 10
 
 
@@ -59,7 +59,7 @@ KINETO_CATEGORIES = {
 GPU_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 #: Calls that a CPU thread makes of CUDA or HIP.
 CALLS = (Category.RUNTIME, Category.DRIVER)
-#: What a program names. Old versions have it among the operators.
+#: Ranges that a program names; old versions have them among the operators.
 NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 
 
@@ -67,7 +67,7 @@ NAMED_BY_PROGRAMS = (Category.ANNOTATION, Category.OPERATOR)
 class Events(Table):
     """A row for each event that has a duration (``"ph": "X"``), in the order of the file.
 
-    Every column but the first five is missing where the event does not say it.
+    Columns after the first five are missing where the event lacks them.
     """
 
     #: Position among the file's ``traceEvents``.
@@ -76,81 +76,81 @@ class Events(Table):
     category: Int8
     #: Position in :attr:`RankTrace.names`.
     name: Int32
-    #: Nanoseconds on the rank's clock: since the epoch where the file says so (``baseTimeNanoseconds``).
+    #: On the rank's clock: since the epoch, if the file has ``baseTimeNanoseconds``.
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
-    #: Process and thread, as Kineto numbers them; of an event on a GPU the device and the stream.
+    #: Process and thread in Kineto's numbers; device and stream for an event on a GPU.
     process: Int64
     thread: Int64
     device: Int32
-    #: Of an event on a GPU.
+    #: Only for events on a GPU.
     stream: Int32
-    #: What a call and the work that it asked for have in common.
+    #: A call and the work that it asked for have this in common.
     correlation: Int64
     #: For work on a GPU and for synchronisations: the row of the call that asked for it.
     call: Int32
-    #: "External id": an operator and its calls have it in common.
+    #: "External id", in common to an operator and its calls.
     external: Int64
-    #: "Sequence number" and "Fwd thread id": an operator and its backward have the former in common.
+    #: "Sequence number", in common to an operator and its backward, and "Fwd thread id".
     sequence: Int64
     forward_thread: Int64
-    #: "Record function id": an operator's in an execution trace (``rf_id``).
+    #: "Record function id", the ``rf_id`` of an operator in an execution trace.
     record_function: Int64
-    #: Which function of CUDA's a call is of, as CUPTI numbers them.
+    #: Function of CUDA, in CUPTI's numbers.
     cbid: Int32
-    #: For a synchronisation: the correlation of the ``cudaEventRecord`` that it waits for, and the stream of that.
+    #: For a synchronisation: correlation and stream of the ``cudaEventRecord`` that it waits for.
     recorded_by: Int64
     recorded_stream: Int32
     #: Bytes of a copy or fill.
     nbytes: Annotated[Int64, Column(unit="bytes")]
-    #: Of a collective: position in :attr:`RankTrace.names` of its name and of its process group's; elements in and out.
+    #: Of a collective: position in :attr:`RankTrace.names` of its name and of its process group; elements in and out.
     collective: Int32
     group: Int32
     group_size: Int32
     elements_in: Int64
     elements_out: Int64
-    #: Position of its type of elements in :attr:`RankTrace.names`.
+    #: Position in :attr:`RankTrace.names` of the type of its elements.
     element_type: Int32
 
     @property
     def is_gpu_work(self) -> Bool:
-        """Whether each is work on a GPU."""
+        """Mask of the work on a GPU."""
         return np.isin(self.category, GPU_WORK)
 
     @property
     def is_call(self) -> Bool:
-        """Whether each is a call of CUDA or HIP."""
+        """Mask of the calls of CUDA or HIP."""
         return np.isin(self.category, CALLS)
 
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """What was recorded in one process."""
+    """Trace of one process."""
 
-    #: Its number in the job, 0 where the file does not say one.
+    #: Number in the job; 0 where the file has none.
     rank: int
-    #: How many there are in the job; None where the file does not say.
+    #: Number of ranks in the job; None where the file has none.
     world_size: int | None
-    #: The file it came from.
+    #: The file.
     path: str
     events: Events
     #: Every name once.
     names: tuple[str, ...]
-    #: Names of threads and streams by (process, thread), as the file has them.
+    #: Names of threads and streams by (process, thread).
     threads: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    #: The members of each process group by its name.
+    #: Members of process groups by name.
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    #: Everything else that the file says of itself, but for its events.
+    #: Everything in the file but its events.
     about: Mapping[str, Any] = field(default_factory=dict)
-    #: How many events could not be read, by why.
+    #: Number of events that could not be read, by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
-    #: What its operators read and wrote, if that was recorded and read, too.
+    #: Which operators need whose data; None without an execution trace.
     execution: ExecutionTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KinetoTrace:
-    """One or more ranks of one job, in the order of their numbers."""
+    """Ranks of one job, in the order of their numbers."""
 
     ranks: tuple[RankTrace, ...]
 
@@ -161,7 +161,7 @@ class KinetoTrace:
 
     @property
     def world_size(self) -> int | None:
-        """How many ranks the job had; None where no file says."""
+        """Number of ranks in the job; None where no file has it."""
         return max((trace.world_size for trace in self.ranks if trace.world_size is not None), default=None)
 
     @property
@@ -175,7 +175,7 @@ class KinetoTrace:
         Raises
         ------
         UnknownRankError
-            If there is none of that number; it says which there are.
+            If no rank has that number; the message lists those that exist.
         """
         from dask_efficiency.torch_traces.kineto.errors import UnknownRankError
 

@@ -1,1 +1,1 @@
-"""The critical path inside PyTorch programs, from Kineto's traces."""
+"""Critical paths of PyTorch programs, from Kineto's traces."""

@@ -20,14 +20,14 @@ from dask_efficiency.torch_traces.path.threads import call_stacks, holds_lock, l
 
 
 def gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[Int32, Int32], *, infer: bool) -> Edges:
-    """What work on GPUs waited for, and what waited for it.
+    """Edges to, within and from work on GPUs.
 
     Parameters
     ----------
     positions
-        By row of the trace, the node of its beginning and the one of its end; missing where it has none.
+        By row of the trace, the nodes of its start and of its end; missing where it has none.
     infer
-        Whether to infer waits where the trace has no synchronisations.
+        Infer waits if the trace has no synchronisations.
     """
     everything = stream_work(trace)
     has_nodes = positions[0][everything.event] != MISSING
@@ -44,7 +44,7 @@ def gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[I
 
 
 def _single(nodes: Nodes, edges: Edges) -> Edges:
-    """One edge for each pair of nodes, the last one where the first one is; none that goes back in time."""
+    """Keep of each pair of nodes the last edge, at the place of the first, and no edge that goes back in time."""
     edges = edges.take(nodes.at[edges.source] <= nodes.at[edges.target])
     pair: Int64 = edges.source.astype(np.int64) * len(nodes) + edges.target
     _, first = np.unique(pair, return_index=True)
@@ -55,20 +55,20 @@ def _single(nodes: Nodes, edges: Edges) -> Edges:
 def build_graph(
     trace: RankTrace, region: Region, *, data_loading: Sequence[str] = (), infer: bool = True
 ) -> TorchGraph:
-    """The graph of a region.
+    """Build the graph of a region.
 
     Parameters
     ----------
     data_loading
-        Regular expressions: events on threads with one of them in their names load data, and can be on a path.
+        Regular expressions for the names of events on threads that load data; these events can be on a path.
     infer
-        Whether to infer what calls waited for, where the trace has work on a GPU but no synchronisations.
+        Infer what calls waited for if the trace has work on a GPU but no synchronisations.
 
     References
     ----------
     HTA (``traceinsight`` 0.6.1), ``CPGraph``. We differ: synchronisations have no nodes, as no path leads through
-    them; an edge from a later instant to an earlier one is left out, since the trace itself shows that there was no
-    such wait. What else is different stands with each kind of edges.
+    them; edges back in time are left out, since the trace shows that there was no such wait. Other differences are
+    listed with each kind of edge.
     """
     events = trace.events
     usable = _can_be_on_a_path(trace, data_loading)
@@ -89,7 +89,7 @@ def build_graph(
 
 
 def _can_be_on_a_path(trace: RankTrace, data_loading: Sequence[str]) -> Bool:
-    """Whether each event is an operator, a call, work on a GPU, or loads data."""
+    """Mask of operators, calls, work on a GPU, and events that load data."""
     category = trace.events.category
     working = np.isin(category, (Category.OPERATOR, *CALLS, *GPU_WORK))
     if not data_loading:
@@ -98,14 +98,14 @@ def _can_be_on_a_path(trace: RankTrace, data_loading: Sequence[str]) -> Bool:
 
 
 def _nodes_of(start: Int64, stop: Int64, rows: NDArray[np.integer]) -> Nodes:
-    """Two nodes for each row, in the order of time, then of rows, the beginning before the end."""
+    """Two nodes for each row, by time, then by row, the start before the end."""
     at = np.stack([start[rows], stop[rows]], axis=1).ravel()
     order = np.argsort(at, kind="stable")
     return Nodes(at[order], rows[order // 2].astype(np.int32), order % 2 == 0)
 
 
 def _without_circles(nodes: Nodes, edges: Edges) -> Edges:
-    """The edges, without those that would let instants of the same time wait for one another."""
+    """The edges; if they have a cycle, those between equal instants are left out, but for events' own."""
     try:
         topological_ranks(nodes.at, edges.source, edges.target)
     except CycleError:

@@ -16,10 +16,10 @@ from dask_efficiency.torch_traces.path.lanes import pairs_ranked
 from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.ordering import places_in
 from dask_efficiency.torch_traces.path.retime import (
-    MeetingNodes,
+    CollectiveNodes,
     NodeWaits,
+    collective_nodes,
     earliest,
-    meetings_of,
     topological,
     unexplained_ns,
 )
@@ -27,17 +27,17 @@ from dask_efficiency.torch_traces.path.speeds import TorchChanges, factors, gone
 
 
 def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
-    """The trace and the region of a graph with its nodes at other instants.
+    """Move a graph's trace and region with its nodes.
 
     Parameters
     ----------
     at
-        By node of the graph, its new instant in nanoseconds.
+        By node, its new instant in nanoseconds.
 
     Returns
     -------
     trace, region
-        Events without nodes move with those of their thread, and what comes after the region with its end.
+        Events without nodes move with those of their thread, and events after the region with its end.
     """
     events, nodes, region = graph.trace.events, graph.nodes, graph.region
     if not len(nodes):
@@ -50,9 +50,9 @@ def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
         now = instants + np.where(instants >= region.stop, later, 0)
         within = others[(instants[others] > region.start) & (instants[others] < region.stop)]
         for number in np.unique(lane[within]).tolist():
-            rows, beside = within[lane[within] == number], np.flatnonzero(lane_of_node == number)
-            beside = beside if len(beside) else np.arange(len(nodes))
-            now[rows] += _shift(instants[rows], nodes.at[beside], at[beside], region.start)
+            rows, neighbours = within[lane[within] == number], np.flatnonzero(lane_of_node == number)
+            neighbours = neighbours if len(neighbours) else np.arange(len(nodes))
+            now[rows] += _shift(instants[rows], nodes.at[neighbours], at[neighbours], region.start)
         mine = nodes.is_start == is_start
         now[nodes.event[mine]] = at[mine]
         moved.append(now)
@@ -68,7 +68,7 @@ def _without_nodes(graph: TorchGraph) -> Int64:
 
 
 def _shift(instants: Int64, was: Int64, now: Int64, origin: int) -> Int64:
-    """How far instants move with the nodes around them; nanoseconds since the epoch do not fit into floats."""
+    """Shift of instants, interpolated between nodes; from ``origin``, as epoch nanoseconds do not fit into floats."""
     moved = np.maximum.accumulate(now) - was
     found = np.interp((instants - origin).astype(np.float64), (was - origin).astype(np.float64), moved)
     return np.round(found).astype(np.int64)
@@ -76,37 +76,36 @@ def _shift(instants: Int64, was: Int64, now: Int64, origin: int) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class JobGraphs:
-    """The graphs of one or more ranks, and what they have in common."""
+    """Graphs of one or more ranks, and the collectives between them."""
 
     graphs: Sequence[TorchGraph]
-    #: By graph, its rank as the arrivals have it, and what makes its instants those of the job, in nanoseconds.
+    #: By graph, its rank in the arrivals, and nanoseconds to add to its instants for those of the job.
     position: Sequence[int]
     offset: Sequence[int]
-    #: Who took part in which collective.
     arrivals: CollectiveArrivals
 
 
 @dataclass(frozen=True, slots=True)
 class Rewired:
-    """A graph's edges as they are to be."""
+    """A graph's edges after a change, or before any."""
 
     edges: Edges
-    #: Nanoseconds before which an edge's target cannot be, from its source.
+    #: Least nanoseconds from an edge's source to its target.
     lag: Int64
-    #: Other nodes that waited, and for which; see :func:`_walked_waits`.
+    #: Waits without an edge; see :func:`_walked_waits`.
     source: Int64
     target: Int64
 
 
 def as_it_was(graph: TorchGraph) -> Rewired:
-    """The edges of a graph without a change."""
+    """Edges of a graph without a change."""
     return Rewired(graph.edges, lags(graph), *_walked_waits(graph))
 
 
 def _walked_waits(graph: TorchGraph) -> tuple[Int64, Int64]:
-    """Pairs of nodes of which the second waited for the first, as the walk has it, and no edge says so.
+    """Pairs of nodes without an edge, of which the second waited for the first according to the walk.
 
-    A thread that was idle until another one was done, or until a collective was, has no such edge in the graph.
+    Such is a thread that was idle until another thread or a collective was done.
     """
     nodes, edges = graph.nodes, graph.edges
     instants = Instants.of(graph)
@@ -116,22 +115,22 @@ def _walked_waits(graph: TorchGraph) -> tuple[Int64, Int64]:
     node_of[instants.of_node[there]] = there
     found = np.full(len(nodes), MISSING, np.int64)
     found[there] = cause[instants.of_node[there]]
-    # What has no node has causes of its own.
+    # Causes without a node are replaced by their own causes.
     while len(between := np.flatnonzero((found != MISSING) & (node_of[found] == MISSING))):
         found[between] = cause[found[between]]
     source, target = np.where(found != MISSING, node_of[found], MISSING), np.arange(len(nodes), dtype=np.int64)
     known = (source != MISSING) & (source < target)
     known[known] &= nodes.at[source[known]] <= nodes.at[target[known]]
-    said = edges.source.astype(np.int64) * len(nodes) + edges.target
-    known &= ~np.isin(source * len(nodes) + target, said)
+    in_graph = edges.source.astype(np.int64) * len(nodes) + edges.target
+    known &= ~np.isin(source * len(nodes) + target, in_graph)
     return source[known], target[known]
 
 
 def lags(graph: TorchGraph) -> Int64:
-    """By edge, nanoseconds before which its target cannot be: what an edge weighs, if there was that much time.
+    """Least nanoseconds from source to target of each edge: its weight, but no more than the time between them.
 
-    An edge of a launch weighs nothing where the GPU had other work to do. Had it none, the launch would still take the
-    time that launches take: the median of those that weigh something.
+    A launch weighs nothing if the GPU was busy. On an idle GPU it would take the median of the launches that weigh
+    something.
     """
     nodes, edges = graph.nodes, graph.edges
     between = nodes.at[edges.target] - nodes.at[edges.source]
@@ -145,7 +144,7 @@ def lags(graph: TorchGraph) -> Int64:
 
 
 def with_changes(graph: TorchGraph, was: Rewired, changes: TorchChanges) -> Rewired:
-    """The edges of a graph that are shorter, without those that nothing waits for any more."""
+    """Shorten edges, and drop waits that the changes remove."""
     edges, share = was.edges, factors(graph, changes)
     kept = ~gone(graph, changes, edges.source, edges.target) | (edges.kind != EdgeKind.SYNC)
     others = ~gone(graph, changes, was.source, was.target)
@@ -160,14 +159,14 @@ def with_edges(
     remove: Iterable[int],
     reweight: Mapping[int, int],
 ) -> Rewired:
-    """The edges of a graph with some more, some fewer, and some of another weight.
+    """Add, remove and reweight edges.
 
     Parameters
     ----------
     add
-        Source, target and weight in nanoseconds of each; it is of kind ``DEPENDENCY``.
+        Source, target and weight in nanoseconds of new edges, which are of kind ``DEPENDENCY``.
     remove, reweight
-        Positions of edges; to weigh others, their new weights in nanoseconds.
+        Positions of edges; new weights in nanoseconds, by position.
 
     Raises
     ------
@@ -217,18 +216,18 @@ def _weight(ns: int) -> int:
 
 
 def retimed(job: JobGraphs, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
-    """The graphs of a job as they would be with other edges.
+    """Work out a job's graphs anew with other edges.
 
     Parameters
     ----------
     was, changed
-        By graph, its edges as they were, and as they are to be.
+        By graph, its edges before and after the change.
 
     Returns
     -------
     tuple
-        With other instants of nodes and events. What nothing explains takes as long as it did, and what waits for
-        nothing is when it was. A collective ends on each rank once the last one has come.
+        Graphs with new instants of nodes and events. Unexplained time stays as long as it was, and nodes that wait for
+        nothing stay where they were. A collective ends on each rank after the last rank has arrived.
 
     Raises
     ------
@@ -240,17 +239,17 @@ def retimed(job: JobGraphs, was: Sequence[Rewired], changed: Sequence[Rewired]) 
     at = np.concatenate([graph.nodes.at + shift for graph, shift in zip(job.graphs, job.offset, strict=True)])
     before = _joined(was, base)
     after = _joined(changed, base)
-    meetings = meetings_of(job.graphs, job.position, base, at, job.arrivals)
-    share = meetings.share(nodes, before, after)
-    before = meetings.among(nodes, before, np.ones(len(share)))
-    after = meetings.among(nodes, after, share)
-    at = np.concatenate([at, meetings.at])
+    collectives = collective_nodes(job.graphs, job.position, base, at, job.arrivals)
+    share = collectives.share(nodes, before, after)
+    before = collectives.among(nodes, before, np.ones(len(share)))
+    after = collectives.among(nodes, after, share)
+    at = np.concatenate([at, collectives.at])
     order = topological(at, after, lambda node: _name_of(node, job, base))
     found = earliest(at, unexplained_ns(at, before), after, order)
     place = places_in(order)
-    met = _met(meetings, nodes)
+    leaving = _leaving_nodes(collectives, nodes)
     return tuple(
-        _rebuilt(graph, each.edges, found[first:last] - shift, place[first:last], met[first:last])
+        _rebuilt(graph, each.edges, found[first:last] - shift, place[first:last], leaving[first:last])
         for graph, each, shift, first, last in zip(
             job.graphs, changed, job.offset, base[:-1].tolist(), base[1:].tolist(), strict=True
         )
@@ -258,7 +257,7 @@ def retimed(job: JobGraphs, was: Sequence[Rewired], changed: Sequence[Rewired]) 
 
 
 def _name_of(node: int, job: JobGraphs, base: Int64) -> str:
-    """A node by its number over all graphs, as a message has it."""
+    """Name of a node for messages, by its number over all graphs."""
     position = int(np.searchsorted(base, node, side="right")) - 1
     if position >= len(job.graphs):
         return "a collective"
@@ -268,10 +267,10 @@ def _name_of(node: int, job: JobGraphs, base: Int64) -> str:
     return f"{number} ({end} of {name[:40]!r}{f', rank {graph.trace.rank}' if len(job.graphs) > 1 else ''})"
 
 
-def _met(meetings: MeetingNodes, nodes: int) -> Int64:
-    """By node at which a rank comes to a meeting, the node at which it leaves; by any other, MISSING."""
+def _leaving_nodes(collectives: CollectiveNodes, nodes: int) -> Int64:
+    """Node at which a rank leaves a collective, by the node of its arrival; MISSING for other nodes."""
     found = np.full(nodes, MISSING, np.int64)
-    found[meetings.start] = meetings.stop
+    found[collectives.start] = collectives.stop
     return found
 
 
@@ -284,13 +283,13 @@ def _joined(parts: Sequence[Rewired], base: Int64) -> NodeWaits:
     )
 
 
-def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, met: Int64) -> TorchGraph:
-    """The graph with nodes at other instants, sorted again."""
+def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, leaving: Int64) -> TorchGraph:
+    """Rebuild a graph with nodes at other instants, sorted again."""
     old = graph.nodes
     order = np.lexsort((place, at))
     now = places_in(order)
-    # A rank's own time in a collective is what is left of its waiting for the others.
-    own = (met[edges.source] != MISSING) & (edges.kind == EdgeKind.OPERATOR) & (edges.weight > 0)
+    # A rank's time in a collective changes with its wait for the others.
+    own = (leaving[edges.source] != MISSING) & (edges.kind == EdgeKind.OPERATOR) & (edges.weight > 0)
     own &= old.event[edges.source] == old.event[edges.target]
     weight = np.where(own, at[edges.target] - at[edges.source], edges.weight)
     source, target = (now[column].astype(np.int32) for column in (edges.source, edges.target))

@@ -18,21 +18,21 @@ from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, T
 from dask_efficiency.torch_traces.path.streams import queue_lengths
 from dask_efficiency.torch_traces.path.stretches import TorchStretches
 
-#: Nanoseconds by which times may be off where a file has whole microseconds: that much of an overlap is cut off.
+#: Nanoseconds of overlap that are cut off: the resolution of files with whole microseconds.
 ROUNDING_NS = 1000
 
 
 class NestedSlices(NamedTuple):
-    """By slice, in the order in which they were given."""
+    """Slices on tracks, in the order in which they were given."""
 
-    #: From 0; slices that overlap and are not inside one another have different ones.
+    #: From 0; slices on one track are nested or do not overlap.
     track: Int64
     start: Int64
     stop: Int64
 
 
 def nested(start: Int64, stop: Int64) -> NestedSlices:
-    """A track for each slice, as few as a walk from left to right needs.
+    """Put slices on tracks where they are nested; greedily from left to right, so on few tracks.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def nested(start: Int64, stop: Int64) -> NestedSlices:
     Returns
     -------
     NestedSlices
-        Overlaps of up to :data:`ROUNDING_NS` are cut off, all else is as it was.
+        Overlaps of up to :data:`ROUNDING_NS` are cut off; other times stay.
     """
     order = np.lexsort((np.arange(len(start)), -stop, start)).tolist()
     starts, stops = start.tolist(), stop.tolist()
     tracks = [0] * len(starts)
-    # by track, the slices that are open, the innermost last
+    # open slices by track, the innermost last
     open_slices: list[list[int]] = []
     for row in order:
         fitting = (track for track, stack in enumerate(open_slices) if _fits(row, stack, starts, stops))
@@ -60,7 +60,7 @@ def nested(start: Int64, stop: Int64) -> NestedSlices:
 
 
 def _fits(row: int, stack: list[int], starts: list[int], stops: list[int]) -> bool:
-    """Whether a slice is beside or inside those that are open, once overlaps by rounding are cut off."""
+    """True if a slice is inside the open ones or after them; cuts off overlaps of rounding."""
     at, until = starts[row], stops[row]
     while stack:
         inner = stack[-1]
@@ -79,29 +79,29 @@ def _fits(row: int, stack: list[int], starts: list[int], stops: list[int]) -> bo
     return True
 
 
-#: What stays beside the critical events where only these are wanted: it says where in the program they are.
+#: Categories that are kept with the critical events if only these are wanted: they show where in the program one is.
 KEPT = (Category.ANNOTATION, Category.PYTHON)
 
-#: Arrows of the path that say more than that one thing comes after another.
+#: Kinds of arrows of the path that tell more than the order of events.
 TELLING = (EdgeKind.DEPENDENCY, EdgeKind.LAUNCH_DELAY, EdgeKind.SYNC)
 
 #: Names of arrows: on the longest path, not on it, and from one rank to another on the path over all.
 CRITICAL, OTHER, RANKS = "critical_path", "dependency", "critical_path_rank"
 
-#: Events on a GPU that span others or wait, each kind on tracks of its own.
-_BESIDE = {Category.SYNC: "synchronisations", Category.GPU_ANNOTATION: "annotations"}
+#: Events on a GPU that span other events or wait, each kind on tracks of its own.
+_OWN_TRACKS = {Category.SYNC: "synchronisations", Category.GPU_ANNOTATION: "annotations"}
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """What is drawn."""
+    """A trace with the path to draw on it."""
 
     trace: KinetoTrace
-    #: By rank of the trace, what is to be added to its instants to have those of the job, in nanoseconds.
+    #: By rank of the trace, nanoseconds to add to its instants for those of the job.
     offset: Sequence[int]
     #: The walk that covers the window.
     stretches: TorchStretches
-    #: The graph of the rank whose longest path is drawn; that rank's position; edges of the path, by position.
+    #: Graph and position of the rank whose longest path is drawn, and positions of the path's edges.
     graph: TorchGraph
     position: int
     edges: Int32
@@ -122,22 +122,22 @@ def save_overlay(
     path
         A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
     only_critical
-        Leave out what is not on the path, but for annotations and functions of Python.
+        Keep only events of the path, annotations and functions of Python.
     all_edges
-        Draw every edge of the graph, but for launches that weigh nothing; not with ``only_critical``. Otherwise those
-        of the path that are of the kinds :data:`TELLING`.
+        Draw every edge of the graph but launches that weigh nothing; not with ``only_critical``. By default only the
+        path's edges of the kinds :data:`TELLING`.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
     Returns
     -------
     Written
-        How many slices and arrows are in the file.
+        Numbers of slices and arrows in the file.
 
     Notes
     -----
-    What is on the path has ``critical`` among its arguments, and an arrow of the path is called ``critical_path``.
-    Categories of arrows are those of HTA.
+    Events of the path have the argument ``critical``, and its arrows are called ``critical_path``. Categories of
+    arrows are HTA's.
     """
     marked = [critical_rows(overlay, rank) for rank in range(len(overlay.trace.ranks))]
     with writing(path, compression="infer", **storage_options) as file:
@@ -153,7 +153,7 @@ def save_overlay(
 
 
 def critical_rows(overlay: Overlay, position: int) -> Bool:
-    """By event of a rank, whether the longest path goes through it; of the other ranks, whether the walk does."""
+    """Mask of a rank's events on the longest path, or on the walk where the longest path is another rank's."""
     found = np.zeros(len(overlay.trace.ranks[position].events), np.bool_)
     if position == overlay.position:
         nodes, edges = overlay.graph.nodes, overlay.graph.edges
@@ -166,16 +166,16 @@ def critical_rows(overlay: Overlay, position: int) -> Bool:
 
 
 class _Export:
-    """Writes the parts of a trace, slices before the arrows between them."""
+    """Writes slices, then the arrows between them."""
 
     def __init__(self, overlay: Overlay, events: TraceEvents) -> None:
         self.overlay = overlay
         self.events = events
-        #: By rank and row.
+        #: Slices by rank and row.
         self.places: dict[tuple[int, int], Place] = {}
 
     def walk(self) -> None:
-        """A track with what each part of the window was spent on."""
+        """A track with the stretches of the window by kind."""
         stretches, ranks = self.overlay.stretches, self.overlay.trace.ranks
         process = self.events.process("critical path")
         track = self.events.track(process, "by kind")
@@ -195,7 +195,7 @@ class _Export:
         trace = self.overlay.trace.ranks[position]
         events = trace.events
         chosen = critical | np.isin(events.category, KEPT) if only_critical else np.ones(len(events), np.bool_)
-        on_gpu = np.isin(events.category, (*GPU_WORK, *_BESIDE))
+        on_gpu = np.isin(events.category, (*GPU_WORK, *_OWN_TRACKS))
         for of_gpu in (False, True):
             rows = np.flatnonzero(chosen & (on_gpu == of_gpu))
             for number in np.unique(events.process[rows]).tolist():
@@ -211,9 +211,9 @@ class _Export:
         for thread in np.unique(events.thread[rows]).tolist():
             of_thread = rows[events.thread[rows] == thread]
             name = trace.threads.get((number, thread)) or f"{'stream' if of_gpu else 'thread'} {thread}"
-            beside = np.isin(events.category[of_thread], list(_BESIDE))
-            self._lane(position, of_thread[~beside], process, name, critical)
-            for category, what in _BESIDE.items():
+            apart = np.isin(events.category[of_thread], list(_OWN_TRACKS))
+            self._lane(position, of_thread[~apart], process, name, critical)
+            for category, what in _OWN_TRACKS.items():
                 self._lane(
                     position, of_thread[events.category[of_thread] == category], process, f"{name}, {what}", critical
                 )
@@ -221,7 +221,7 @@ class _Export:
         return process
 
     def _queues(self, process: int, trace: RankTrace, device: int, offset: int) -> None:
-        """How much work each stream of a GPU had been asked for and had not begun."""
+        """Counters of the launches that each stream of a GPU had not begun."""
         queues = queue_lengths(trace)
         rows = np.flatnonzero(queues.device == device)
         columns = (queues.at[rows] + offset, queues.stream[rows], queues.length[rows])
@@ -240,7 +240,7 @@ class _Export:
         }
         columns = (rows, placed.track, placed.start, placed.stop, events.name[rows], events.category[rows])
         more = (events.correlation[rows], critical[rows])
-        # of slices that begin together, the longer one is around the other
+        # of slices that start together, the longer one goes first, as it is outside
         order = np.lexsort((-placed.stop, placed.start))
         for row, track, start, stop, name_number, category, correlation, is_critical in zip(
             *(column[order].tolist() for column in (*columns, *more)), strict=True
@@ -280,7 +280,7 @@ class _Export:
             if one is None or other is None:
                 continue
             leaves = _instant(one, is_start=source[1])
-            # times of nodes are exact, those of slices may have been cut by rounding
+            # a slice's end may have been cut off, a node's instant was not
             arrives = max(_instant(other, is_start=target[1]), leaves)
             name = CRITICAL if critical else OTHER
             self.events.flow(one, leaves, other, arrives, name, FLOW_CATEGORIES[EdgeKind(kind)])

@@ -1,4 +1,4 @@
-"""RankClocks: how far the clocks of ranks are apart, from the instants at which they left the same collectives."""
+"""RankClocks: offsets between the clocks of ranks, from the instants at which they left the same collectives."""
 
 from __future__ import annotations
 
@@ -12,50 +12,48 @@ from dask_efficiency.accounts.tables import MISSING, Column, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 
-#: The median settles in a few rounds, as the first offsets are medians themselves.
+#: Limit of rounds; medians settle in a few, as the first offsets are medians themselves.
 _MAX_ROUNDS = 20
 
-#: An offset is none if it is no greater than so many times what remains of the differences ...
+#: An offset up to this many spreads plus the resolution is taken for 0 (two median deviations: usual for noise).
 _TIMES_SPREAD = 2
-#: ... and the finest step of old traces' instants, nanoseconds.
+#: Resolution of old traces' instants, nanoseconds.
 _RESOLUTION = 1_000
 
-#: Ranks on one host have one clock, though some may always leave later; names of hosts are not always their
-#: own (``localhost``). Offsets that differ by more, nanoseconds, are of different hosts.
+#: Nanoseconds by which offsets on one host may differ, as some ranks always leave later. If they differ by more,
+#: these are different hosts with one name, such as ``localhost``.
 _MAX_ON_ONE_HOST = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RankClocks(Table):
-    """A row for each rank; the clock of the job is that of the first one."""
+    """A row for each rank; the first rank's clock is that of the job."""
 
-    #: What is to be added to the rank's instants; 0 for a rank that was in no collective.
+    #: To add to the rank's instants; 0 for a rank without collectives.
     offset: Annotated[Int64, Column(unit="nanoseconds")]
-    #: The median distance of the instants at which it left from those of the others; missing for a rank that was in no
-    #: collective.
+    #: Median distance between its instants of leaving and those of the others; missing without collectives.
     spread: Annotated[Int64, Column(unit="nanoseconds")]
-    #: How many collectives this comes from.
+    #: Number of collectives that this is from.
     collectives: Int32
-    #: In how many of them the rank left before the last one had come, by these clocks: what they do not explain.
+    #: Number of them that the rank left before the last one arrived, by these clocks: errors of the clocks.
     violations: Int32
 
 
 def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankClocks:
-    """The offsets that make ranks leave collectives at the same instants.
+    """Offsets with which ranks leave collectives at the same instants.
 
     Parameters
     ----------
     arrivals
-        Who took part in what. Only collectives that no rank can leave before all have come are used.
+        Arrivals of all ranks. Only collectives that no rank can leave before all have arrived are used.
     hosts
-        The name of each rank's host; empty where that is not known.
+        Name of each rank's host; empty where unknown.
 
     Returns
     -------
     RankClocks
-        Medians of differences, which bear it that a rank is sometimes late to leave. An offset that is not greater than
-        what remains of the differences is 0. Ranks of one host have one offset, that of the first of them, unless
-        theirs are milliseconds apart. Drift within a trace is not looked for.
+        Offsets are medians, since a rank may sometimes leave late. An offset within the noise is 0. Ranks of one host
+        have the offset of its first rank, unless theirs are milliseconds apart. Drift within a trace is ignored.
     """
     ranks = len(hosts)
     used = arrivals.take(arrivals.together)
@@ -83,19 +81,19 @@ def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankCloc
 
 
 def last_arrivals(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
-    """When the last rank came to each collective, on the clock of the job."""
+    """Arrival of the last rank at each collective, on the clock of the job."""
     start = arrivals.start + offset[arrivals.rank]
     return np.maximum.reduceat(start, arrivals.begins) if len(start) else start
 
 
 def each(arrivals: CollectiveArrivals, per_collective: Int64) -> Int64:
-    """A value of each collective, for each of its rows."""
+    """Repeat a value of each collective for each of its rows."""
     begins = arrivals.begins
     return np.repeat(per_collective, np.diff(np.append(begins, len(arrivals))))
 
 
 def _first_offsets(used: CollectiveArrivals, ranks: int) -> Int64:
-    """Offsets from rank to rank, each from one that is known: of the pairs, those with most collectives first."""
+    """Offsets along a spanning tree of pairs of ranks, those with most collectives first."""
     begins = used.begins
     first = each(used, begins.astype(np.int64))
     pair = used.rank[first].astype(np.int64) * ranks + used.rank
@@ -105,7 +103,7 @@ def _first_offsets(used: CollectiveArrivals, ranks: int) -> Int64:
         for value in np.unique(pair[used.rank != used.rank[first]])
     ]
     pairs.sort(key=lambda found: (-found[0], found[1:3]))
-    # Ranks without a way to each other stay as their clocks are.
+    # Ranks without a common collective, even indirectly, keep their clocks.
     known: dict[int, int] = {}
     for root in range(ranks):
         if root not in known:
@@ -129,7 +127,7 @@ def _spread_out(known: dict[int, int], root: int, pairs: list[tuple[int, int, in
 
 
 def _remaining(used: CollectiveArrivals, offset: Int64) -> Int64:
-    """How much later each rank would have to leave to do so together with the others."""
+    """Nanoseconds from each rank's leaving to the median of its collective."""
     stop = used.stop + offset[used.rank]
     if not len(stop):
         return stop
@@ -146,7 +144,7 @@ def _violations(used: CollectiveArrivals, offset: Int64, ranks: int) -> Int32:
 
 
 def _median(values: Int64) -> int:
-    """The median in whole nanoseconds, 0 of nothing; epoch nanoseconds do not fit into a float."""
+    """Median in whole nanoseconds, as epoch nanoseconds do not fit into a float; 0 of nothing."""
     if not len(values):
         return 0
     values = np.sort(values)
@@ -155,5 +153,5 @@ def _median(values: Int64) -> int:
 
 
 def hosts_of(trace: KinetoTrace) -> list[str]:
-    """The name of each rank's host; empty where the trace does not say."""
+    """Name of each rank's host; empty where the trace lacks it."""
     return [str(rank.about.get("host_name") or "") for rank in trace.ranks]

@@ -1,4 +1,4 @@
-"""Collectives: the exchanges of each rank, and who took part in each exchange of a job, from when to when."""
+"""Collectives: the exchanges of each rank, and the arrivals of ranks at the collectives of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dask_efficiency.torch_traces.path.roles import cpu_collectives, gpu_collect
 
 
 class CollectiveKind(IntEnum):
-    """What ranks exchange, by the names of ``torch.distributed``."""
+    """Kind of collective, by the names of ``torch.distributed``."""
 
     ALL_REDUCE = 0
     ALL_GATHER = 1
@@ -29,16 +29,16 @@ class CollectiveKind(IntEnum):
     GATHER = 6
     SCATTER = 7
     BARRIER = 8
-    #: One rank to another one; in a pair the one row is the send, the other one the receive.
+    #: From one rank to another; a pair has one row for the send and one for the receive.
     SEND = 9
     RECEIVE = 10
-    #: NCCL's kernel for anything made of sends and receives, where nothing says what it is for.
+    #: NCCL's kernel for sends and receives of an unknown purpose.
     EXCHANGE = 11
-    #: Of no kind that is known, or several at once (``coalesced``).
+    #: Unknown, or several at once (``coalesced``).
     OTHER = 12
 
 
-#: No rank can leave before the last one has come, so that all leave at nearly the same instant.
+#: Collectives that no rank can leave before the last one has arrived, so that all leave at nearly the same instant.
 TOGETHER = (
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.ALL_GATHER,
@@ -48,10 +48,10 @@ TOGETHER = (
     CollectiveKind.EXCHANGE,
 )
 
-#: From one rank to another one.
+#: Collectives between two ranks.
 POINT_TO_POINT = (CollectiveKind.SEND, CollectiveKind.RECEIVE)
 
-#: By kind, how names of kernels, of annotations and of arguments spell it without underscores; the first one that fits.
+#: Parts of names of kernels, annotations and arguments without underscores; the first one that fits gives the kind.
 _SPELLED = (
     ("allreduce", CollectiveKind.ALL_REDUCE),
     ("reducescatter", CollectiveKind.REDUCE_SCATTER),
@@ -82,57 +82,57 @@ def kind_of(name: str) -> CollectiveKind:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CollectiveArrivals(Table):
-    """A row for each rank that takes part in a collective, by collective and then by rank."""
+    """A row for each rank of each collective, by collective and then by rank."""
 
-    #: Number of the collective, from 0 in the order in which they were over.
+    #: Number of the collective, from 0 in the order in which they ended.
     collective: Int32
     #: Position in :attr:`~dask_efficiency.torch_traces.kineto.trace.KinetoTrace.ranks`.
     rank: Int32
-    #: Row of its kernel or annotation in the rank's events.
+    #: Row of its kernel or annotation among the rank's events.
     event: Int32
     #: A :class:`CollectiveKind`.
     kind: Int8
     #: Position in :attr:`Collectives.groups`.
     group: Int32
-    #: When the rank came and when it left, on the rank's own clock.
+    #: Arrival and leaving, on the rank's own clock.
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
-    #: What the rank gave or got, whichever is more; missing where the trace does not say.
+    #: The larger of what the rank sent and received; missing where the trace lacks it.
     nbytes: Annotated[Int64, Column(unit="bytes")]
-    #: Number of the profiler's step in which the rank asked for it; missing outside of them.
+    #: Number of the profiler's step in which the rank asked for it; missing outside of steps.
     step: Int32
 
     @property
     def begins(self) -> NDArray[np.intp]:
-        """The first row of each collective."""
+        """First row of each collective."""
         changes = np.flatnonzero(np.diff(self.collective)) + 1
         return np.concatenate([[0], changes]).astype(np.intp) if len(self) else np.empty(0, np.intp)
 
     @property
     def together(self) -> Bool:
-        """Whether no rank can have left before the last one came."""
+        """Mask of the collectives that no rank can leave before the last one has arrived."""
         return np.isin(self.kind, TOGETHER)
 
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """The exchanges between the ranks of a job."""
+    """Exchanges between the ranks of a job."""
 
     arrivals: CollectiveArrivals
-    #: Names of process groups; where the trace does not name them, of streams or of the library.
+    #: Names of process groups; where the trace lacks them, of streams or of the library.
     groups: tuple[str, ...] = ()
-    #: How many kernels or annotations of ranks are in none, by why.
+    #: Number of kernels or annotations that are in no collective, by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.arrivals.collective[-1]) + 1 if len(self.arrivals) else 0
 
 
-#: What encloses the call that asks for a kernel of NCCL, and says what it is for.
+#: Operator around the call that asks for a kernel of NCCL, which names the collective; and annotations that do.
 _COMMS = "record_param_comms"
 _ASKING = re.compile(r"nccl:")
 
-#: Bytes of an element, by the names that PyTorch gives to types.
+#: Bytes of an element by PyTorch's names of types.
 _NBYTES = {
     **dict.fromkeys(("bool", "byte", "char", "uint8", "int8", "unsigned char", "signed char"), 1),
     **dict.fromkeys(("half", "bfloat16", "short", "float16", "int16"), 2),
@@ -143,27 +143,27 @@ _NBYTES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RankExchanges(Table):
-    """A row for each part that a rank took in a collective, in time order."""
+    """A row for each collective that a rank took part in, in time order."""
 
     #: Row in the rank's events.
     event: Int32
     #: A :class:`~dask_efficiency.torch_traces.path.collectives.CollectiveKind`.
     kind: Int8
-    #: Position of the process group's name in the rank's names; missing where it is not said.
+    #: Position of the process group's name in the rank's names; missing where it has none.
     group: Int32
-    #: Of the kernel; missing for what runs on the CPU.
+    #: Stream of the kernel; missing on the CPU.
     stream: Int32
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
     nbytes: Annotated[Int64, Column(unit="bytes")]
-    #: Elements that each rank must give alike; missing where ranks may differ, or nothing is said.
+    #: Elements that every rank must send; missing where ranks may differ, or the trace lacks it.
     elements: Int64
     #: Number of the profiler's step in which it was asked for.
     step: Int32
 
 
 def communication_of(trace: RankTrace) -> RankExchanges:
-    """What a rank exchanged with others, as kernels on its GPU and as annotations on its CPU."""
+    """Exchanges of a rank with others, from kernels on its GPU and annotations on its CPU."""
     events = trace.events
     kernel = gpu_collectives(trace)
     rows = np.flatnonzero(kernel | cpu_collectives(trace))
@@ -188,13 +188,13 @@ def communication_of(trace: RankTrace) -> RankExchanges:
 
 
 def _asked(events: Events, rows: NDArray[np.intp]) -> Int64:
-    """When the CPU asked for each, or when it began."""
+    """Instant at which the CPU asked for each, or else its start."""
     call = events.call[rows]
     return np.where(call != MISSING, events.start[call], events.start[rows])
 
 
 def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The event that says what each is: itself, or the operator around the call that asked for it; else missing."""
+    """Event that names the collective: itself, or the operator around the call that asked for it; else missing."""
     events = trace.events
     operators = (events.collective != MISSING) & (events.category == Category.OPERATOR)
     operators &= named(trace, lambda name: name == _COMMS)
@@ -203,7 +203,7 @@ def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _annotation(trace: RankTrace, rows: NDArray[np.intp]) -> Int32:
-    """The name of the annotation around the call that asked for each; else missing."""
+    """Name of the annotation around the call that asked for each; else missing."""
     events = trace.events
     asking = np.isin(events.category, NAMED_BY_PROGRAMS) & named(trace, lambda name: bool(_ASKING.match(name)))
     around = _around(events, np.flatnonzero(asking), rows)
@@ -211,7 +211,7 @@ def _annotation(trace: RankTrace, rows: NDArray[np.intp]) -> Int32:
 
 
 def _around(events: Events, outer: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Of events on CPU threads that do not overlap, the one around the call of each row; else missing."""
+    """Event around the call of each row, among events that do not overlap on a thread; else missing."""
     found = np.full(len(rows), MISSING, np.intp)
     calls = events.call[rows]
     outer = outer[np.argsort(events.start[outer], kind="stable")]
@@ -234,7 +234,7 @@ def _nbytes(trace: RankTrace, naming: NDArray[np.intp]) -> Int64:
     return np.where(known, elements * size, MISSING)
 
 
-#: Of these each rank gives as much as the others.
+#: Collectives to which every rank sends equally much.
 _ALIKE: Sequence[CollectiveKind] = (
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.ALL_GATHER,

@@ -1,4 +1,4 @@
-"""DataFlow: when operators could have begun, had they waited for nothing but the data they read."""
+"""DataFlow: the earliest starts of operators that wait for nothing but their data."""
 
 from __future__ import annotations
 
@@ -15,37 +15,36 @@ from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
 from dask_efficiency.torch_traces.path.lanes import pairs_ranked
-from dask_efficiency.torch_traces.path.ordering import before_any_circle
+from dask_efficiency.torch_traces.path.ordering import before_any_cycle
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataOperators(Table):
-    """A row for each operator of which both what it read and how long it took are known, in the order they began.
+    """A row for each operator whose reads and duration are known, in the order in which they began.
 
-    Of Chakra's traces that say durations, a row for every node that is no metadata.
+    Chakra's traces with durations have a row for every node but metadata.
     """
 
     #: Row in the execution trace's nodes.
     node: Int32
-    #: Row of the event; missing where only the execution trace says how long it took.
+    #: Row of the event; missing where only the execution trace has the duration.
     event: Int32
     #: Position in the execution trace's names.
     name: Int32
-    #: Nanoseconds on the rank's clock: of the work on the GPU that it asked for; if it asked for none, of itself.
-    #: Missing where there is no event.
+    #: Of the work on the GPU that it asked for, or else of itself, on the rank's clock; missing without an event.
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
-    #: How long its work took. Nothing for an operator that only describes memory of a GPU anew, as a view does.
+    #: Duration of its work; 0 for an operator that only describes memory of a GPU anew, such as a view.
     duration: Annotated[Int64, Column(unit="nanoseconds")]
-    #: When the last of those that it waits for had ended; the start of the first operator where there is none.
+    #: End of the last operator that it waits for; if there is none, the start of the first operator.
     ready: Annotated[Int64, Column(unit="nanoseconds")]
-    #: When it could begin, if all before it had begun as early as their data allow.
+    #: Earliest start, if all before it start as early as their data allow.
     earliest: Annotated[Int64, Column(unit="nanoseconds")]
 
 
 @dataclass(frozen=True, slots=True)
 class DataFlow:
-    """What data alone make operators wait for."""
+    """Waits of operators for data alone."""
 
     execution: ExecutionTrace
     operators: DataOperators
@@ -56,47 +55,47 @@ class DataFlow:
 
     @property
     def floor_seconds(self) -> float:
-        """How long that chain takes: with the same operators, no order of them is over sooner."""
+        """Duration of that chain: no order of the same operators ends sooner."""
         return float(self.operators.duration[self.longest].sum()) / 1e9
 
     @property
     def earlier_seconds(self) -> Float64:
-        """By how much each operator could begin earlier, seconds; NaN where its start is not known.
+        """Seconds by which each operator could start earlier; NaN where its start is unknown.
 
-        Nothing for a view of a GPU's memory, which does not wait for what will be in it.
+        0 for a view of a GPU's memory, which does not wait for the content.
         """
         rows = self.operators
         return np.where(rows.start == MISSING, np.nan, np.maximum(rows.start - rows.earliest, 0) / 1e9)
 
 
 def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
-    """When each operator could have begun, and the time that data alone need.
+    """Find the earliest start of each operator, and the time that data alone need.
 
     Parameters
     ----------
     trace
-        With the execution trace that was recorded beside it.
+        With the execution trace that was recorded together with it.
     region
-        Only operators in it; what was computed before it is there from its beginning.
+        Only operators in it; data from before it are there when it begins.
 
     Raises
     ------
     ValueError
-        If there is no execution trace, or its dependencies go in a circle.
+        If there is no execution trace, or its dependencies have a cycle.
 
     Notes
     -----
-    Operators are the outermost ones that name their tensors, so what one does within itself stays in sequence. What
-    Python decides from a value it has read is no dependency.
+    Operators are the outermost ones that name their tensors; operators within them stay in sequence. Decisions of
+    Python that depend on values are no dependency.
     """
     execution = trace.execution
     if execution is None:
         raise ValueError(f"{trace.path}: no execution trace was read beside it; give load_kineto an execution_trace")
     nodes = execution.nodes
     event = _events_of(trace, execution, region)
-    # Chakra's nodes on a GPU are no operators of Kineto's, but have a duration; the others pass on what they wait for
-    says_durations = region is None and bool((nodes.duration != MISSING).any())
-    known = nodes.operator & ((event != MISSING) | says_durations)
+    # Chakra's nodes on a GPU are no operators in Kineto's trace, but have a duration; the others pass on dependencies
+    has_durations = region is None and bool((nodes.duration != MISSING).any())
+    known = nodes.operator & ((event != MISSING) | has_durations)
     rows = np.flatnonzero(known)
     start, stop, duration = _work(trace, event[rows], nodes.on_device[rows])
     duration = np.where(nodes.duration[rows] != MISSING, nodes.duration[rows], duration)
@@ -121,7 +120,7 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
 
 
 def _events_of(trace: RankTrace, execution: ExecutionTrace, region: Region | None) -> Int32:
-    """Row of each node's event, by record function; MISSING where it was not recorded, or not in the region."""
+    """Row of each node's event, by record function; MISSING where it was not recorded or is outside of the region."""
     events = trace.events
     rows = np.arange(len(events)) if region is None else region.rows
     rows = rows[(events.category[rows] == Category.OPERATOR) & (events.record_function[rows] > 0)]
@@ -130,7 +129,7 @@ def _events_of(trace: RankTrace, execution: ExecutionTrace, region: Region | Non
 
 
 def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64, Int64]:
-    """When each operator's work began and ended, and how long it took; MISSING, MISSING and 0 without an event."""
+    """Start, end and duration of each operator's work; MISSING, MISSING and 0 without an event."""
     events = trace.events
     has = event != MISSING
     start = np.where(has, events.start[event], MISSING)
@@ -149,13 +148,13 @@ def _work(trace: RankTrace, event: Int32, on_device: Bool) -> tuple[Int64, Int64
     np.add.at(busy, asked, events.stop[work] - events.start[work])
     did = np.zeros(len(event), np.bool_)
     did[asked] = True
-    # kernels of one operator may run beside each other
+    # kernels of one operator may overlap
     busy = np.minimum(busy, last - first)
     return np.where(did, first, start), np.where(did, last, stop), np.where(did, busy, duration)
 
 
 def _operators_of(trace: RankTrace, which: NDArray[np.intp], event: Int32, calls: Int32) -> NDArray[np.intp]:
-    """The operator within which each call began on its thread, of those that do not overlap there."""
+    """Operator within which each call began on its thread; operators must not overlap there."""
     events = trace.events
     if not len(which):
         return np.full(len(calls), MISSING, np.intp)
@@ -171,7 +170,7 @@ def _operators_of(trace: RankTrace, which: NDArray[np.intp], event: Int32, calls
 
 
 def _between(dependencies: DataDependencies, known: Bool) -> DataDependencies:
-    """Those of which both operators are known, by their positions among these."""
+    """Dependencies between known operators, by their positions among these."""
     position = np.cumsum(known) - 1
     kept = dependencies.take(known[dependencies.producer] & known[dependencies.reader])
     return DataDependencies(
@@ -180,26 +179,26 @@ def _between(dependencies: DataDependencies, known: Bool) -> DataDependencies:
 
 
 def _producers(dependencies: DataDependencies, count: int) -> list[list[int]]:
-    """What each operator waits for."""
+    """Producers that each operator waits for."""
     order = np.argsort(dependencies.reader, kind="stable")
     bounds = np.searchsorted(dependencies.reader[order], np.arange(1, count))
     return [part.tolist() for part in np.split(dependencies.producer[order], bounds)][:count]
 
 
 def _order(dependencies: DataDependencies, count: int, numbers: Int64) -> Sequence[int]:
-    """Operators so that each comes after those that it waits for."""
+    """Order in which each operator comes after those that it waits for."""
     if (dependencies.producer < dependencies.reader).all():
         return range(count)
-    order = before_any_circle(count, dependencies.producer, dependencies.reader)
+    order = before_any_cycle(count, dependencies.producer, dependencies.reader)
     if len(order) < count:
         stuck = np.setdiff1d(np.arange(count), order)
-        raise ValueError(f"the data dependencies of node {numbers[stuck[0]]} go in a circle")
+        raise ValueError(f"the data dependencies of node {numbers[stuck[0]]} have a cycle")
     found: list[int] = order.tolist()
     return found
 
 
 def _longest(producers: list[list[int]], order: Sequence[int], duration: Int64) -> tuple[Int64, Int32]:
-    """When each operator can begin, after the first; and the longest chain."""
+    """Earliest start of each operator after the first start; and the longest chain."""
     earliest, durations = [0] * len(producers), duration.tolist()
     after = [MISSING] * len(producers)
     for row in order:

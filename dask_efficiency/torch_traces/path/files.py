@@ -1,4 +1,4 @@
-"""Critical paths of torch traces in files: the trace, its graphs and the walk, as columns beside their description."""
+"""Critical paths of torch traces in files: columns of the trace, the graphs and the walk, and their description."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ VERSION = 1
 
 
 class PathFileError(ValueError):
-    """What was read is not a torch trace's critical path that this version understands."""
+    """Not a torch trace's critical path that this version can read."""
 
 
 _FORM = Format(FORMAT, VERSION, "path.json", PathFileError)
 
 
 def save_path(path: TorchCriticalPath, target: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a path; what :meth:`TorchCriticalPath.save <dask_efficiency.torch_traces.TorchCriticalPath.save>` does."""
+    """Write a path, for :meth:`TorchCriticalPath.save <dask_efficiency.torch_traces.TorchCriticalPath.save>`."""
     write_archive(target, _FORM, _description(path), _columns(path), **storage_options)
 
 
 def load_critical_path(path: str | os.PathLike[str], **storage_options: Any) -> TorchCriticalPath:
-    """The critical path of a torch trace that was saved to a local path or fsspec URL.
+    """Read the critical path of a torch trace that was saved to a local path or fsspec URL.
 
     Parameters
     ----------
@@ -257,11 +257,11 @@ def _graph(archive: Archive, number: int, described: Mapping[str, Any], trace: K
 
 
 def _table(archive: Archive, where: str, kind: type[AnyTable]) -> AnyTable:
-    """A table, if its nanoseconds and bytes are such that can be added."""
+    """Read a table; its nanoseconds and bytes must be small enough to be added."""
     columns = archive.columns(where, kind.dtypes())
-    for name, said in kind.schema().items():
+    for name, described in kind.schema().items():
         column = columns[name]
-        if said.unit and len(column) and not -MAX_INSTANT <= int(column.min()) <= int(column.max()) <= MAX_INSTANT:
+        if described.unit and len(column) and not -MAX_INSTANT <= int(column.min()) <= int(column.max()) <= MAX_INSTANT:
             raise PathFileError(
                 f"'{where}/{name}' has {int(column.min())} to {int(column.max())}; expected numbers to {MAX_INSTANT}"
             )
@@ -269,7 +269,7 @@ def _table(archive: Archive, where: str, kind: type[AnyTable]) -> AnyTable:
 
 
 def _check(where: str, positions: NDArray[Any], length: int, *, missing: bool = False) -> None:
-    """Raise where a column has a number that is no position in what it points into."""
+    """Raise if a column has a number that is no position in its target."""
     least = MISSING if missing else 0
     if len(positions) and not least <= int(positions.min()) <= int(positions.max()) < length:
         raise PathFileError(

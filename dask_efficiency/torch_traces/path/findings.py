@@ -1,4 +1,4 @@
-"""Findings of a torch trace's path: what the window was spent on, which rank is to blame, and what helps."""
+"""Findings of a torch trace's path: its largest parts, the slow rank, and what helps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ON_CPU, COLLECTIVES = "torch/cpu", "torch/collectives"
 UNEXPLAINED, LATE_START = "torch/unattributed", "torch/late-start"
 
-#: By kind of finding: the kinds of a path's time that one measure helps against.
+#: By kind of finding, the kinds of time that the same measure shortens.
 MEMBERS: dict[str, tuple[Kind, ...]] = {
     ON_CPU: (Kind.COMPUTE_CPU,),
     "torch/memory": (Kind.COMPUTE_NONCPU,),
@@ -34,10 +34,10 @@ MEMBERS: dict[str, tuple[Kind, ...]] = {
 
 MORE_LOADERS = "Use more workers of the data loader, or fetch batches ahead."
 
-#: By kind of finding: its title, which also ends a sentence that begins with a share of the window, and what helps.
+#: By kind of finding, its title, which is also used after a share of the window, and the advice.
 TITLES = {
     ON_CPU: ("On the CPU, which did not wait for the GPU", "Use larger operators, CUDA graphs or torch.compile."),
-    # Where a trace has no work on a GPU; and where the GPU worked, and no call that waits for it was recorded.
+    # For a trace without work on a GPU; and for one where the GPU worked, but no call that waits for it was recorded.
     "torch/cpu-only": ("On the CPU", "Make these operators faster."),
     "torch/cpu-unknown": ("On the CPU as far as is known", ""),
     "torch/memory": ("In calls that manage memory", "Take memory once, by torch's allocator or before the loop."),
@@ -50,7 +50,7 @@ TITLES = {
     LATE_START: ("A rank, or its profiler, began late", "See why it began so late."),
 }
 
-#: By what a straggler did more of than the others: the same.
+#: By what a straggler did more of than its peers, its title and the advice.
 SLOW_RANKS = {
     LatenessCause.LATE_START: ("Slow rank, it started late", "See why it, or its profiler, did."),
     LatenessCause.COMPUTE: (
@@ -68,7 +68,7 @@ SLOW_RANKS = {
     ),
 }
 
-#: What helps where more is known than the cause; of one rank alone it is not known whether it waits for others.
+#: Better advice where more is known. The trace of one rank does not show whether it waits for others.
 BETTER = {
     "first calls": "Look at a later step: the first calls of a process set the GPU up.",
     "between operators": "Run less Python between operators, or use CUDA graphs or torch.compile.",
@@ -78,24 +78,25 @@ BETTER = {
     "one rank": "Exchange less, compute meanwhile, or bring ranks together: a path over all ranks tells them apart.",
 }
 
-#: From this share of the window on, a name is worth to be said; from this one it is what the time went to.
+#: Shares of the window from which a name is mentioned, and from which it is the main part. Chosen by reading findings
+#: of recorded traces.
 WORTH_NAMING, MOST = 0.05, 0.5
 
-#: A GPU that works for a smaller share was idle nearly all the time.
+#: Share of busy time below which a GPU "is idle for nearly all of that" (wording only).
 HARDLY_WORKED = 0.01
 
-#: A single call that takes most of a window, and asks for no work.
+#: Calls that set up the GPU: all but launches, copies, memory management and waits.
 _SETS_UP = re.compile(r"(cuda|hip|cu(?=[A-Z]))(?!.*(Launch|Memcpy|Memset|Malloc|Free|Synchronize))")
 
-#: A longer name is cut.
+#: Characters of a name in a finding, so that it stays on one line.
 MAX_NAME = 60
 
 
 def parts(path: TorchCriticalPath) -> list[PathPart]:
-    """What the window was spent on, and the rank that the others waited for; the largest share first.
+    """Parts of the window, and the rank that the others waited for; the largest share first.
 
-    A faster CPU saves little where the GPU worked meanwhile, so that what took more than the rest comes before it. A
-    late start is one thing, and what a thread does is the sum of many: it comes first if no event took longer.
+    A faster CPU saves little where the GPU was busy, so CPU time then counts only as far as the GPU was idle. A late
+    start is one event and a thread's time the sum of many: the late start comes first if no event took longer.
     """
     kinds, window = path.seconds("kind"), path.window_seconds
     begins = _begins(path) if len(path.graphs) > 1 else None
@@ -142,15 +143,15 @@ def _cause(
     elif kind == COLLECTIVES and len(path.graphs) == 1:
         better = "one rank"
     title, advice = TITLES[kind]
-    said, advice = f"{title[0].lower()}{title[1:]}", BETTER.get(better, advice)
+    words, advice = f"{title[0].lower()}{title[1:]}", BETTER.get(better, advice)
     if meanwhile is not None:
         where = f"{where}; {_gpu(works)}".removeprefix("; ")
-        said = f"{said.partition(',')[0]}, {_gpu(works)}"
-    return finding(kind, (title, advice), seconds if advice else None, seconds / window, where, "torch"), said
+        words = f"{words.partition(',')[0]}, {_gpu(works)}"
+    return finding(kind, (title, advice), seconds if advice else None, seconds / window, where, "torch"), words
 
 
 def _begins(path: TorchCriticalPath) -> PathPart | None:
-    """The rank with which a path over several begins, where the window began before it."""
+    """The rank with which the walk over several ranks ends, if it started after the window did."""
     stretches = path.stretches
     if stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):
         return None
@@ -162,7 +163,7 @@ def _begins(path: TorchCriticalPath) -> PathPart | None:
 
 
 def _slow_rank(path: TorchCriticalPath, begins: PathPart | None) -> PathPart | None:
-    """The rank that the others waited for most in the window; none where that began late, and is told."""
+    """Rank that the others waited for most in the window; None if the late start covers that."""
     job, start, stop = path.job, int(path.stretches.start[0]), int(path.stretches.stop[-1])
     late = job.late.take((job.late.at >= start) & (job.late.at <= stop))
     caused = np.zeros((len(job.numbers), len(LatenessCause)), np.int64)
@@ -173,8 +174,8 @@ def _slow_rank(path: TorchCriticalPath, begins: PathPart | None) -> PathPart | N
         LatenessCause(int(caused[position].argmax())),
         job.numbers[position],
     )
-    told = begins is not None and begins[1] == f"before rank {rank} began" and reason is LatenessCause.LATE_START
-    if not waited or told:
+    starts_path = begins is not None and begins[1] == f"before rank {rank} began"
+    if not waited or (starts_path and reason is LatenessCause.LATE_START):
         return None
     share = waited / ((stop - start) * (len(job.numbers) - 1))
     where = f"rank {rank}; the others waited {in_figures(waited / 1e9)}, {format_share(share)} of their time"
@@ -183,11 +184,11 @@ def _slow_rank(path: TorchCriticalPath, begins: PathPart | None) -> PathPart | N
 
 
 def _gpu(works: float) -> str:
-    """What the GPU did meanwhile."""
+    """State of the GPU meanwhile."""
     if works < HARDLY_WORKED:
         return "GPU idle for nearly all of that"
-    said, share = ("at work", works) if works > MOST else ("idle", 1 - works)
-    return f"GPU {said} for {format_share(share)} of that"
+    state, share = ("at work", works) if works > MOST else ("idle", 1 - works)
+    return f"GPU {state} for {format_share(share)} of that"
 
 
 def _cut(name: str) -> str:

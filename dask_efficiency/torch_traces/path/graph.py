@@ -47,7 +47,7 @@ class Region:
     stop: int
     #: Rows of its events, ascending. Work on a GPU is in it if the call that asked for it is.
     rows: Int32
-    #: What was asked for, for people.
+    #: What was asked for, in words.
     description: str = ""
 
 
@@ -86,11 +86,11 @@ class Edges(Table):
     target: Int32
     #: An :class:`EdgeKind`.
     kind: Int8
-    #: What it adds to the length of a path.
+    #: Length that it adds to a path.
     weight: Annotated[Int64, Column(unit="nanoseconds")]
     #: Row of the event whose time this is; missing where it is no event's.
     event: Int32
-    #: Whether nothing in the trace says so, and it was inferred from how calls wait.
+    #: True if the trace does not record it, and it was inferred from how calls wait.
     inferred: Bool
 
 

@@ -21,23 +21,23 @@ _Rows = NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True)
 class StreamQueues:
-    """Work on GPUs whose call is known, a row each, by stream and then in the order of the calls."""
+    """Work that GPUs' streams were asked for by known calls, a row each, by stream and then in the order of calls."""
 
     #: Rows of the work in the trace.
     work: Int32
     #: Number of its stream, over all devices.
     stream: Int64
-    #: When it was asked for, nanoseconds.
+    #: Instant at which it was asked for, nanoseconds.
     at: Int64
-    #: When it and all work before it on its stream had ended, nanoseconds.
+    #: Instant at which it and all work before it on its stream had ended, nanoseconds.
     ended: Int64
-    #: Where each stream's work begins in these columns, and where the last one's ends.
+    #: First row of each stream, and the end of the last.
     first: Int64
     events: Events
 
     @classmethod
     def of(cls, trace: RankTrace) -> Self:
-        """What a rank's streams were asked for."""
+        """Queues of a rank's streams."""
         events = trace.events
         rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING)).astype(np.int32)
         stream = pairs_ranked(events.device[rows], events.stream[rows]).astype(np.int64)
@@ -52,11 +52,11 @@ class StreamQueues:
 
     @property
     def streams(self) -> int:
-        """How many there are."""
+        """Number of streams."""
         return len(self.first) - 1
 
     def last(self, stream: int, at: Int64) -> Int64:
-        """The work that a stream was asked for last before some instants; missing if it was asked for nothing."""
+        """Last work that a stream was asked for before some instants; missing if there is none."""
         start, stop = self.first[stream : stream + 2].tolist()
         which = np.searchsorted(self.at[start:stop], at) - 1
         return (
@@ -64,7 +64,7 @@ class StreamQueues:
         )
 
     def last_of_each(self, stream: Int64, at: Int64) -> Int64:
-        """The same of a stream for each instant; missing where the stream is."""
+        """:meth:`last` of a stream for each instant; missing where the stream is."""
         work = np.full(len(at), MISSING)
         for number in np.unique(stream[stream != MISSING]).tolist():
             here = stream == number
@@ -72,7 +72,7 @@ class StreamQueues:
         return work
 
     def last_ended(self, at: Int64, until: Int64) -> Int64:
-        """Of the last work of each stream before some instants, what ended last but not after others."""
+        """The last to end, by other instants, among the last work of each stream before some instants."""
         work, ended = np.full(len(at), MISSING), np.full(len(at), MISSING)
         for stream in range(self.streams):
             last = self.last(stream, at)
@@ -83,7 +83,7 @@ class StreamQueues:
         return work
 
     def last_ended_of(self, stream: Int64, at: Int64, until: Int64) -> Int64:
-        """Of the work that streams were asked for before some instants, the last that ended not after others."""
+        """Work of a stream that ended last by some instants, of what it was asked for before others."""
         work = np.full(len(until), MISSING)
         for number in np.unique(stream[stream != MISSING]).tolist():
             start, stop = self.first[number : number + 2].tolist()
@@ -95,7 +95,7 @@ class StreamQueues:
         return work
 
     def unfinished(self, stream: Int64, at: Int64) -> Int64:
-        """How much of what streams had been asked for had not ended at some instants."""
+        """Number of works that a stream had been asked for and that had not ended, at some instants."""
         count = np.zeros(len(at), np.int64)
         for number in np.unique(stream).tolist():
             start, stop = self.first[number : number + 2].tolist()
@@ -105,13 +105,13 @@ class StreamQueues:
         return count
 
     def stream_of(self, work: _Rows) -> Int64:
-        """The stream of some rows of the trace."""
+        """Stream of some rows of the trace."""
         numbers = np.full(len(self.events), MISSING, np.int64)
         numbers[self.work] = self.stream
         return numbers[work]
 
     def used_by(self, asking: _Rows, at: Int64) -> Int64:
-        """The stream that each call's thread last asked for something before an instant; missing if it did not."""
+        """Stream that each call's thread used last before an instant; missing if it used none."""
         found = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
             which = np.searchsorted(self.at[mine], at[here]) - 1
@@ -119,12 +119,12 @@ class StreamQueues:
         return found
 
     def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
-        """The work that each call's thread asked for next after an instant; missing if there is none.
+        """Work that each call's thread asked for next after an instant; missing if there is none.
 
         Parameters
         ----------
         other_than
-            Streams that are passed over; missing for none.
+            Stream to skip, by call; missing for none.
         """
         found = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
@@ -137,34 +137,33 @@ class StreamQueues:
         return found
 
     def _of_threads(self, asking: _Rows) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """For each thread, which of some rows are on it, and what it asked for, in order of time."""
+        """For each thread, positions of its calls among some rows, and of the work it asked for, in order of time."""
         for here, mine in by_thread(self.events, asking, self.events.call[self.work]):
             yield here, mine[np.argsort(self.at[mine], kind="stable")]
 
 
-#: A call that waited returns at most this long after the work ended, nanoseconds: only then is a stream that the
-#: thread did not use last taken for the one that it waited for. In HTA's two traces of AlexNet, where synchronisations
-#: were recorded, it is 3 to 9 us.
+#: A call that waited returns within this many nanoseconds after the work ended; only then may it have waited for
+#: another stream than the last that its thread used. 3 to 9 us in HTA's two traces of AlexNet with synchronisations.
 MAX_RETURN = 30_000
 
-#: A stream takes 1024 launches that have not begun; a call that finds this many and is long has waited for room.
+#: A long launch onto a stream with this many works has waited for room: CUDA's queue takes 1024.
 MIN_FULL_QUEUE = 1_000
 
 
 class InferredWaits(NamedTuple):
-    """Rows of work, and of calls that ended after it because they waited for it."""
+    """Rows of work, and of calls that waited for it."""
 
     work: _Rows
     call: _Rows
 
 
 def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
-    """Edges from the ends of work to the ends of calls that waited for it, and to work that streams held back for it.
+    """Edges from ends of work to the ends of calls that waited for it, and to work that streams held back for it.
 
     Parameters
     ----------
     region
-        The edges are those between events in it.
+        Edges are between events in it.
     nodes
         Starts and ends of events, in time order.
 
@@ -175,16 +174,21 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
 
     References
     ----------
-    A call that waits for a device waits for what each of its streams was asked for before; one that waits for a stream
-    for what the stream that its thread last used was asked for, unless only another stream's work ended during the
-    call; one that waits for an event likewise, for what was asked for before the event was recorded. Copies wait for
-    themselves if they end within their call, ``cudaFree`` for what ended during the call, and a long launch for room
-    in the queue of a stream that was full. After ``cudaStreamWaitEvent`` the thread's next work on another stream waits
-    for what the stream that it used last had been asked for when it last recorded an event; if that cannot be, its next
-    work waits for what ended last before on other streams.
+    The rules are ours. A call that waits for
 
-    :data:`MAX_RETURN` was chosen on two recorded traces, HTA's ``alexnet`` and ``simple_add``. Which work a stream
-    waited for was chosen on programs of a simulator, with seeds 0 to 199, and so far on no recorded trace.
+    - a device waits for the last work of each of its streams;
+    - a stream, for the last work of the stream that its thread used last, unless only another stream's work ended
+      during the call;
+    - an event, likewise, for work before the last recorded event;
+    - its own copy, if that ended during the call; ``cudaFree``, for work that ended during the call; a long launch, for
+      room in the queue of a full stream.
+
+    After ``cudaStreamWaitEvent`` the thread's next work on another stream waits for the work of the thread's last
+    stream before the last recorded event. If that cannot be, the thread's next work waits for the last work to end
+    before it on other streams.
+
+    :data:`MAX_RETURN` was chosen on two recorded traces, HTA's ``alexnet`` and ``simple_add``. The rules for waits of
+    streams were chosen on programs of a simulator, with seeds 0 to 199, and so far on no recorded trace.
     """
     inside = np.zeros(len(trace.events), bool)
     inside[region.rows] = True
@@ -212,7 +216,7 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
 
 
 def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits]:
-    """The calls among some events that waited, and the work that each of them waited for."""
+    """Calls among some events that waited, and the work that each waited for."""
     kinds = np.where(inside, call_kinds(trace), CallKind.OTHER)
     enqueued = StreamQueues.of(trace)
 
@@ -240,7 +244,7 @@ def _for_stream(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Infer
 
 
 def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
-    """Nothing says which event it is; taken is the last one that was recorded before the call."""
+    """Waits for the last event recorded before the call, as the trace does not say which event it is."""
     events = trace.events
     records = np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD)
     records = records[np.argsort(events.start[records], kind="stable")]
@@ -256,7 +260,7 @@ def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Inferr
 def _or_ended_within(
     trace: RankTrace, enqueued: StreamQueues, calls: _Rows, work: _Rows, at: Int64
 ) -> tuple[_Rows, _Rows]:
-    """The work that a call is taken to have waited for; or, if that did not end during the call, what did so last."""
+    """The presumed work; or the last that ended during the call, if the presumed work did not."""
     events = trace.events
     start, stop = events.start[calls], events.stop[calls]
     known = work != MISSING
@@ -270,7 +274,7 @@ def _or_ended_within(
 
 
 def _for_own(trace: RankTrace, calls: _Rows) -> InferredWaits:
-    """Copies that ended within the call that asked for them."""
+    """Waits of calls for their own copies that ended during the call."""
     wanted = np.zeros(len(trace.events), bool)
     wanted[calls] = True
     copies = np.flatnonzero((trace.events.category == Category.COPY) & (trace.events.call != MISSING))
@@ -286,7 +290,7 @@ def _for_any(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Inferred
 
 
 def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> InferredWaits:
-    """Long launches into a full queue, and the work that ended last on that stream before they returned."""
+    """Waits of long launches into a full queue for the last work to end on that stream before they returned."""
     events = trace.events
     works = rows[np.isin(events.category[rows], (Category.KERNEL, Category.FILL)) & (events.call[rows] != MISSING)]
     works = works[events.stop[events.call[works]] - events.start[events.call[works]] >= LONG]
@@ -301,21 +305,21 @@ def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> Inferred
 
 
 def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> InferredWaits:
-    """Those whose work had ended when the call returned."""
+    """Waits for work that had ended when the call returned."""
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] <= trace.events.stop[calls[known]]
     return InferredWaits(work[known], calls[known])
 
 
 def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits]:
-    """Work that a stream held back until an event, and the work of another stream that was meant."""
+    """Waits of work that a stream held back until an event, for work of another stream."""
     events, kinds = trace.events, call_kinds(trace)
     calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAITS_EVENT))
     if not len(calls):
         return
     enqueued = StreamQueues.of(trace)
     at = events.start[calls]
-    # What the last recorded event stands for; the stream that waits is another one.
+    # The last recorded event stands for work of its stream; the stream that waits is another one.
     recorded = _last_recorded(trace, np.flatnonzero(kinds == CallKind.EVENT_RECORD), calls)
     recorded_at = np.where(recorded != MISSING, events.start[recorded], 0)
     meant = enqueued.used_by(calls, recorded_at)
@@ -324,7 +328,7 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[In
     work = enqueued.last_ended_of(meant, recorded_at, began)
     likely = (work != MISSING) & (held_back != MISSING)
     yield InferredWaits(work[likely], held_back[likely])
-    # Otherwise what ended last before the thread's next work.
+    # Otherwise the thread's next work waited for the last work to end before it.
     calls, at = calls[~likely], at[~likely]
     held_back = enqueued.next_of_thread(calls, at, np.full(len(calls), MISSING))
     calls, at, held_back = (column[held_back != MISSING] for column in (calls, at, held_back))
@@ -339,7 +343,7 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[In
 
 
 def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:
-    """The last call on the same thread, before each of some calls, that recorded an event; missing if there is none."""
+    """The last call on the same thread that recorded an event before each of some calls; missing if there is none."""
     events = trace.events
     found = np.full(len(calls), MISSING, np.int64)
     for here, there in by_thread(events, calls, records):

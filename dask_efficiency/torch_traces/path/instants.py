@@ -1,4 +1,4 @@
-"""Instants: the starts and ends that a walk can pass through, in one order in which no cause comes after its effect."""
+"""Instants: starts and ends that a walk can pass through, ordered so that causes come before effects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.lanes import pairs_ranked
 from dask_efficiency.torch_traces.path.roles import cpu_collectives
 
-#: Categories whose events are on no thread and no stream of their own, so that the walk has no way through them.
+#: Categories of events outside of threads and streams, which no walk passes through.
 _ELSEWHERE = (Category.SYNC, Category.GPU_ANNOTATION)
 
-#: What comes first where instants are equal: work on a GPU ends before the calls that wait for it, and these before
-#: what comes next. What starts and ends in one instant is between the ends and the starts.
+#: Order of equal instants: work on a GPU ends before the calls that wait for it, and these before whatever starts next.
+#: Events without length (BOTH) come between ends and starts.
 _GPU_END, _GPU_BOTH, _CPU_END, _CPU_BOTH, _CPU_START, _GPU_START = range(6)
 
 
@@ -26,32 +26,32 @@ _GPU_END, _GPU_BOTH, _CPU_END, _CPU_BOTH, _CPU_START, _GPU_START = range(6)
 class Instants:
     """A row for each start and end, in order of time; where times are equal, causes come before effects.
 
-    They are those of the graph's nodes, and of work that can explain a wait although it is not in the graph: work on a
-    GPU that was asked for before the window, and collectives on the CPU's own threads.
+    They belong to the graph's nodes, and to work that can explain a wait without being in the graph: work on a GPU that
+    was asked for before the window, and collectives on the CPU's own threads.
     """
 
-    #: Nanoseconds, and the row of the event.
+    #: In nanoseconds, and the row of the event.
     at: Int64
     event: Int32
     is_start: Bool
     on_gpu: Bool
     #: Number of its thread, or of its stream on its device.
     lane: Int32
-    #: Whether it is on a GPU, or on a thread with operators, launches or collectives; others only ask about a GPU.
+    #: True on a GPU, or on a thread with operators, launches or collectives; other threads only ask about a GPU.
     working: Bool
     #: Position of the other end of its event.
     partner: Int32
-    #: On a thread, the position of the instant before; for work on a GPU, of its start or of the work before it.
+    #: Position of the instant before on its thread; for work on a GPU, of its start or of the work before it.
     before: Int32
-    #: On a thread, how many events are open right after it, and the row of the innermost; missing if there is none.
+    #: On a thread, the number of events open right after it, and the row of the innermost; missing if there is none.
     depth: Int32
     innermost: Int32
-    #: By position in the graph's nodes, the position here; missing for nodes that are on no thread and no stream.
+    #: By node of the graph, the position here; missing for nodes outside of threads and streams.
     of_node: Int32
 
     @classmethod
     def of(cls, graph: TorchGraph) -> Self:
-        """The instants of a graph and of what else is in its window."""
+        """Instants of a graph, and of other events in its window that can explain a wait."""
         events, nodes = graph.trace.events, graph.nodes
         more = _beside(graph)
         event = np.concatenate([nodes.event, more, more])
@@ -79,7 +79,7 @@ class Instants:
 
 
 def _beside(graph: TorchGraph) -> Int32:
-    """Rows of events that are not in the graph and can explain a wait in its window."""
+    """Rows of events outside of the graph that can explain a wait in its window."""
     trace, region = graph.trace, graph.region
     events = trace.events
     wanted = events.is_gpu_work | cpu_collectives(trace)
@@ -102,7 +102,7 @@ def _in_order(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool) -> Int64:
 
 
 def _ties(at: Int64, event: Int32, is_start: Bool, on_gpu: Bool, members: Int64) -> Int64:
-    """The order of instants some of which are equal: outer events start first and end last."""
+    """Order of instants some of which are equal: outer events start first and end last."""
     starts, stops = _bounds(at, event, is_start, members)
     row, start = event[members].astype(np.int64), is_start[members]
     gpu, both = on_gpu[members], starts == stops
@@ -124,11 +124,11 @@ def _bounds(at: Int64, event: Int32, is_start: Bool, members: Int64) -> tuple[In
 
 
 def _lanes(events: Events) -> Int32:
-    """For each row, the number of its thread in its process, or of its stream on its device."""
+    """By row, the number of its thread in its process, or of its stream on its device."""
     on_gpu = events.is_gpu_work
     first = np.where(on_gpu, events.device, events.process)
     second = np.where(on_gpu, events.stream, events.thread)
-    # Files have many rows of one thread after the other.
+    # In files, many rows of one thread follow one another.
     changes = (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1])
     runs = np.flatnonzero(np.append(True, changes)[: len(first)])
     lane = pairs_ranked(pairs_ranked(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
@@ -141,7 +141,7 @@ def _on_lanes_with(wanted: Bool, lane: Int32) -> Bool:
 
 
 def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> tuple[Int32, Int32, Int32]:
-    """For each instant on a thread the one before it, and how many events are open after it and the innermost."""
+    """By instant on a thread: the one before it, the number of events open after it, and the innermost of these."""
     before, depth, innermost = (np.full(len(lane), MISSING, np.int32) for _ in range(3))
     cpu = np.flatnonzero(~on_gpu)
     order = cpu[stably(lane[cpu])]
@@ -153,7 +153,7 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     height = np.cumsum(np.where(is_start[order], 1, -1))
     height -= np.repeat(height[first] - np.where(is_start[order[first]], 1, -1), np.diff(np.append(first, len(order))))
     depth[order] = height
-    # Of one thread and one depth, the last start is the innermost event that is open.
+    # On one thread and depth, the last start belongs to the innermost open event.
     level = lane[order].astype(np.int64) * (int(height.max()) + 2) + np.maximum(height, 0)
     levels = stably(level)
     starting = is_start[order[levels]]
@@ -165,16 +165,16 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
 
 
 def stably(values: NDArray[np.integer]) -> NDArray[np.intp]:
-    """The order of some numbers, equal ones as they are; small numbers are sorted in linear time."""
+    """Stable order of some numbers; small ones are sorted in linear time."""
     if len(values) and values.min() >= -(1 << 15) and values.max() < 1 << 15:
         values = values.astype(np.int16)
     return np.argsort(values, kind="stable")
 
 
 def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, on_gpu: Bool) -> None:
-    """For the end of work its start; for a start the end of the work before it on its stream, if that had ended.
+    """Set what is before work: for an end its start, for a start the end of the work before it on its stream.
 
-    Work that had not ended has no end before this start, so its start stands for it.
+    If that had not ended, its start stands for it.
     """
     ends = np.flatnonzero(on_gpu & ~is_start)
     before[ends] = partner[ends]
@@ -188,16 +188,16 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
 def last_before(
     group: NDArray[np.integer], positions: NDArray[np.integer], is_source: Bool
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """For each of some instants that is no source, the last source before it in its group.
+    """Last source before each of some instants that are no sources, in its group.
 
     Parameters
     ----------
     group
-        Of each instant.
+        Group of each instant.
     positions
-        The instants to look at, ascending.
+        Instants to look at, ascending.
     is_source
-        Of each instant.
+        Mask of instants.
 
     Returns
     -------

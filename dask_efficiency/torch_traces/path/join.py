@@ -23,7 +23,7 @@ from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.graph import Region
 from dask_efficiency.torch_traces.path.tiling import tile
 
-#: What only the profiled thread, and autograd's threads on its behalf, are seen to do.
+#: Categories that are recorded only for the profiled thread, and for autograd's threads on its behalf.
 _BY_THREAD = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON)
 
 
@@ -34,12 +34,11 @@ class ProfiledRun:
     Parameters
     ----------
     trace
-        Everything that it saw, and one more event: an annotation for the run, from where the profile began to where
-        it ended, on the run's thread.
+        All its events, and one more: an annotation on the run's thread, as long as the profile.
     region
-        That window, and the rows of what the run did and asked for.
+        That window, and the rows of the run's own events.
     ahead
-        Nanoseconds that the clock of the run's trace is ahead of this one's.
+        Nanoseconds that the clock of the run's trace is ahead of the profile's.
     """
 
     trace: RankTrace
@@ -48,7 +47,7 @@ class ProfiledRun:
 
     @property
     def gpu_ns(self) -> int | None:
-        """Nanoseconds in which a kernel of its own ran; None where no GPU was watched."""
+        """Nanoseconds in which a kernel of the run was active; None if no GPU was profiled."""
         events = self.trace.events
         if not np.isin(events.category, (*CALLS, *GPU_WORK)).any():
             return None
@@ -58,12 +57,12 @@ class ProfiledRun:
 
 
 def read_profile(profile: Profile, name: str) -> ProfiledRun | None:
-    """Read a run's profile; None where its thread used nothing of torch's.
+    """Read a run's profile; None if its thread did not use torch.
 
     Parameters
     ----------
     name
-        What messages call it.
+        Its name in messages.
 
     Raises
     ------
@@ -98,11 +97,11 @@ def read_profile(profile: Profile, name: str) -> ProfiledRun | None:
 
 
 def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
-    """Rows of what the run did, and of what it asked for.
+    """Rows of the run's own events.
 
     Operators are recorded for the profiled thread only, and for autograd's threads while they work for it. Calls of
-    CUDA are recorded for all threads of the process: those of another thread are the run's if they are in such an
-    operator. Work on a GPU is that of its call; without one, it is the run's if no other thread called.
+    CUDA are recorded for all threads of the process: those of another thread belong to the run if they are in such an
+    operator. Work on a GPU belongs to its call; without a call, it is the run's if no other thread made calls.
     """
     begins = (events.start >= start) & (events.start <= stop) & (events.stop > events.start)
     category = events.category
@@ -123,29 +122,29 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
 
 _COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)
 
-#: The time of a thread: whether it computed or waited, its clock tells and not the profile.
+#: Kinds that are a thread's time. Its CPU clock, not the profile, tells how much of that was computing.
 _OF_THREADS = frozenset(CODES[kind] for kind in (Kind.COMPUTE_CPU, Kind.UNATTRIBUTED))
 
 _CPU, _NONCPU = CODES[Kind.COMPUTE_CPU], CODES[Kind.COMPUTE_NONCPU]
 
-#: A stretch: its kind, and from when to when on the trace's clock.
+#: Kind, start and stop on the trace's clock.
 _Stretch = tuple[int, int, int]
 
-#: What profiles said that were read before, as a trace is asked for many paths.
+#: Stretches of profiles that were read before, as one trace may be asked for many paths.
 _READ: WeakKeyDictionary[Profile, list[_Stretch]] = WeakKeyDictionary()
 
 
 def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:
-    """The same path, with the computing of profiled runs replaced by what it was spent on, as the profiles say.
+    """Replace the computing of profiled runs on a path by the stretches of their profiles.
 
     A profile is joined with its run by the native id of the thread and by the clock of the day. The segments tile the
-    same time as before, to the nanosecond. What is outside a profile stays as it was; of the time that the profile
-    gives to the CPU as much is ``compute-cpu`` as the thread's own clock counted, and the rest ``compute-noncpu``.
+    same time as before, to the nanosecond, and time outside of profiles stays as it was. Of the CPU time in a profile,
+    as much is ``compute-cpu`` as the thread's own clock counted; the rest is ``compute-noncpu``.
 
     Returns
     -------
     Segments, notes
-        The notes say of which runs the profile could not be used, and why.
+        Notes name the runs whose profile could not be used, and why.
     """
     profiles = {profile.run: profile for profile in trace.profiles}
     runs = np.unique(segments.run[np.isin(segments.kind, list(_COMPUTE))]).tolist()
@@ -168,9 +167,9 @@ def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ..
 
 
 def with_gpu_times(trace: RunTrace) -> RunTrace:
-    """The same trace; of the profiled runs, ``gpu_ns`` is what their profiles say, as the GPU's meter gave way to them.
+    """Fill in ``gpu_ns`` of profiled runs from their profiles, during which the GPU's meter is off.
 
-    Profiles that are damaged say nothing here; :func:`expand` tells of them.
+    Damaged profiles are skipped; :func:`expand` reports them.
     """
     gpu_ns = trace.runs.gpu_ns.copy()
     for profile in trace.profiles:
@@ -194,7 +193,7 @@ def _name(trace: RunTrace, profile: Profile) -> str:
 
 
 def _stretches(trace: RunTrace, profile: Profile) -> list[_Stretch]:
-    """What the profiled time was spent on, without gaps, on the trace's clock; empty if torch was not used."""
+    """Stretches of the profiled time on the trace's clock, without gaps; empty if torch was not used."""
     stretches = _READ.get(profile)
     if stretches is None:
         found = read_profile(profile, _name(trace, profile))
@@ -204,7 +203,7 @@ def _stretches(trace: RunTrace, profile: Profile) -> list[_Stretch]:
 
 def _stretches_of(found: ProfiledRun) -> list[_Stretch]:
     tiled = tile(build_graph(found.trace, found.region))
-    # There may be one for each operator: those of one kind that follow one another are one.
+    # One for each operator: neighbours of one kind are joined.
     first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))
     start: Int64 = tiled.start[first] + found.ahead
     stop: Int64 = np.append(tiled.start[first[1:]], tiled.stop[-1:]) + found.ahead
@@ -212,7 +211,7 @@ def _stretches_of(found: ProfiledRun) -> list[_Stretch]:
 
 
 def _expanded(block: list[Row], stretches: list[_Stretch]) -> Iterator[Row]:
-    """The consecutive segments of one run's computing, with stretches in their place where there are any."""
+    """Consecutive segments of one run's computing, replaced by stretches where there are any."""
     _, _, _, *rest = block[0]
     start, stop = block[0][1], block[-1][2]
     inside = [
@@ -226,14 +225,14 @@ def _expanded(block: list[Row], stretches: list[_Stretch]) -> Iterator[Row]:
     after = [(row[0], max(row[1], end), row[2]) for row in block if row[2] > end]
     computed = sum(row[2] - row[1] for row in block if row[0] == _CPU)
     computed -= sum(last - first for kind, first, last in (*before, *after) if kind == _CPU)
-    pieces = [*before, *_by_clock(inside, computed), *after]
-    for kind, alike in groupby(pieces, key=lambda piece: piece[0]):
+    found = [*before, *_by_clock(inside, computed), *after]
+    for kind, alike in groupby(found, key=lambda stretch: stretch[0]):
         parts = list(alike)
         yield (kind, parts[0][1], parts[-1][2], *rest)
 
 
 def _by_clock(stretches: list[_Stretch], computed: int) -> Iterator[_Stretch]:
-    """Of the stretches that are a thread's time, so many nanoseconds computed, the first ones; the others waited."""
+    """Split stretches of a thread's time: its first ``computed`` nanoseconds were on the CPU, the rest waited."""
     for kind, first, last in stretches:
         if kind not in _OF_THREADS:
             yield kind, first, last

@@ -1,4 +1,4 @@
-"""Lanes: the threads of a region on which one thing follows the other, by number."""
+"""Lanes: numbers of threads, where the threads of forward and backward pass may be one; and of streams."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Events, RankTrace
 from dask_efficiency.torch_traces.path.roles import named
 
-#: What the names of operators and annotations have in them on the thread of the forward pass, and of the backward one.
+#: Parts of names of operators and annotations on the thread of the forward pass, and of the backward pass.
 FORWARD, BACKWARD = "forward", "autograd"
 
 
 def pairs_ranked(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.intp]:
-    """A number from 0 for each pair; equal pairs have the same, and they are in the order of the pairs."""
+    """Rank of each pair from 0, in the order of pairs; equal pairs have the same."""
     _, high = ranked(first)
     low_values, low = ranked(second)
     return ranked(high * max(len(low_values), 1) + low)[1]
@@ -26,7 +26,7 @@ def pairs_ranked(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDA
 def by_thread(
     events: Events, rows: NDArray[np.integer], others: NDArray[np.integer]
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """For each thread of some rows, the positions of what is on it among these and among others."""
+    """For each thread of some rows, positions of its events among these and among other rows."""
     both = np.concatenate([rows, others])
     lane = pairs_ranked(events.process[both], events.thread[both])
     lane, of_others = lane[: len(rows)], lane[len(rows) :]
@@ -35,10 +35,10 @@ def by_thread(
 
 
 def thread_lanes(trace: RankTrace, rows: NDArray[np.integer]) -> NDArray[np.intp]:
-    """A number from 0 for the thread of each row; the backward pass has that of the forward pass.
+    """Number from 0 of each row's thread; the thread of the backward pass has that of the forward pass.
 
-    Where one thread alone has forward operators and another one alone has autograd's, the former waits while the
-    latter works, and both are one lane.
+    If only one thread has forward operators and only one other has autograd's, the former waits while the latter works,
+    and both are one lane.
 
     References
     ----------
@@ -54,7 +54,7 @@ def thread_lanes(trace: RankTrace, rows: NDArray[np.integer]) -> NDArray[np.intp
 
 
 def _only_thread(trace: RankTrace, rows: NDArray[np.integer], part_of_name: str) -> int | None:
-    """The thread of the operators and annotations with that in their names, if it is a single one."""
+    """The only thread of operators and annotations with a part of a name; None if there are several, or none."""
     events = trace.events
     wanted: Bool = named(trace, lambda name: part_of_name in name)[rows]
     wanted &= np.isin(events.category[rows], NAMED_BY_PROGRAMS)
@@ -63,10 +63,7 @@ def _only_thread(trace: RankTrace, rows: NDArray[np.integer], part_of_name: str)
 
 
 def in_one_order(*pairs: tuple[NDArray[np.integer], Int64]) -> tuple[Int64, ...]:
-    """For arrays of lanes and times, numbers in the order of lanes and, within a lane, in that of the times.
-
-    Numbers of all pairs can be compared with each other.
-    """
+    """Numbers in the order of lanes, then times, for arrays of both; those of all arrays can be compared."""
     lowest = min((int(time.min()) for _, time in pairs if len(time)), default=0)
     span = max((int(time.max()) for _, time in pairs if len(time)), default=0) - lowest + 1
     if span * (1 + max(int(lane.max(initial=0)) for lane, _ in pairs)) < 1 << 62:

@@ -28,12 +28,12 @@ _Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
 def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     """Pairs of instants of different threads, of which the second may have waited for the first.
 
-    Nothing in a trace says so; it is inferred from what threads of PyTorch do while they are idle:
+    A trace does not record it; it is inferred from what idle threads of PyTorch wait for:
 
-    - The thread of the forward pass waits for autograd's thread, and that one for the former.
+    - The threads of forward and backward pass wait for each other.
     - A thread that is idle, or in an operator of torch.distributed, waits for a collective on the CPU. The collective
       was asked for by such an operator, or else by the main thread.
-    - A thread on which nothing has happened yet waited for what operators did last on any thread of its process.
+    - The first event of a thread waited for the last operator on any thread of its process.
     """
     if not len(instants):
         return
@@ -46,13 +46,13 @@ def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
 
 
 class _Lanes:
-    """What kind of thread each lane is, and where threads are idle."""
+    """Kinds of threads, and where they are idle."""
 
     def __init__(self, trace: RankTrace, instants: Instants) -> None:
         lane, cpu = instants.lane, ~instants.on_gpu
         self.process: Int64 = trace.events.process[instants.event]
         count = int(lane.max()) + 1
-        #: By instant, whether nothing is open on its thread after it, and whether nothing was before it.
+        #: By instant: no event is open on its thread after it, and none was before it.
         self.idle_after: Bool = cpu & (instants.depth == 0)
         self.idle_before: Bool = cpu & instants.is_start & (instants.depth == 1)
         outermost = self.idle_before
@@ -63,7 +63,7 @@ class _Lanes:
         is_collective = np.bincount(lane[outermost & collective], minlength=count) == np.maximum(total, 1)
         size = np.bincount(lane[cpu], minlength=count)
         size[is_backward | is_collective] = 0
-        #: By instant, what its lane is.
+        #: By instant, the kind of its lane.
         self.backward: Bool = cpu & is_backward[lane]
         self.collective: Bool = cpu & is_collective[lane]
         self.main: Bool = cpu & (lane == int(size.argmax())) & bool(size.any())
@@ -91,13 +91,13 @@ def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterato
     yield last_before(lanes.process, np.flatnonzero(begun | callers), callers)
 
 
-#: How long after the call a GPU that has nothing else to do starts a kernel, nanoseconds. In HTA's two traces of
-#: AlexNet it is within 7 us for 95 %; on an MI300, within 20 us for all. What starts later waited for something else.
+#: Nanoseconds after its call within which an idle GPU starts a kernel; a later one waited for something else. In HTA's
+#: two traces of AlexNet 95 % start within 7 us, on an MI300 all within 20 us.
 MAX_LAUNCH_DELAY = 50_000
 
 
 class Candidates(NamedTuple):
-    """Pairs of positions of instants: the second had to wait for the first."""
+    """Pairs of instants, by position, of which the second had to wait for the first."""
 
     source: NDArray[np.integer]
     target: NDArray[np.integer]
@@ -106,17 +106,17 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LastCauses:
-    """For each instant, the position of what it waited for last, an earlier one, and whether that is inferred."""
+    """By instant, the position of the earlier one that it waited for last; and a mask of inferred ones."""
 
     cause: Int32
     inferred: Bool
 
 
 def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
-    """What each instant waited for last; missing where it waited for nothing that is known.
+    """Find the last cause of each instant; missing where none is known.
 
-    Every cause is before its effect in the order of the instants, so a walk along causes ends. Of causes at the same
-    time, work on a GPU is preferred.
+    Every cause is before its effect in the order of instants, so a walk along causes ends. Of causes at the same time,
+    work on a GPU is preferred.
     """
     causes = LastCauses(instants.before.copy(), np.zeros(len(instants), bool))
     groups = [_of_graph(graph, instants), _within_one_call(graph.trace, instants), _asked_before(graph, instants)]
@@ -124,13 +124,13 @@ def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
     groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
     _take_latest(
-        causes, instants, [_without_launch(graph, instants), _beside_late_launches(graph.trace, instants, causes)]
+        causes, instants, [_without_launch(graph, instants), _after_late_launches(graph.trace, instants, causes)]
     )
     return causes
 
 
 def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates]) -> None:
-    """Put the latest of some candidates where it is later than what is known."""
+    """Replace each cause by the latest candidate that is later."""
     source = np.concatenate([group.source for group in groups])
     target = np.concatenate([group.target for group in groups])
     inferred = np.concatenate([np.broadcast_to(group.inferred, len(group.source)) for group in groups])
@@ -138,12 +138,12 @@ def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates
     source, target, inferred = source[known], target[known], inferred[known]
     later = instants.at * 2 + instants.on_gpu
     order = np.lexsort((~inferred, source, later[source]))
-    # The last one that is written to a place stays.
+    # of several writes to a place the last one stays
     chosen = np.full(len(instants), MISSING, np.int64)
     chosen[target[order]] = order
     places = np.flatnonzero(chosen != MISSING)
     new, old = source[chosen[places]], causes.cause[places]
-    # Work that still ran is known by its start, but was waited for until now.
+    # Work that was still active has only its start before this, but was waited for until now.
     ran = (old != MISSING) & instants.on_gpu[places] & instants.on_gpu[old]
     ran &= instants.is_start[places] & instants.is_start[old]
     better = (old == MISSING) | (later[new] > later[old]) | ((later[new] == later[old]) & (new > old))
@@ -154,9 +154,9 @@ def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates
 
 
 def _of_graph(graph: TorchGraph, instants: Instants) -> Candidates:
-    """The graph's edges but for those along a thread and within an event, which are the instants' own order.
+    """Edges between threads and streams; those along one are in the instants already.
 
-    An end cannot have waited for the start of another call, although the graph has such edges for the runtime's lock.
+    Edges of the runtime's lock from the start of a call to the end of another are left out: an end waits for no start.
     """
     edges, start = graph.edges, instants.is_start
     source, target = instants.of_node[edges.source], instants.of_node[edges.target]
@@ -166,7 +166,7 @@ def _of_graph(graph: TorchGraph, instants: Instants) -> Candidates:
 
 
 def _within_one_call(trace: RankTrace, instants: Instants) -> Candidates:
-    """The kernels of a CUDA graph, which have one call in common, wait for one another on whatever streams they are."""
+    """Kernels of a CUDA graph, which share one call, wait for one another across streams."""
     call = trace.events.call[instants.event]
     works = np.flatnonzero(instants.on_gpu & (call != MISSING))
     several = np.bincount(call[works], minlength=1)[call[works]] > 2
@@ -175,7 +175,7 @@ def _within_one_call(trace: RankTrace, instants: Instants) -> Candidates:
 
 
 def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
-    """Calls that wait for the GPU may wait for work that was asked for before the window: the graph has it not."""
+    """Calls that wait for the GPU may wait for work from before the window, which the graph lacks."""
     waiting = np.isin(call_kinds(graph.trace), WAITS)[instants.event] & ~instants.is_start & ~instants.on_gpu
     in_graph = np.zeros(len(instants), bool)
     in_graph[instants.of_node[instants.of_node != MISSING]] = True
@@ -185,7 +185,7 @@ def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
 
 
 def _own_copies(trace: RankTrace, instants: Instants) -> Candidates:
-    """Copies that ended within the call that asked for them: it waited, as the host's memory was pageable."""
+    """Calls waited for their own copies that ended during the call, as the host's memory was pageable."""
     events = trace.events
     ends = np.flatnonzero(instants.on_gpu & ~instants.is_start)
     ends = ends[events.category[instants.event[ends]] == Category.COPY]
@@ -196,7 +196,7 @@ def _own_copies(trace: RankTrace, instants: Instants) -> Candidates:
 
 
 def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:
-    """Work whose call seems to begin after it, or is not in the graph: what happened last on any thread."""
+    """Work whose call begins after it, or is not in the graph, waited for the last instant on any thread."""
     events, edges = graph.trace.events, graph.edges
     launched = np.zeros(len(instants), bool)
     target = instants.of_node[edges.target[edges.kind == EdgeKind.LAUNCH_DELAY]]
@@ -209,8 +209,8 @@ def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:
     return Candidates(*last_before(group, np.flatnonzero(lost | threads), threads), True)
 
 
-def _beside_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> Candidates:
-    """Work that started long after its launch waited for what ended last on its device, on whatever stream."""
+def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> Candidates:
+    """Work that started long after its launch waited for the last end on its device, on any stream."""
     events, cause = trace.events, causes.cause
     late = instants.on_gpu & instants.is_start & (cause != MISSING)
     late[late] = ~instants.on_gpu[cause[late]]

@@ -20,36 +20,36 @@ from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.region import ProfilerSteps
 from dask_efficiency.torch_traces.path.roles import WAITS, call_kinds, cpu_collectives, gpu_collectives, matching, named
 
-#: Operators that ask for a collective or wait for one.
+#: Beginnings of names of operators that ask for a collective or wait for one.
 _ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
 
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """Sets of instants on the rank's clock; no two overlap, and outside of all it did nothing that is known."""
+    """Activity of a rank, as disjoint sets of instants on its clock; the rest is unknown."""
 
-    #: Its GPU computed, or a thread was in an operator, outside of calls that wait for the GPU.
+    #: Its GPU computed, or a thread was in an operator that did not wait for the GPU.
     compute: Intervals
     #: It took its next batch, and its GPU had nothing to compute.
     data_loading: Intervals
-    #: It only exchanged data with other ranks, or waited for them.
+    #: It did nothing but exchange data with other ranks, or wait for them.
     communication: Intervals
-    #: When its trace begins.
+    #: Start of its trace.
     first: int
 
 
 def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADING) -> Occupation:
-    """What a rank did.
+    """Find the activity of a rank.
 
-    Where it did several things at once, what its GPU computes comes first, as that holds up its next kernel; then data
-    loading, whose operators are no computing of the program's; then its operators; and then what it exchanged.
+    Of several activities at once the first of these counts: its GPU computes, which delays the next kernel; it loads
+    data, whose operators do not count as computing; it is in an operator; it exchanges data.
 
     Parameters
     ----------
     trace
-        Of the rank.
+        Trace of the rank.
     data_loading
-        Regular expressions that are found in names of annotations and operators that load data.
+        Regular expressions for the names of annotations and operators that load data.
     """
     events = trace.events
     exchanges = gpu_collectives(trace) | cpu_collectives(trace)
@@ -67,7 +67,7 @@ def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADIN
 
 
 def time_before(intervals: Intervals, at: Int64) -> Int64:
-    """How much of a set lies before each instant, nanoseconds."""
+    """Nanoseconds of a set before each instant."""
     before = np.searchsorted(intervals.start, at, side="right")
     total = np.concatenate([[0], np.cumsum(intervals.lengths)])[before]
     ends = np.concatenate([[np.iinfo(np.int64).min], intervals.stop])[before]
@@ -80,30 +80,30 @@ def _covered(trace: RankTrace, wanted: Bool) -> Intervals:
 
 
 class LatenessCause(IntEnum):
-    """Why a rank comes later than its peers: what it did more of since all of them were together."""
+    """Reason why a rank arrives later than its peers: what it spent more time on since they were together."""
 
-    #: Nothing, before it began its step or its trace.
+    #: It had not begun its step or its trace.
     LATE_START = 0
-    #: Its operators or its kernels took longer, or were more.
+    #: Its operators or kernels took longer, or it had more of them.
     COMPUTE = 1
     #: It took its next batch.
     DATA_LOADING = 2
-    #: It exchanged data, with all of them or with others, or waited for those.
+    #: It exchanged data with them or with others, or waited for these.
     COMMUNICATION = 3
-    #: Nothing that the trace shows: Python, collecting garbage, waiting for a core or a lock, sleeping.
+    #: The trace does not show it: Python, garbage collection, waiting for a core or a lock, sleeping.
     UNKNOWN = 4
 
     @property
     def label(self) -> str:
-        """As it is written for people."""
+        """Name for people."""
         return self.name.lower().replace("_", "-")
 
 
 def since_together(arrivals: CollectiveArrivals, offset: Int64, occupations: Sequence[Occupation]) -> Int64:
-    """For each collective, from when on its ranks are compared, on the clock of the job.
+    """Instant from which on the ranks of each collective are compared, on the clock of the job.
 
-    It is the instant at which the last rank came to the last collective before in which all of them were together; for
-    the first ones, when the first of their traces began.
+    That is the last arrival at the previous collective in which all of them were together; for the first collectives,
+    the start of the first of their traces.
     """
     begins = arrivals.begins
     last = last_arrivals(arrivals, offset)
@@ -124,28 +124,28 @@ def since_together(arrivals: CollectiveArrivals, offset: Int64, occupations: Seq
     return since
 
 
-def pieces(
+def activities(
     arrivals: CollectiveArrivals,
     offset: Int64,
     since: Int64,
     occupations: Sequence[Occupation],
     steps: Sequence[ProfilerSteps],
 ) -> NDArray[np.int64]:
-    """What each rank did between since all were together and its arrival.
+    """Time of each rank by activity, from the last time together to its arrival.
 
     Parameters
     ----------
     arrivals
-        Who came when.
+        Arrivals of all ranks.
     offset, occupations, steps
-        Of each rank.
+        By rank.
     since
-        Of each collective, on the clock of the job.
+        By collective, on the clock of the job.
 
     Returns
     -------
     array, shape (rows of ``arrivals``, causes)
-        Nanoseconds; the sum over causes is the time in between.
+        Nanoseconds; the sum over causes is the whole time.
     """
     found = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
     begin = each(arrivals, since) - offset[arrivals.rank]
@@ -170,26 +170,26 @@ def pieces(
 
 
 def _began(steps: ProfilerSteps, step: NDArray[np.int32], first: int) -> Int64:
-    """When the rank began each step; its trace, where there is no step."""
+    """Start of each step on a rank; of its trace, where there is no step."""
     return np.append(steps.start, first)[first_with(steps.number, step)]
 
 
 def excess(arrivals: CollectiveArrivals, rows: NDArray[np.intp], found: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How much more of each cause some ranks had than the median of the others, one rank of each collective.
+    """Time of each cause of one rank of each collective, above the median of the other ranks.
 
     Parameters
     ----------
     arrivals
-        Who took part.
+        Arrivals of all ranks.
     rows
-        Of each collective the row of the rank.
+        By collective, the row of the rank.
     found
-        What :func:`pieces` returned.
+        Result of :func:`activities`.
 
     Returns
     -------
     array, shape (collectives, causes)
-        Nanoseconds; negative where the rank did less.
+        Nanoseconds; negative where it has less.
     """
     others = np.ones(len(arrivals), np.bool_)
     others[rows] = False

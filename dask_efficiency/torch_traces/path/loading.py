@@ -1,4 +1,4 @@
-"""Time of a thread within events that load data is data loading, whatever operators do in it."""
+"""Data loading: all time of a thread within events that load data, operators included."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from dask_efficiency.torch_traces.path.lanes import by_thread
 from dask_efficiency.torch_traces.path.roles import matching
 from dask_efficiency.torch_traces.path.stretches import RawStretches
 
-#: What PyTorch's loaders name the time in which a program takes its next batch.
+#: Pattern of the annotations with which PyTorch's loaders mark that a program takes its next batch.
 DATA_LOADING = (r"^enumerate\((DataLoader|DataPipe)\)",)
 
 _ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, Category.OTHER)
-#: What a thread does in these events is loading data.
+#: Kinds of a thread's time that become data loading within these events.
 _CPU = (KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.COMPUTE_NONCPU))
 
 
 def loading_rows(graph: TorchGraph) -> Int32:
-    """Rows of the events on threads that load data: those of the graph's patterns, and of PyTorch's own loaders."""
+    """Rows of events on threads that load data, by the graph's patterns and PyTorch's own."""
     wanted = matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
     return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
 
 
-def with_loading(graph: TorchGraph, pieces: RawStretches) -> RawStretches:
-    """The same time, where threads are within events that load data as ``data-loading``.
+def with_loading(graph: TorchGraph, raw: RawStretches) -> RawStretches:
+    """Rename a thread's time within events that load data to ``data-loading``.
 
-    An operator in it keeps its row; time of no event has that of the event that loads data.
+    Time of operators keeps their rows; time of no event gets that of the event that loads data.
     """
     events = graph.trace.events
     rows = loading_rows(graph)
-    rows = rows[(events.start[rows] < pieces.bounds[-1]) & (events.stop[rows] > pieces.bounds[0])]
+    rows = rows[(events.start[rows] < raw.bounds[-1]) & (events.stop[rows] > raw.bounds[0])]
     if not len(rows):
-        return pieces
-    pieces = pieces.cut(np.concatenate([events.start[rows], events.stop[rows]]))
-    kind, event = pieces.kind.copy(), pieces.event.copy()
-    candidates = np.flatnonzero(np.isin(kind, _CPU) & (pieces.on_thread_of != MISSING))
-    for which, there in by_thread(events, rows, pieces.on_thread_of[candidates]):
+        return raw
+    raw = raw.cut(np.concatenate([events.start[rows], events.stop[rows]]))
+    kind, event = raw.kind.copy(), raw.event.copy()
+    candidates = np.flatnonzero(np.isin(kind, _CPU) & (raw.on_thread_of != MISSING))
+    for which, there in by_thread(events, rows, raw.on_thread_of[candidates]):
         here, mine = candidates[there], rows[which]
         mine = mine[np.argsort(events.start[mine], kind="stable")]
-        # Of those that have begun, the one that ends last.
+        # the one that ends last of those that have begun
         longest = _running_argmax(events.stop[mine])
-        begun = np.searchsorted(events.start[mine], pieces.bounds[here], side="right") - 1
+        begun = np.searchsorted(events.start[mine], raw.bounds[here], side="right") - 1
         here, begun = here[begun >= 0], begun[begun >= 0]
         around = mine[longest[begun]]
-        within = events.stop[around] > pieces.bounds[here]
+        within = events.stop[around] > raw.bounds[here]
         here, around = here[within], around[within]
         kind[here] = KINDS.index(Kind.DATA_LOADING)
         event[here] = np.where(event[here] == MISSING, around, event[here])
-    return pieces._replace(kind=kind, event=event)
+    return raw._replace(kind=kind, event=event)
 
 
 def _running_argmax(values: Int64) -> Int64:

@@ -1,4 +1,4 @@
-"""The longest path through a graph: found, broken down, and in tables; ``tiling.py`` says how it fits in."""
+"""The longest path through a graph: found, broken down, and in tables; see the essay in ``tiling.py``."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
-#: Edges converted to Python integers at a time.
+#: Edges converted to Python integers at a time: a few MB (a guess: nothing depends on it).
 _CHUNK = 1 << 16
 
 
 def longest_path(graph: TorchGraph) -> Int32:
     """Find the nodes of the longest path, as positions in order; no node if the graph has none.
 
-    It begins at a node to which no edge leads. Of several that are equally long it is the one that ends first; of
-    several ways to a node the first one in the order of the edges.
+    It begins at a node without incoming edges. Of several longest paths it is the one that ends first, and of several
+    equally long ways to a node the first one in the order of edges.
 
     Raises
     ------
     CycleError
-        If edges lead in a circle; those of :func:`~dask_efficiency.torch_traces.path.build.build_graph` do not.
+        If the edges have a cycle; those of :func:`~dask_efficiency.torch_traces.path.build.build_graph` do not.
     """
     nodes, edges = graph.nodes, graph.edges
     if not len(nodes):
@@ -54,8 +54,7 @@ def longest_path(graph: TorchGraph) -> Int32:
 def _lengths(nodes: int, source: Int32, target: Int32, weight: Int64) -> tuple[Int64, NDArray[np.int64]]:
     """Compute for each node the length of the longest way to it, and the node before it on that way.
 
-    The edges are in an order in which all that lead to a node come before any that leaves it. Each step needs the one
-    before it, and numbers of Python's are then faster than numpy's.
+    Edges must be in topological order. Each step needs the previous one, so Python's numbers are faster than numpy's.
     """
     longest = np.zeros(nodes, np.int64)
     longest[target] = MISSING
@@ -74,7 +73,7 @@ def _lengths(nodes: int, source: Int32, target: Int32, weight: Int64) -> tuple[I
 
 
 class Bound(StrEnum):
-    """What would have to be faster for a path to be shorter; the names are HTA's."""
+    """Resource that bounds a path; the names are HTA's."""
 
     CPU = "cpu_bound"
     GPU_COMPUTE = "gpu_compute_bound"
@@ -96,10 +95,10 @@ class PathBreakdown(Table):
     edge: Int32
     #: An :class:`~dask_efficiency.torch_traces.path.graph.EdgeKind`.
     kind: Int8
-    #: Row of the event whose time it is; missing where it is no event's.
+    #: Row of the event whose time it is; missing where it belongs to none.
     event: Int32
     duration: Annotated[Int64, Column(unit="nanoseconds")]
-    #: Position in :data:`BOUNDS`; missing for edges that take no time of their own.
+    #: Position in :data:`BOUNDS`; missing for edges without time of their own.
     bound_by: Annotated[Int8, Column(points_into=Bound)]
 
 
@@ -130,7 +129,7 @@ def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
 
 
 def breakdown(graph: TorchGraph, edges: Int32) -> PathBreakdown:
-    """What each edge of a path was spent on.
+    """Break a path down by edge.
 
     Parameters
     ----------
@@ -146,7 +145,7 @@ def breakdown(graph: TorchGraph, edges: Int32) -> PathBreakdown:
 
 
 def bounds(graph: TorchGraph) -> Int8:
-    """For each edge of a graph the position in :data:`BOUNDS`; missing for edges that take no time of their own."""
+    """Position in :data:`BOUNDS` of each edge of a graph; missing for edges without time of their own."""
     category = graph.trace.events.category
     of_event = np.full(len(category), BOUNDS.index(Bound.CPU), np.int8)
     of_event[matching(graph.trace, graph.data_loading)] = BOUNDS.index(Bound.DATA_LOADING)
@@ -172,28 +171,28 @@ def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
     Returns
     -------
     dict
-        Of :class:`Bound`'s names, in [0, 1]; their sum is 1, or 0 for a path without length.
+        By the names of :class:`Bound`, in [0, 1]; their sum is 1, or 0 for a path without length.
 
     References
     ----------
     HTA (``traceinsight`` 0.6.1), ``summary``. We differ: shares, not percent; all names are always there.
     """
     rows = breakdown(graph, edges)
-    # rows without a bound weigh nothing, and come last
+    # rows without a bound weigh nothing, and get the last place
     sums = np.bincount(rows.bound_by.astype(np.intp) % (len(BOUNDS) + 1), rows.duration, len(BOUNDS) + 1)
     total = max(float(sums.sum()), 1.0)
     return {str(bound): float(part / total) for bound, part in zip(BOUNDS, sums.tolist(), strict=False)}
 
 
 def nodes_frame(graph: TorchGraph, longest: Int32) -> pd.DataFrame:
-    """Starts and ends of events; :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.nodes` says which columns."""
+    """Nodes of a graph, for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.nodes`."""
     import pandas as pd
 
     return pd.DataFrame(_nodes(graph, longest))
 
 
 def edges_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
-    """What nodes had to wait for; :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.edges` says which columns."""
+    """Edges of a graph, for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.edges`."""
     import pandas as pd
 
     edges = graph.edges
@@ -202,7 +201,7 @@ def edges_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
 
 
 def breakdown_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
-    """The edges of the longest path; see :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.breakdown`."""
+    """Edges of the longest path, for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.breakdown`."""
     import pandas as pd
 
     table = breakdown(graph, on_path)
@@ -212,11 +211,11 @@ def breakdown_frame(graph: TorchGraph, on_path: Int32) -> pd.DataFrame:
         "bound_by": [str(BOUNDS[number]) if number != MISSING else "" for number in table.bound_by],
         "duration_seconds": table.duration / 1e9,
     }
-    return pd.DataFrame(columns | _about(graph, table.event))
+    return pd.DataFrame(columns | _event_columns(graph, table.event))
 
 
 def to_networkx(graph: TorchGraph, longest: Int32, on_path: Int32) -> nx.DiGraph[int]:
-    """The graph for networkx; :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.to_networkx` says more."""
+    """A graph for :meth:`~dask_efficiency.torch_traces.TorchCriticalPath.to_networkx`."""
     try:
         import networkx as nx
     except ImportError as error:
@@ -232,17 +231,18 @@ def to_networkx(graph: TorchGraph, longest: Int32, on_path: Int32) -> nx.DiGraph
 def _nodes(graph: TorchGraph, longest: Int32) -> dict[str, Any]:
     nodes = graph.nodes
     critical = _chosen(len(nodes), longest)
-    return {"at": nodes.at, "is_start": nodes.is_start, "critical": critical} | _about(graph, nodes.event)
+    return {"at": nodes.at, "is_start": nodes.is_start, "critical": critical} | _event_columns(graph, nodes.event)
 
 
 def _edges(graph: TorchGraph, on_path: Int32) -> dict[str, Any]:
     edges = graph.edges
     critical = _chosen(len(edges), on_path)
-    return {"kind": _kinds(edges.kind), "inferred": edges.inferred, "critical": critical} | _about(graph, edges.event)
+    columns = {"kind": _kinds(edges.kind), "inferred": edges.inferred, "critical": critical}
+    return columns | _event_columns(graph, edges.event)
 
 
-def _about(graph: TorchGraph, event: Int32) -> dict[str, Any]:
-    """Columns that say which events these are; None or MISSING where it is none."""
+def _event_columns(graph: TorchGraph, event: Int32) -> dict[str, Any]:
+    """Columns about some events; None or MISSING where there is no event."""
     trace, there = graph.trace, event != MISSING
     events, row = trace.events, np.where(event != MISSING, event, 0)
     known = there.tolist()
@@ -271,7 +271,7 @@ def _kinds(kind: Int8) -> list[str]:
 
 
 def _rows(columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Columns of arrays or lists as a dictionary for each row."""
+    """Each row of some columns as a dictionary."""
     lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
     for row in zip(*lists, strict=True):
         yield dict(zip(columns, row, strict=True))

@@ -29,19 +29,19 @@ from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder
 class ProcessGroups:
     """The groups of a job, numbered over all ranks."""
 
-    #: Names, which are not unique: groups of one name whose members differ are different groups. Where a trace does not
-    #: name the groups of kernels, each stream counts as one, and on the CPU each library.
+    #: Names; groups with the same name and other members are different groups. Where a trace names no groups, each
+    #: stream is one, and on the CPU each library.
     names: tuple[str, ...]
-    #: Those whose ranks are taken to do the same in the same order: all but streams, which groups may share.
+    #: Groups whose ranks do the same in the same order: all but streams, which groups may share.
     ordered: frozenset[int]
-    #: By rank the group of each row of its :class:`RankExchanges`.
+    #: By rank, the group of each row of its exchanges.
     numbers: tuple[Int64, ...]
 
 
 def process_groups(trace: KinetoTrace, parts: Sequence[RankExchanges]) -> ProcessGroups:
-    """The groups of what the ranks exchanged."""
+    """Find the groups of the ranks' exchanges."""
     streams = [tuple(np.unique(part.stream[part.stream != MISSING]).tolist()) for part in parts]
-    # A stream's number means the same on all ranks if all use the same ones; otherwise its place among them has to do.
+    # If all ranks use the same streams, their numbers mean the same; otherwise the place among a rank's own has to do.
     alike = len({used for used in streams if used}) <= 1
     known: dict[tuple[str, tuple[int, ...]], int] = {}
     ordered = set()
@@ -69,7 +69,7 @@ def _key(rank: RankTrace, group: int, stream: int, annotation: int) -> tuple[str
     return f"stream {stream}", ()
 
 
-#: Receives that are looked at for each send, on either side of the instant at which it ended.
+#: Receives considered for each send, before and after its end (a guess: pairs end within a few).
 _MAX_LOOKED_AT = 16
 
 #: Positions of sends and of their receives.
@@ -78,7 +78,7 @@ _Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 @dataclass(frozen=True, slots=True)
 class _PointToPoint:
-    """All sends and receives of a job, by rank and time of start, on the clock of the job."""
+    """All sends and receives of a job, by rank and start, on the clock of the job."""
 
     rank: Int64
     row: Int64
@@ -104,25 +104,25 @@ class _PointToPoint:
 
 
 def pair_up(parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64) -> NDArray[np.int64]:
-    """The sends and receives of a job as pairs.
+    """Pair the sends and receives of a job.
 
-    Traces seldom say whom a rank sends to. In a group of two it is the other one, which receives in the order in which
-    was sent. In larger groups those are paired first that end closest together, as a send and its receive do, of as
-    many bytes as far as that is known.
+    Traces seldom record the peer of a send. In a group of two it is the other rank, which receives in the order of the
+    sends. In larger groups the send and receive that end closest together are paired first, if their bytes agree as
+    far as known.
 
     Parameters
     ----------
     parts
-        What each rank exchanged.
+        Exchanges of each rank.
     groups
-        The number of the group of each of these.
+        By rank, the group of each exchange.
     offset
-        What is to be added to each rank's instants.
+        To add to each rank's instants.
 
     Returns
     -------
     array, shape (pairs, 4)
-        The sending rank, the row in its part, the receiving rank, the row in its part.
+        Sending rank, row of its exchange, receiving rank, row of its exchange.
     """
     if not parts:
         return np.empty((0, 4), np.int64)
@@ -138,19 +138,19 @@ def pair_up(parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int
 
 
 def _between_two(found: _PointToPoint, mine: NDArray[np.intp], ranks: Int64) -> list[_Pairs]:
-    """In order, for either direction; profiles may have recorded different parts of it."""
+    """Pairs in order, for both directions; profiles may have recorded different parts."""
     pairs = []
     for one, other in (ranks, ranks[::-1]):
         sends = mine[(found.rank[mine] == one) & (found.kind[mine] == CollectiveKind.SEND)]
         receives = mine[(found.rank[mine] == other) & (found.kind[mine] == CollectiveKind.RECEIVE)]
         if not len(sends) or not len(receives):
             continue
-        # What was asked for long ago may end when it is waited for: ends tell only which parts profiles recorded.
+        # A transfer may end when it is waited for, long after the call: ends only tell which parts were recorded.
         place = np.arange(len(receives))
         if len(sends) != len(receives):
             place = places(_pair_order(found, sends), _pair_order(found, receives), one_group=True)
-        beside = (place != NOWHERE) & (place >= 0) & (place < len(sends))
-        pairs.append((sends[place[beside]], receives[beside]))
+        paired = (place != NOWHERE) & (place >= 0) & (place < len(sends))
+        pairs.append((sends[place[paired]], receives[paired]))
     return pairs
 
 
@@ -160,7 +160,7 @@ def _pair_order(found: _PointToPoint, rows: NDArray[np.intp]) -> CollectiveOrder
 
 
 def _closest(found: _PointToPoint, mine: NDArray[np.intp]) -> _Pairs:
-    """Those first that end closest together."""
+    """Pairs by distance of their ends, the closest first."""
     sends = mine[found.kind[mine] == CollectiveKind.SEND]
     receives = mine[found.kind[mine] == CollectiveKind.RECEIVE]
     receives = receives[np.argsort(found.stop[receives], kind="stable")]
@@ -181,33 +181,32 @@ def _closest(found: _PointToPoint, mine: NDArray[np.intp]) -> _Pairs:
     return send[chosen], receive[chosen]
 
 
-#: Why a kernel or annotation is in no collective.
+#: Reasons why a kernel or annotation is in no collective.
 CUT = "no other rank's profile has it"
 ALONE = "no other rank of its group is in this trace"
 DIFFERENT = "other ranks of its group did something else at its place"
 UNPAIRED = "no other rank's profile has its send or receive"
 
-#: Rows of collective, rank, row in the rank's part, group.
+#: Rows of collective, rank, row of the rank's exchange, group.
 _Rows = NDArray[np.int64]
 
 
 def match_collectives(trace: KinetoTrace) -> Collectives:
-    """The collectives of a job, matched over its ranks.
+    """Match the collectives of a job over its ranks.
 
-    Within a process group all ranks ask for the same collectives in the same order. Profiles of ranks do not begin and
-    end at the same one, so the orders of two ranks are put beside each other where kinds, sizes, the profiler's steps
-    and the times in between agree best. Sends and receives are paired by the instants at which they end, once clocks
-    are known.
+    Within a process group all ranks ask for the same collectives in the same order. Their profiles begin and end at
+    different ones, so the orders of two ranks are aligned where kinds, sizes, the profiler's steps and the times in
+    between agree best. Sends and receives are paired by their ends once the clocks are aligned.
 
     Parameters
     ----------
     trace
-        Ranks of one job; not all of them have to be there.
+        Ranks of one job, not necessarily all.
 
     Returns
     -------
     Collectives
-        Those in which at least two of the ranks took part, and how many parts were left out.
+        Collectives of at least two of the ranks, and the number of exchanges that are in none.
     """
     parts = [communication_of(rank) for rank in trace.ranks]
     groups = process_groups(trace, parts)
@@ -235,7 +234,7 @@ def _match_group(
     *,
     is_ordered: bool,
 ) -> _Rows:
-    """The collectives of one group, numbered by their place in the order of the rank that has most of them."""
+    """Collectives of one group, numbered by place in the order of the rank that has most."""
     ranks = [rank for rank, own in enumerate(rows) if len(own)]
     if len(ranks) < 2:
         left_out[ALONE] += sum(len(rows[rank]) for rank in ranks)
@@ -274,7 +273,7 @@ def _match_pairs(
 
 
 def _numbered(several: Sequence[_Rows]) -> _Rows:
-    """All of them, with numbers that none shares with another one."""
+    """Concatenate, with a number for each collective."""
     first, renumbered = 0, []
     for rows in several:
         _, inverse = np.unique(rows[:, 0], return_inverse=True)
@@ -284,7 +283,7 @@ def _numbered(several: Sequence[_Rows]) -> _Rows:
 
 
 def _arrivals(parts: Sequence[RankExchanges], rows: _Rows) -> CollectiveArrivals:
-    """What the ranks' parts say of each row."""
+    """Arrivals from rows and the ranks' exchanges."""
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     collective, rank, row, group = rows.T
     columns = {name: np.empty(len(rows), column) for name, column in CollectiveArrivals.dtypes().items()}
@@ -297,7 +296,7 @@ def _arrivals(parts: Sequence[RankExchanges], rows: _Rows) -> CollectiveArrivals
 
 
 def _in_order(arrivals: CollectiveArrivals, offset: Int64) -> CollectiveArrivals:
-    """With collectives numbered in the order in which their last ranks left."""
+    """Number collectives in the order in which their last ranks left."""
     if not len(arrivals):
         return arrivals
     over = np.maximum.reduceat(arrivals.stop + offset[arrivals.rank], arrivals.begins)

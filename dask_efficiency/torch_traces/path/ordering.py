@@ -1,4 +1,4 @@
-"""An order of nodes in which every edge leads forward."""
+"""Topological orders of nodes, in which every edge leads forward."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dask_efficiency.accounts.tables import Int32, Int64
 
 
 class CycleError(ValueError):
-    """Edges lead in a circle, so that nothing in it could have been first."""
+    """Edges have a cycle, in which nothing could have been first."""
 
 
 def places_in(order: NDArray[np.integer]) -> Int64:
-    """For each of what an order has, its place in it."""
+    """Invert an order: the place of each item in it."""
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     return places
 
 
 def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
-    """For each node its place in an order in which every edge leads forward: that of time, where it can be.
+    """Place of each node in a topological order: that of time, where possible.
 
     Parameters
     ----------
     at
-        When each node is, ascending.
+        Instant of each node, ascending.
     source, target
-        Positions in it.
+        Positions of nodes.
 
     Raises
     ------
     CycleError
-        If there is no such order.
+        If the edges have a cycle.
     """
     if not np.any(source >= target):
         return np.arange(len(at))
@@ -45,7 +45,7 @@ def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.int
 
 
 def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
-    """Where nodes are in an order for these edges; 0 for those that have none."""
+    """Places of nodes in an order for these edges; 0 for nodes without edges."""
     found, ends = np.unique(np.concatenate([source, target]), return_inverse=True)
     places = np.zeros(nodes, np.intp)
     places[found[_order(len(found), ends[: len(source)], ends[len(source) :])]] = np.arange(len(found))
@@ -53,15 +53,15 @@ def _places(nodes: int, source: Int32, target: Int32) -> NDArray[np.intp]:
 
 
 def _order(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Positions of nodes in an order for these edges."""
-    order = before_any_circle(nodes, source, target)
+    """Nodes in an order for these edges."""
+    order = before_any_cycle(nodes, source, target)
     if len(order) < nodes:
-        raise CycleError(f"edges lead in a circle; {nodes - len(order)} nodes are in it or behind it")
+        raise CycleError(f"the edges have a cycle; {nodes - len(order)} nodes are in it or behind it")
     return order
 
 
-def before_any_circle(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Nodes in an order for these edges, without those that are in a circle or behind one.
+def before_any_cycle(nodes: int, source: NDArray[np.integer], target: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Nodes in an order for these edges, without those in a cycle or behind one.
 
     References
     ----------
@@ -71,7 +71,7 @@ def before_any_circle(nodes: int, source: NDArray[np.integer], target: NDArray[n
     first = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))]).tolist()
     waiting = np.bincount(target, minlength=nodes).tolist()
     order = [node for node, edges in enumerate(waiting) if not edges]
-    # grows while it is walked along
+    # the list grows while it is iterated
     for node in order:
         for after in targets[first[node] : first[node + 1]]:
             waiting[after] -= 1

@@ -1,4 +1,4 @@
-"""TorchCriticalPath: the use of a PyTorch program's time, and the changes that would make it shorter."""
+"""TorchCriticalPath: the use of a PyTorch program's time, and the changes that would shorten it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.parts import PathPart, headline, worth_finding
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.show.finding import Finding
-from dask_efficiency.show.shown import Paged, late
+from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, as_it_was, retimed, with_changes, with_edges
@@ -37,7 +37,7 @@ from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_pattern
 from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
 from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.stretches import TorchStretches, gpu_seconds_during, in_figures, seconds_by
-from dask_efficiency.torch_traces.path.tiling import tile, tile_ranks
+from dask_efficiency.torch_traces.path.tiling import tile_job
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -48,27 +48,27 @@ if TYPE_CHECKING:
 
 # It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True, repr=False)
-class TorchCriticalPath(Paged):
+class TorchCriticalPath(Shown):
     """Critical path of a PyTorch program: a walk that covers its window, and the longest path.
 
     Parameters
     ----------
     trace
-        What ``torch.profiler`` recorded, on one or more ranks.
+        One or more ranks.
     question
-        What the path was asked to explain.
+        The part of the trace that the path explains.
     graphs
-        Of each rank that the path runs over, what its events had to wait for.
+        By rank of the path, what its events had to wait for.
     chosen
-        Position in the graphs of the rank whose longest path is here: of several, the one that ended last.
+        Position in the graphs of the rank whose longest path is here: the one that ended last.
     longest
         Nodes of the longest path, in order.
     stretches
-        The walk: back from the end, what let it happen last. It covers the window to the nanosecond.
+        The walk back from the end along last causes. It covers the window to the nanosecond.
     job
-        What the ranks waited for one another, and how far their clocks are apart.
+        Waits between ranks, and offsets of their clocks.
     changes
-        What was changed since the trace was recorded, a sentence each; empty for a path as it was.
+        Changes since the trace was recorded, a sentence each; empty for a recorded path.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.torch_traces.sections"
@@ -91,7 +91,7 @@ class TorchCriticalPath(Paged):
         UnknownRankError, UnknownAnnotationError
             If there is no such rank, annotation or instance.
         EmptyTraceError
-            If nothing that takes time is in what was asked for.
+            If nothing in that part of the trace takes time.
         ValueError
             If an instance is asked for without an annotation, or a pattern is no regular expression.
         """
@@ -105,21 +105,17 @@ class TorchCriticalPath(Paged):
 
     @classmethod
     def _of_graphs(
-        cls,
-        trace: KinetoTrace,
-        question: TorchQuestion,
-        graphs: tuple[TorchGraph, ...],
-        changes: tuple[str, ...] = (),
+        cls, trace: KinetoTrace, question: TorchQuestion, graphs: tuple[TorchGraph, ...], changes: tuple[str, ...] = ()
     ) -> Self:
         if not any(len(graph.nodes) for graph in graphs):
             raise EmptyTraceError(
                 "nothing in what was asked for takes time on a thread or a GPU; expected operators, calls or kernels"
             )
         job = job_ranks(trace, data_loading=question.data_loading)
-        positions = [_position(trace, graph) for graph in graphs]
+        positions = _positions(trace, graphs)
         ends = [graph.region.stop + job.clocks.offset[place] for graph, place in zip(graphs, positions, strict=True)]
         chosen = int(np.argmax(ends))
-        stretches = _stretches(job, graphs, positions)
+        stretches = tile_job(graphs, positions, job.collectives, job.clocks)
         return cls(trace, question, graphs, chosen, longest_path(graphs[chosen]), stretches, job, changes)
 
     @property
@@ -139,13 +135,13 @@ class TorchCriticalPath(Paged):
 
     @property
     def window_seconds(self) -> float:
-        """Wall clock of what was asked for, over all ranks of the path."""
+        """Wall clock of the window, over all ranks of the path."""
         stretches = self.stretches
         return (int(stretches.stop[-1]) - int(stretches.start[0])) / 1e9 if len(stretches) else 0.0
 
     @property
     def longest_path_seconds(self) -> float:
-        """Length of the longest path of the chosen rank, as HTA has it: what its edges weigh."""
+        """Length of the chosen rank's longest path, which HTA defines as the weight of its edges."""
         return int(self.graph.edges.weight[self.path_edges].sum()) / 1e9
 
     @cached_property
@@ -172,7 +168,7 @@ class TorchCriticalPath(Paged):
     def seconds(self, by: str = "kind") -> dict[str, float]:
         """Seconds of the window by kind, by name of the event or by rank; largest first. Their sum is the window.
 
-        Time that belongs to no event, or to no rank, is under ``"-"``.
+        Time of no event, or no rank, is under ``"-"``.
 
         Raises
         ------
@@ -188,13 +184,13 @@ class TorchCriticalPath(Paged):
 
     @property
     def inferred_seconds(self) -> float:
-        """Seconds of the window to which the walk came by waits that were inferred, and not recorded."""
+        """Seconds of the window next to waits that were inferred, not recorded."""
         stretches = self.stretches
         return int((stretches.stop - stretches.start)[stretches.inferred].sum()) / 1e9
 
     @property
     def inferred_edges(self) -> int:
-        """Number of edges, over all ranks of the path, that were inferred from how calls wait."""
+        """Number of edges, over all ranks of the path, that were inferred from which calls block."""
         return int(sum(np.count_nonzero(graph.edges.inferred) for graph in self.graphs))
 
     def breakdown(self) -> pd.DataFrame:
@@ -204,7 +200,7 @@ class TorchCriticalPath(Paged):
         -------
         DataFrame
             Columns ``edge`` (position in :meth:`edges`), ``kind``, ``name`` of the event, ``duration_seconds``,
-            ``bound_by`` (empty where an edge takes no time of its own), ``process``, ``thread``, ``stream``.
+            ``bound_by`` (empty for an edge without time of its own), ``process``, ``thread``, ``stream``.
         """
         return breakdown_frame(self.graph, self.path_edges)
 
@@ -215,8 +211,8 @@ class TorchCriticalPath(Paged):
         -------
         DataFrame
             Columns ``at`` (integer nanoseconds, on the rank's clock), ``name``, ``category``, ``is_start``, ``event``
-            (position among the file's ``traceEvents``), ``process``, ``thread``, ``stream``, and ``critical``, whether
-            the longest path goes through it.
+            (position among the file's ``traceEvents``), ``process``, ``thread``, ``stream``, and ``critical`` (true on
+            the longest path).
         """
         return nodes_frame(self.graph, self.longest)
 
@@ -226,15 +222,15 @@ class TorchCriticalPath(Paged):
         Returns
         -------
         DataFrame
-            By position, as :meth:`with_edges` has it: columns ``source`` and ``target`` (rows of :meth:`nodes`),
-            ``kind`` (as HTA has them), ``weight_seconds``, ``inferred``, ``critical``, and of the event whose time it
-            is what :meth:`nodes` has.
+            By position, for :meth:`with_edges`: columns ``source`` and ``target`` (rows of :meth:`nodes`), ``kind``
+            (HTA's), ``weight_seconds``, ``inferred``, ``critical``, and those of :meth:`nodes` for the event whose time
+            it is.
         """
         return edges_frame(self.graph, self.path_edges)
 
     @property
     def offset(self) -> tuple[int, ...]:
-        """Nanoseconds to add to each rank's instants to have those of the job, in the order of the trace."""
+        """Nanoseconds to add to each rank's instants for those of the job, in the order of the trace."""
         return tuple(self.job.clocks.offset.tolist())
 
     def ranks(self) -> JobRanks:
@@ -244,7 +240,7 @@ class TorchCriticalPath(Paged):
         -------
         JobRanks
             Its tables (``waits`` by rank, ``late`` by collective, ``stragglers`` by step) have a ``to_frame()``. They
-            are empty for a single rank, or where ranks have no collective in common.
+            are empty for a single rank, or if ranks have no collective in common.
         """
         return self.job
 
@@ -253,18 +249,18 @@ class TorchCriticalPath(Paged):
         return queue_lengths(self.graph.trace)
 
     def data_flow(self) -> DataFlow:
-        """Earliest starts of the chosen rank's operators, had they waited for their data alone.
+        """Earliest starts of the chosen rank's operators if they waited for their data alone.
 
         Returns
         -------
         DataFlow
-            ``floor_seconds`` is the time that data alone need; ``operators.to_frame()`` and ``earlier_seconds`` say
-            which operators could run earlier.
+            ``floor_seconds`` is the time that data alone need; ``operators.to_frame()`` and ``earlier_seconds`` have
+            the operators that could run earlier.
 
         Raises
         ------
         ValueError
-            If no execution trace was read with the trace: ``load_kineto(..., execution_trace="et.json")``.
+            Without an execution trace: ``load_kineto(..., execution_trace="et.json")``.
         """
         return data_flow(self.graph.trace, self.graph.region)
 
@@ -304,34 +300,34 @@ class TorchCriticalPath(Paged):
         return any(bool(graph.trace.events.is_gpu_work.any()) for graph in self.graphs)
 
     def overlay(self) -> Overlay:
-        """Overlay to draw on top of the trace."""
-        position = _position(self.trace, self.graph)
+        """The trace with the path to draw on it."""
+        position = self._positions[self.chosen]
         return Overlay(self.trace, self.offset, self.stretches, self.graph, position, self.path_edges)
 
     def what_if(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> Self:
-        """The path of the same program with changes.
+        """Estimate the path of the same program with changes.
 
         Parameters
         ----------
         speed_up
-            By pattern of names of kernels and operators, how many times as fast they are: part of a name, or a regular
-            expression. An operator with all that its thread does within it; a kernel by itself.
+            How many times as fast kernels and operators are, by a part of their names or a regular expression. An
+            operator with all that its thread does within it; a kernel by itself.
         without
-            What takes no time, of :data:`~dask_efficiency.torch_traces.path.speeds.WITHOUT`: ``"kernel-launch"``,
-            ``"kernel-gap"``, ``"gpu-communication"``, ``"gpu-sync"``, ``"data-loading"``.
+            Kinds of time to leave out (:data:`~dask_efficiency.torch_traces.path.speeds.WITHOUT`):
+            ``"kernel-launch"``, ``"kernel-gap"``, ``"gpu-communication"``, ``"gpu-sync"``, ``"data-loading"``.
 
         Returns
         -------
         TorchCriticalPath
-            All weights and instants are worked out anew, then the longest path, its summary and the walk. It is an
-            estimate: what nothing in the trace explains takes as long as it did.
+            All weights and instants are worked out anew, then the longest path, its summary and the walk. Time that the
+            trace does not explain stays as long as it was.
 
         Raises
         ------
         UnknownNameError
-            If no kernel or operator has such a name; it says which there are.
+            If no kernel or operator has such a name; the message lists names.
         ValueError
-            If a factor is no number above 0, or there is no such thing to leave out.
+            If a factor is no number above 0, or ``without`` has an unknown name.
         """
         changes = self._changes(speed_up, without)
         return self._of_changed(self._with(changes), changes.in_words())
@@ -367,8 +363,8 @@ class TorchCriticalPath(Paged):
         Parameters
         ----------
         add
-            Of each new edge, which is of HTA's kind ``critical_path_dependency``: the rows of its source and target in
-            :meth:`nodes`, and seconds.
+            New edges, of HTA's kind ``critical_path_dependency``: rows of source and target in :meth:`nodes`, and
+            seconds.
         remove
             Rows of :meth:`edges`.
         reweight
@@ -377,15 +373,14 @@ class TorchCriticalPath(Paged):
         Returns
         -------
         TorchCriticalPath
-            All is worked out anew, as by :meth:`what_if`.
+            Worked out anew, as by :meth:`what_if`.
 
         Raises
         ------
         CycleError
-            If nodes would have to wait for one another; it names them.
+            If nodes would have to wait for one another; the message names them.
         ValueError
-            If there is no such node or edge, an edge is to weigh less than nothing, or one to be added is there
-            already.
+            If a node or edge does not exist, a weight is negative, or a new edge exists already.
         """
         more, fewer, other = list(add), list(remove), dict(reweight or {})
         changed = list(self._as_it_was)
@@ -397,16 +392,16 @@ class TorchCriticalPath(Paged):
             {edge: round(seconds * 1e9) for edge, seconds in other.items()},
         )
         counts = {"more": len(more), "fewer": len(fewer), "of another weight": len(other)}
-        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return self._of_changed(changed, f"With other edges ({said})" if said else "With no change")
+        listed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return self._of_changed(changed, f"With other edges ({listed})" if listed else "With no change")
 
-    def _of_changed(self, changed: Sequence[Rewired], said: str) -> Self:
+    def _of_changed(self, changed: Sequence[Rewired], change: str) -> Self:
         graphs = retimed(self._as_job(), self._as_it_was, changed)
         ranks = list(self.trace.ranks)
         for position, graph in zip(self._positions, graphs, strict=True):
             ranks[position] = graph.trace
         trace = replace(self.trace, ranks=tuple(ranks))
-        return self._of_graphs(trace, self.question, graphs, (*self.changes, said))
+        return self._of_graphs(trace, self.question, graphs, (*self.changes, change))
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the path, its trace and its graphs to a path or fsspec URL; :func:`load_critical_path` reads it."""
@@ -425,14 +420,9 @@ class TorchCriticalPath(Paged):
         Parameters
         ----------
         path, only_critical, all_edges, **storage_options
-            As of :func:`~dask_efficiency.torch_traces.path.chrome.save_overlay`.
+            See :func:`~dask_efficiency.torch_traces.path.chrome.save_overlay`.
         """
         return save_overlay(self.overlay(), path, only_critical=only_critical, all_edges=all_edges, **storage_options)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The path's figures as plain data, ready for JSON."""
-        found: dict[str, Any] = self._from_sections("to_dict")
-        return found
 
     def _as_job(self) -> JobGraphs:
         offset = [self.offset[position] for position in self._positions]
@@ -445,7 +435,7 @@ class TorchCriticalPath(Paged):
 
     @property
     def _positions(self) -> list[int]:
-        return [_position(self.trace, graph) for graph in self.graphs]
+        return _positions(self.trace, self.graphs)
 
     def to_networkx(self) -> nx.DiGraph[int]:
         """The chosen rank's graph for networkx, which has to be installed.
@@ -474,41 +464,34 @@ def critical_path(
 ) -> TorchCriticalPath:
     """Find the critical path of a PyTorch program.
 
-    Two answers: a walk back from the end of the window, from each event to what let it happen last, which covers the
-    window to the nanosecond; and the longest path through what events had to wait for, as HTA has it.
+    There are two answers: a walk back from the end of the window, from each event to its last cause, which covers the
+    window to the nanosecond; and the longest path through what events had to wait for, as HTA defines it.
 
     Parameters
     ----------
     trace
         One or more ranks, as :func:`load_kineto` reads them.
     annotation
-        Only what is in an annotation with this in its name, such as ``"ProfilerStep"``; empty for all of the trace.
+        Only events in an annotation with this in its name, such as ``"ProfilerStep"``; empty for the whole trace.
     instance
-        Which one of those annotations, from 0 in the order of time, or the first and the last of several; by default
-        the first one.
+        Number of that annotation from 0 in the order of time, or the first and the last of several; by default 0.
     rank
-        Only this rank. By default the walk runs over all of them, through the last one to arrive at each collective;
-        the longest path is then that of the rank that ended last.
+        Only this rank. By default the walk runs over all ranks, through the last one to arrive at each collective, and
+        the longest path is that of the rank that ended last.
     data_loading
-        Regular expressions: events of the CPU with one of them in their names load data.
+        Regular expressions for the names of events on the CPU that load data.
 
     Raises
     ------
     UnknownRankError, UnknownAnnotationError
-        If there is no such rank, annotation or instance; it says which there are.
+        If there is no such rank, annotation or instance; the message lists those that exist.
     EmptyTraceError
-        If nothing that takes time is in what was asked for.
+        If nothing in that part of the trace takes time.
     """
     patterns = (data_loading,) if isinstance(data_loading, str) else tuple(data_loading or ())
     return TorchCriticalPath.of(trace, TorchQuestion(annotation, instance, rank, patterns))
 
 
-def _stretches(job: JobRanks, graphs: tuple[TorchGraph, ...], positions: Sequence[int]) -> TorchStretches:
-    if len(graphs) > 1:
-        return tile_ranks(graphs, job.collectives, job.clocks)
-    found = tile(graphs[0])
-    return replace(found, rank=np.full(len(found), positions[0], np.int32))
-
-
-def _position(trace: KinetoTrace, graph: TorchGraph) -> int:
-    return next(position for position, rank in enumerate(trace.ranks) if rank.rank == graph.trace.rank)
+def _positions(trace: KinetoTrace, graphs: Sequence[TorchGraph]) -> list[int]:
+    """Position of each graph's rank in the trace."""
+    return [trace.numbers.index(graph.trace.rank) for graph in graphs]

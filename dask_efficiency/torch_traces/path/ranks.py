@@ -1,4 +1,4 @@
-"""JobRanks: which ranks of a job made the others wait, by how much, in which steps and why."""
+"""JobRanks: the ranks of a job that made others wait, by how much, in which steps and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dask_efficiency.gpu.intervals import Intervals, overlaps, union
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, each, hosts_of, last_arrivals
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
-from dask_efficiency.torch_traces.path.lateness import LatenessCause, excess, occupation_of, pieces, since_together
+from dask_efficiency.torch_traces.path.lateness import LatenessCause, activities, excess, occupation_of, since_together
 from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.matching import match_collectives
 from dask_efficiency.torch_traces.path.region import steps_of
@@ -24,16 +24,16 @@ _NANOSECONDS = 1e9
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RankWaits(Table):
-    """A row for each rank, in the order of the trace. Over all ranks, waits suffered and waits caused have one sum."""
+    """A row for each rank, in the order of the trace. Waits suffered and waits caused have the same sum."""
 
-    #: Its number in the job.
+    #: Number in the job.
     rank: Int32
-    #: In how many collectives it took part, and to how many it came last.
+    #: Number of its collectives, and of those at which it arrived last.
     collectives: Int32
     last: Int32
-    #: From its arrivals to the last ones.
+    #: Time from its arrivals to the last ones.
     suffered: Annotated[Int64, Column(unit="nanoseconds")]
-    #: Of all the others, for it.
+    #: Waits of all others for it.
     caused: Annotated[Int64, Column(unit="nanoseconds")]
 
     @property
@@ -49,22 +49,22 @@ class RankWaits(Table):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LateArrivals(Table):
-    """A row for each collective, as they are numbered."""
+    """A row for each collective, in the order of their numbers."""
 
-    #: Number of the profiler's step; missing outside of all.
+    #: Number of the profiler's step; missing outside of steps.
     step: Int32
-    #: Position of the rank that came last.
+    #: Position of the rank that arrived last.
     rank: Int32
-    #: When it came, on the clock of the job.
+    #: Its arrival, on the clock of the job.
     at: Annotated[Int64, Column(unit="nanoseconds")]
-    #: How much later than the one before it, and than the median of the others.
+    #: Time after the arrival of the second last rank, and after the median of the others.
     behind_second: Annotated[Int64, Column(unit="nanoseconds")]
     behind_median: Annotated[Int64, Column(unit="nanoseconds")]
-    #: How long the others waited, in sum.
+    #: Sum of the others' waits.
     waits: Annotated[Int64, Column(unit="nanoseconds")]
-    #: A :class:`LatenessCause`: of what follows, that of which it had most.
+    #: A :class:`LatenessCause`: the largest of the columns that follow.
     cause: Int8
-    #: What it did more than the median of the others since they were last together; negative where it did less.
+    #: Its time of each cause above the median of the others since they were last together; negative where it is less.
     late_start: Annotated[Int64, Column(unit="nanoseconds")]
     compute: Annotated[Int64, Column(unit="nanoseconds")]
     data_loading: Annotated[Int64, Column(unit="nanoseconds")]
@@ -72,7 +72,7 @@ class LateArrivals(Table):
     unknown: Annotated[Int64, Column(unit="nanoseconds")]
 
     def excess(self) -> NDArray[np.int64]:
-        """What the last rank did more than its peers, a column for each :class:`LatenessCause`."""
+        """Excess of the last rank over its peers, a column for each :class:`LatenessCause`."""
         return np.stack([getattr(self, cause.name.lower()) for cause in LatenessCause], axis=1)
 
 
@@ -80,7 +80,7 @@ class LateArrivals(Table):
 class StepStragglers(Table):
     """A row for each step with a collective, in order: the rank that caused most waits in it.
 
-    Collectives outside of all steps make one row more, with a missing step; that of a trace without steps is all.
+    Collectives outside of steps have one more row, with a missing step.
     """
 
     step: Int32
@@ -88,10 +88,10 @@ class StepStragglers(Table):
     rank: Int32
     #: A :class:`LatenessCause`.
     cause: Int8
-    #: The waits that it caused, and those that all ranks caused.
+    #: Waits that it caused, and waits that all ranks caused.
     caused: Annotated[Int64, Column(unit="nanoseconds")]
     waits: Annotated[Int64, Column(unit="nanoseconds")]
-    #: How much earlier all would have been together without it: how much later than the second it came, in sum.
+    #: Time by which all would have been together earlier without it: sum of its delays after the second last rank.
     behind: Annotated[Int64, Column(unit="nanoseconds")]
 
     @property
@@ -102,11 +102,11 @@ class StepStragglers(Table):
 
 @dataclass(frozen=True, slots=True)
 class JobRanks:
-    """What the ranks of a job waited for one another.
+    """Waits between the ranks of a job.
 
-    A wait is the time from a rank's arrival at a collective to the arrival of the last one, or until it left, if it
-    could do so before. Waits behind which it computes something on another stream or thread count, too. An instant
-    counts once, in however many collectives a rank waits.
+    A wait is the time from a rank's arrival at a collective to the last arrival, or until it left, if it could leave
+    earlier. A wait counts even if the rank computes on another stream or thread meanwhile. An instant counts once,
+    however many collectives a rank waits in.
     """
 
     #: Numbers of the ranks in the job, by position.
@@ -119,24 +119,24 @@ class JobRanks:
 
     @property
     def straggler(self) -> int | None:
-        """The number of the rank that caused most waits; None if none waited."""
+        """Number of the rank that caused most waits; None if none waited."""
         return int(self.waits.rank[self.waits.caused.argmax()]) if self.waits.caused.any() else None
 
 
 def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRanks:
-    """Who waited for whom in a job, and why.
+    """Find the waits between the ranks of a job, and their causes.
 
     Parameters
     ----------
     trace
         Ranks of one job.
     data_loading
-        Regular expressions that are found in names of annotations that load data, beside those of PyTorch's loaders.
+        Regular expressions for the names of annotations that load data, in addition to those of PyTorch's loaders.
 
     Returns
     -------
     JobRanks
-        Empty tables for a single rank, or where ranks have no collective in common.
+        With empty tables for a single rank, or if ranks have no collective in common.
     """
     collectives = match_collectives(trace)
     arrivals = collectives.arrivals
@@ -149,10 +149,10 @@ def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRan
 
 
 def waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
-    """How long each rank waited in each collective for the last one to come, nanoseconds.
+    """Nanoseconds that each rank waited in each collective for the last arrival.
 
-    An instant in which a rank waited in several counts once: for the one that it came to first, and for a receive only
-    if it waited in nothing else, since a program may ask for what it receives long before it needs it.
+    An instant in several collectives counts once: for the one that the rank arrived at first, and for a receive only if
+    it waited in nothing else, since a program may ask for data long before it needs them.
     """
     shift = offset[arrivals.rank]
     start = arrivals.start + shift
@@ -170,7 +170,7 @@ def waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
 
 
 def _first_come(start: Int64, until: Int64) -> Intervals:
-    """The part of each interval that is in none which began before it."""
+    """Part of each interval that is in no earlier one."""
     order = np.lexsort((until, start))
     reached = np.maximum.accumulate(until[order])
     begins = np.empty_like(start)
@@ -179,7 +179,7 @@ def _first_come(start: Int64, until: Int64) -> Intervals:
 
 
 def last_rows(arrivals: CollectiveArrivals, offset: Int64) -> NDArray[np.intp]:
-    """Of each collective, the row of the rank that came last; of several, the first one."""
+    """Row of the rank that arrived last at each collective; of several, the first."""
     start = arrivals.start + offset[arrivals.rank]
     order = np.lexsort((-np.arange(len(start)), start, arrivals.collective))
     return order[np.append(arrivals.begins[1:], len(start)) - 1] if len(start) else order
@@ -194,7 +194,7 @@ def _late_arrivals(
     steps = [steps_of(rank) for rank in trace.ranks]
     rows, begins = last_rows(arrivals, offset), arrivals.begins
     since = since_together(arrivals, offset, occupations)
-    more = excess(arrivals, rows, pieces(arrivals, offset, since, occupations, steps))
+    more = excess(arrivals, rows, activities(arrivals, offset, since, occupations, steps))
     start = arrivals.start + offset[arrivals.rank]
     second, median = _others(arrivals, start, rows)
     return LateArrivals(
@@ -210,7 +210,7 @@ def _late_arrivals(
 
 
 def _others(arrivals: CollectiveArrivals, start: Int64, rows: NDArray[np.intp]) -> tuple[Int64, Int64]:
-    """Of each collective, the last arrival but that of one rank, and the median without it."""
+    """Last arrival at each collective without one rank, and the median without it."""
     kept = np.ones(len(start), np.bool_)
     kept[rows] = False
     collective, others = arrivals.collective[kept], start[kept]
@@ -233,7 +233,7 @@ def _rank_waits(numbers: Sequence[int], arrivals: CollectiveArrivals, waits: Int
 
 
 def _summed(which: NDArray[np.integer], values: Int64, length: int) -> Int64:
-    """Sums by position, exactly."""
+    """Exact integer sums by position."""
     sums = np.zeros(length, np.int64)
     np.add.at(sums, which, values)
     return sums

@@ -16,14 +16,13 @@ from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, 
 from dask_efficiency.torch_traces.path.graph import Region
 from dask_efficiency.torch_traces.path.roles import named
 
-#: What can be asked for by name: the first of these kinds that has such a name. Old versions have annotations among
-#: the operators.
+#: Categories to look for a name in, the first one that has it. Old versions have annotations among the operators.
 _CAN_BE_NAMED = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
 
-#: What happens on threads.
+#: Categories of events on threads.
 ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *CALLS)
 
-#: Names that a message lists.
+#: Names that a message lists (a few lines).
 MAX_LISTED = 20
 
 
@@ -33,7 +32,7 @@ class TorchQuestion:
 
     #: Part of an annotation's name; empty for all of the trace.
     annotation: str = ""
-    #: Which instance of it, or the first and the last of several.
+    #: Number of the instance, or the first and the last of several.
     instance: int | tuple[int, int] | None = None
     #: Number of the only rank; None for all.
     rank: int | None = None
@@ -41,7 +40,7 @@ class TorchQuestion:
     data_loading: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Refuse what would otherwise be ignored, or end in a traceback far from here."""
+        """Raise ValueError for an instance without an annotation, and for an invalid pattern."""
         if self.instance is not None and not self.annotation:
             raise ValueError(f"instance is {self.instance}, but no annotation is named of which that would be one")
         for pattern in self.data_loading:
@@ -52,27 +51,25 @@ class TorchQuestion:
 
 
 def find_region(trace: RankTrace, annotation: str = "", instance: int | tuple[int, int] | None = None) -> Region:
-    """The events of some instances of an annotation.
+    """Find the events in some instances of an annotation.
 
     Parameters
     ----------
     annotation
-        Part of the name of annotations, or of operators or Python functions where no annotation has it; empty for all
-        of the trace.
+        Part of the name of annotations, or else of operators or Python functions; empty for the whole trace.
     instance
-        Which one of those that have it, from 0 in the order of time; the first one by default. Or the first and the
-        last of several, both included.
+        Number of the instance from 0 in the order of time, 0 by default; or the first and the last of several.
 
     Returns
     -------
     Region
-        Of all that happens on threads, what begins in the window, both ends included, and takes any time. Of work on
-        a GPU and of synchronisations, those that a call in it asked for; not those of which no call is known.
+        Events on threads that begin in the window, both ends included, and take any time; and the work on a GPU and
+        synchronisations that a call among them asked for.
 
     Raises
     ------
     UnknownAnnotationError
-        If no name has that part, or there are fewer instances; it says what there is.
+        If no name has that part, or there are fewer instances; the message lists those that exist.
 
     References
     ----------
@@ -106,7 +103,7 @@ def _inside(trace: RankTrace, start: int, stop: int) -> Bool:
 def _instances(
     trace: RankTrace, annotation: str, instance: int | tuple[int, int] | None
 ) -> tuple[NDArray[np.intp], str]:
-    """Rows of the instances that were asked for, and which these are, for people."""
+    """Rows of the chosen instances, and their numbers in words."""
     found = _named(trace, annotation)
     if not found.size:
         raise UnknownAnnotationError(f"no annotation has {annotation!r} in its name; there is: {_known(trace)}")
@@ -122,7 +119,7 @@ def _instances(
 
 
 def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
-    """Rows with that in their name, in the order of time."""
+    """Rows with that part in their names, in the order of time."""
     events = trace.events
     wanted = named(trace, lambda name: annotation in name)
     for category in _CAN_BE_NAMED:
@@ -138,7 +135,7 @@ def _known(trace: RankTrace) -> str:
 
 
 def _listed(names: list[str]) -> list[str]:
-    """Each name once, with how often it is there; the most frequent ones."""
+    """The most frequent names, with their counts."""
     counts = Counter(names)
     listed = [
         f"{name!r} ({count} times)" if count > 1 else repr(name) for name, count in counts.most_common(MAX_LISTED)
@@ -146,7 +143,7 @@ def _listed(names: list[str]) -> list[str]:
     return [*listed, "..."] if len(counts) > MAX_LISTED else listed
 
 
-#: ``torch.profiler`` names each step so, if it was given a schedule. Longer numbers do not fit into 32 bits.
+#: Name of a step of ``torch.profiler`` with a schedule. Longer numbers do not fit into 32 bits.
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 
@@ -154,14 +151,14 @@ _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 class ProfilerSteps(Table):
     """A row for each step, in time order, on the rank's clock."""
 
-    #: Counted by the profiler since the program began; the same on all ranks.
+    #: The profiler's count since the program began, the same on all ranks.
     number: Int32
     start: Annotated[Int64, Column(unit="nanoseconds")]
     stop: Annotated[Int64, Column(unit="nanoseconds")]
 
 
 def steps_of(trace: RankTrace) -> ProfilerSteps:
-    """The profiler's steps on a rank; none if it had no schedule."""
+    """Steps of the profiler on a rank; none without a schedule."""
     numbers = {position: int(found[1]) for position, name in enumerate(trace.names) if (found := _STEP.match(name))}
     events = trace.events
     rows = np.flatnonzero(np.isin(events.category, NAMED_BY_PROGRAMS) & np.isin(events.name, list(numbers)))
@@ -174,7 +171,7 @@ def steps_of(trace: RankTrace) -> ProfilerSteps:
 
 
 def step_at(steps: ProfilerSteps, at: Int64) -> Int32:
-    """The number of the step that each instant is in; missing outside of all."""
+    """Number of the step that each instant is in; missing outside of steps."""
     if not len(steps):
         return np.full(len(at), MISSING, np.int32)
     row = np.searchsorted(steps.start, at, side="right") - 1

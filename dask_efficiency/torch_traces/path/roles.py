@@ -1,4 +1,4 @@
-"""Roles of events, by their names and categories: calls that wait, kernels that exchange data, and whose time it is."""
+"""Roles of events by name and category: calls that wait, kernels that exchange data, and kinds of their own time."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, 
 
 
 class CallKind(IntEnum):
-    """What a call does. Which calls asked for work on the GPU is not among it: the work itself says so."""
+    """Kind of a call of CUDA or HIP. Calls that ask for work on the GPU have none: the work itself names its call."""
 
     OTHER = 0
-    #: It waits until a device, or a context of it, has nothing left to do.
+    #: Waits until a device, or a context of it, is idle.
     DEVICE_WAIT = 1
-    #: It waits until a stream has nothing left to do.
+    #: Waits until a stream is idle.
     STREAM_WAIT = 2
-    #: It waits until the work before a recorded event is done.
+    #: Waits until the work before a recorded event is done.
     EVENT_WAIT = 3
-    #: It asks whether that work is done.
+    #: Asks whether that work is done.
     EVENT_QUERY = 4
-    #: It notes what a stream has been asked for.
+    #: Records the work that a stream has been asked for.
     EVENT_RECORD = 5
-    #: It makes a stream wait for a recorded event.
+    #: Makes a stream wait for a recorded event.
     STREAM_WAITS_EVENT = 6
-    #: It asks for a copy and waits for it.
+    #: Asks for a copy and waits for it.
     COPY = 7
-    #: It asks for a copy, and waits for it only where memory is pageable.
+    #: Asks for a copy, and waits for it only if memory is pageable.
     COPY_ASYNC = 8
-    #: It reserves memory.
+    #: Reserves memory.
     ALLOCATE = 9
-    #: It gives memory back, for which it waits until the device has nothing left to do.
+    #: Frees memory, and waits for that until the device is idle.
     FREE = 10
 
 
-#: Names without their API's prefix and the marks of versions; CUDA's runtime, its driver, HIP.
+#: By name without the prefix of the API (CUDA's runtime or driver, HIP) and the marks of versions.
 _KINDS = {
     "DeviceSynchronize": CallKind.DEVICE_WAIT,
     "ThreadSynchronize": CallKind.DEVICE_WAIT,
@@ -75,7 +75,7 @@ _API = re.compile(r"(?:cuda|cu|hip)(?=[A-Z])")
 _VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|_spt)+$")
 _COPY = re.compile(r"Memcpy(?:2D|3D|Peer|3DPeer|HtoD|DtoH|DtoD|HtoA|AtoH|DtoA|AtoD|AtoA|ToSymbol|FromSymbol|[23]D\w+)?")
 
-#: Kinds of calls in which a thread may wait for the GPU: their own time is not the CPU's.
+#: Kinds of calls in which a thread may wait for the GPU.
 BLOCKING = (
     CallKind.DEVICE_WAIT,
     CallKind.STREAM_WAIT,
@@ -85,12 +85,12 @@ BLOCKING = (
     CallKind.COPY_ASYNC,
 )
 
-#: Calls that hold a lock of CUDA's runtime, so that only one of them goes on at a time, whatever their threads.
+#: Calls that hold a lock of CUDA's runtime: only one of them runs at a time, over all threads.
 HOLD_THE_RUNTIMES_LOCK = frozenset(["cudaHostAlloc", "cudaLaunchKernel", "cudaMemcpyAsync"])
 
 
 def kind_of_call(name: str) -> CallKind:
-    """What a call of that name does; OTHER for all that no module here has to tell apart."""
+    """Kind of a call by its name; OTHER for kinds that do not matter here."""
     api = _API.match(name)
     if api is None:
         return CallKind.OTHER
@@ -103,71 +103,71 @@ def kind_of_call(name: str) -> CallKind:
 
 
 def call_kinds(trace: RankTrace) -> Int8:
-    """A :class:`CallKind` for each event; OTHER for all that are not calls.
+    """Kind of each event; OTHER for events that are no calls.
 
     References
     ----------
     Which calls block: HTA (``traceinsight`` 0.6.1), ``BLOCKING_SYNC_CALLS``. We differ: the same functions of CUDA's
-    driver, of HIP and with marks of versions and default streams (``_v2``, ``_ptsz``) count, too.
+    driver, of HIP, and with marks of versions and default streams (``_v2``, ``_ptsz``) count, too.
     """
     of_name = np.array([*(kind_of_call(name) for name in trace.names), CallKind.OTHER], np.int8)
     return np.where(trace.events.is_call, of_name[trace.events.name], np.int8(CallKind.OTHER))
 
 
 def named(trace: RankTrace, is_wanted: Callable[[str], bool]) -> Bool:
-    """Whether the name of each event is wanted; each name is looked at once."""
+    """Mask of events by their names; each name is tested once."""
     of_name = np.array([*map(is_wanted, trace.names), False], np.bool_)
     return of_name[trace.events.name]
 
 
 def matching(trace: RankTrace, patterns: Sequence[str]) -> Bool:
-    """Whether one of the regular expressions is found in the name of each event."""
+    """Mask of events whose names match one of some regular expressions."""
     if not patterns:
         return np.zeros(len(trace.events), np.bool_)
     expression = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
     return named(trace, lambda name: expression.search(name) is not None)
 
 
-#: In the names of kernels of NCCL, and of the libraries that kept its names: AMD's, Huawei's and Microsoft's.
+#: Parts of the names of kernels of NCCL, and of its relatives from AMD, Huawei and Microsoft.
 _KERNEL = re.compile("nccl|rccl|hccl|msccl", re.IGNORECASE)
-#: What torch.distributed's backends for the CPU call their work, on threads of their own: ``gloo:all_reduce``. That of
-#: NCCL on the CPU only asks for a kernel.
+#: Names of work of torch.distributed's backends for the CPU on their own threads, such as ``gloo:all_reduce``. NCCL's
+#: work on the CPU only asks for a kernel.
 _ON_CPU = re.compile("(?:gloo|mpi|ucc):")
 
 
 def gpu_collectives(trace: RankTrace) -> Bool:
-    """Whether each event is a kernel that exchanges data with other processes.
+    """Mask of kernels that exchange data with other processes.
 
     References
     ----------
-    HTA (``traceinsight`` 0.6.1), ``is_comm_kernel``. We differ: a name that begins with ``hip`` does not make one, but
-    what the trace says of a collective does; neither copies nor fills are.
+    HTA (``traceinsight`` 0.6.1), ``is_comm_kernel``. We differ: names that begin with ``hip`` do not count, but a
+    collective's name in the trace does; copies and fills never do.
     """
     events = trace.events
-    said = named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)
-    found: Bool = (events.category == Category.KERNEL) & said
+    exchanging = named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)
+    found: Bool = (events.category == Category.KERNEL) & exchanging
     return found
 
 
 def cpu_collectives(trace: RankTrace) -> Bool:
-    """Whether each event is a collective that a thread of the CPU does."""
+    """Mask of collectives on threads of the CPU."""
     of_name = named(trace, lambda name: _ON_CPU.match(name) is not None)
     return np.isin(trace.events.category, NAMED_BY_PROGRAMS) & of_name
 
 
 #: Calls that do nothing but wait for the GPU, and copies that wait.
 WAITS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.COPY)
-#: Calls in which a thread waits mostly for something else: the driver's locks, and pages of memory.
+#: Calls that spend most of their time waiting for the driver's locks and for pages of memory.
 ALLOCATES = (CallKind.ALLOCATE, CallKind.FREE)
 
-#: Calls by which a program learns that work on a GPU is done.
-LEARNS = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.EVENT_QUERY, CallKind.COPY)
+#: Calls that tell a program that work on a GPU is done.
+TELL_DONE = (CallKind.DEVICE_WAIT, CallKind.STREAM_WAIT, CallKind.EVENT_WAIT, CallKind.EVENT_QUERY, CallKind.COPY)
 
 
 def own_kinds(trace: RankTrace) -> Int8:
-    """For each event, the position in KINDS of what its own time is spent on, when nothing else explains it.
+    """Kind of each event's own time where nothing else explains it, as a position in KINDS.
 
-    A call that waits for the GPU is ``gpu-sync``, and one that takes memory or gives it back ``compute-noncpu``.
+    A call that waits for the GPU is ``gpu-sync``, and one that allocates or frees memory ``compute-noncpu``.
     """
     kinds = np.full(len(trace.events), KINDS.index(Kind.COMPUTE_CPU), np.int8)
     kinds[trace.events.is_gpu_work] = KINDS.index(Kind.GPU_COMPUTE)
@@ -179,6 +179,6 @@ def own_kinds(trace: RankTrace) -> Int8:
 
 
 def has_waits(trace: RankTrace) -> bool:
-    """Whether any call that waits for a GPU, or asks whether its work is done, was recorded."""
-    waits = np.isin(trace.events.category, CALLS) & np.isin(call_kinds(trace), LEARNS)
+    """True if the trace has any call that waits for a GPU or asks whether its work is done."""
+    waits = np.isin(trace.events.category, CALLS) & np.isin(call_kinds(trace), TELL_DONE)
     return bool(waits.any() or (trace.events.category == Category.SYNC).any())

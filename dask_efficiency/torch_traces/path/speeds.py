@@ -1,4 +1,4 @@
-"""What changes make of the edges of a torch trace's graph: which of them take less time, and which are gone."""
+"""TorchChanges: which edges of a graph take less time after a change, and which are gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dask_efficiency.torch_traces.path.lanes import pairs_ranked
 from dask_efficiency.torch_traces.path.loading import loading_rows
 from dask_efficiency.torch_traces.path.roles import gpu_collectives
 
-#: What can be left out, and what that means.
+#: Kinds of time that can be left out, and the meaning of that.
 WITHOUT = {
     "kernel-launch": "work on an idle GPU begins when it is asked for",
     "kernel-gap": "work on a GPU begins when the work before it on its stream ends",
@@ -31,17 +31,17 @@ WITHOUT = {
 
 @dataclass(frozen=True, slots=True)
 class TorchChanges:
-    """What is to be faster, or to take no time.
+    """Kernels and operators to speed up, and kinds of time to leave out.
 
     Raises
     ------
     ValueError
-        If a factor is no number above 0, or what is to be left out is none of :data:`WITHOUT`.
+        If a factor is no number above 0, or a name is not in :data:`WITHOUT`.
     """
 
-    #: By pattern of the names of kernels and operators, how many times as fast they are.
+    #: How many times as fast they are, by pattern of the names of kernels and operators.
     speed_up: Mapping[str, float] = field(default_factory=dict)
-    #: Of :data:`WITHOUT`.
+    #: Names in :data:`WITHOUT`.
     without: Collection[str] = ()
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class TorchChanges:
         return bool(self.speed_up or self.without)
 
     def in_words(self) -> str:
-        """The beginning of a sentence."""
+        """Beginning of a sentence."""
         parts = [f"{pattern!r} {factor:g} times as fast" for pattern, factor in self.speed_up.items()]
         parts += [f"no {name}" for name in self.without]
         return f"With {' and '.join(parts)}" if parts else "With no change"
@@ -74,7 +74,7 @@ def check_patterns(graphs: Iterable[TorchGraph], patterns: Iterable[str]) -> Non
 
 
 def names_by_time(graph: TorchGraph) -> list[str]:
-    """Names of kernels and operators in the graph, those of the longest time in all first."""
+    """Names of kernels and operators in the graph, by their total time, the longest first."""
     events, rows = graph.trace.events, _events_of(graph)
     spent = np.bincount(
         events.name[rows], (events.stop - events.start)[rows].astype(np.float64), minlength=len(graph.trace.names)
@@ -84,7 +84,7 @@ def names_by_time(graph: TorchGraph) -> list[str]:
 
 
 def factors(graph: TorchGraph, changes: TorchChanges) -> Float64:
-    """By edge, the share of its time that it takes with the changes; 1 where it takes as long as it did."""
+    """Share of its time that each edge takes after the changes; 1 if it does not change."""
     found = np.ones(len(graph.edges), np.float64)
     for pattern, times in changes.speed_up.items():
         matched = _rows_of(graph, pattern)
@@ -104,7 +104,7 @@ def factors(graph: TorchGraph, changes: TorchChanges) -> Float64:
 
 
 def gone(graph: TorchGraph, changes: TorchChanges, source: NDArray[np.integer], target: NDArray[np.integer]) -> Bool:
-    """By pair of nodes, whether the second does not wait for the first any more: a call for work on the GPU."""
+    """Mask of pairs of nodes of which the second, in a call, no longer waits for the first, work on the GPU."""
     if "gpu-sync" not in changes.without:
         return np.zeros(len(source), np.bool_)
     works = graph.trace.events.is_gpu_work[graph.nodes.event]
@@ -117,7 +117,7 @@ def _events_of(graph: TorchGraph) -> Int32:
 
 
 def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
-    """By row of the trace's events, whether it is a kernel or operator in the graph with the pattern in its name."""
+    """Mask of events that are kernels or operators in the graph and have the pattern in their names."""
     events = graph.trace.events
     there = np.zeros(len(events), np.bool_)
     there[_events_of(graph)] = True
@@ -128,7 +128,7 @@ def _rows_of(graph: TorchGraph, pattern: str) -> Bool:
 
 
 def _matching(names: tuple[str, ...], pattern: str) -> Bool:
-    """By name, whether the pattern is in it: as it is, or as a regular expression."""
+    """Mask of names that have the pattern in them, literally or as a regular expression."""
     try:
         search = re.compile(pattern).search
     except re.error:  # kernels have brackets of all kinds in their names
@@ -137,7 +137,7 @@ def _matching(names: tuple[str, ...], pattern: str) -> Bool:
 
 
 def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
-    """By edge, whether it is the time of one of these events on a GPU."""
+    """Mask of edges that are the time of one of some events on a GPU."""
     edges = graph.edges
     there = (edges.kind == EdgeKind.OPERATOR) & (edges.event != MISSING)
     event = np.where(there, edges.event, 0)
@@ -146,7 +146,7 @@ def _own_time(graph: TorchGraph, rows: Bool) -> Bool:
 
 
 def _within(graph: TorchGraph, rows: Bool) -> Bool:
-    """By edge, whether it is a stretch of a thread within one of these events, which are on the CPU."""
+    """Mask of edges that are a thread's time within one of some events on the CPU."""
     events, nodes, edges = graph.trace.events, graph.nodes, graph.edges
     found = np.zeros(len(edges), np.bool_)
     chosen = np.flatnonzero(rows & ~graph.trace.events.is_gpu_work)
@@ -154,13 +154,13 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
         return found
     source, target = nodes.event[edges.source], nodes.event[edges.target]
     lane = pairs_ranked(events.process, events.thread)
-    stretch = (
+    of_thread = (
         (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~graph.trace.events.is_gpu_work[source]
     )
     for number in np.unique(lane[chosen]).tolist():
         of_lane = chosen[lane[chosen] == number]
         covered = union(events.start[of_lane], events.stop[of_lane])
-        mine = np.flatnonzero(stretch & (lane[source] == number))
+        mine = np.flatnonzero(of_thread & (lane[source] == number))
         since, until = nodes.at[edges.source[mine]], nodes.at[edges.target[mine]]
         which = np.searchsorted(covered.start, since, side="right") - 1
         inside = (which >= 0) & (until <= covered.stop[which]) if len(covered.start) else np.zeros(len(mine), np.bool_)

@@ -1,4 +1,4 @@
-"""What memory and data cost: time in calls that take memory or give it back, and in events that load data."""
+"""Stalls for memory and data: time in calls that allocate or free memory, and in events that load data."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Stalls(Table):
 
     #: Position in the names of the rank's trace.
     name: Int32
-    #: What they are on a path, as a position in KINDS: ``compute-noncpu`` for memory, or ``data-loading``.
+    #: Their kind on a path, as a position in KINDS: ``compute-noncpu`` for memory, or ``data-loading``.
     kind: Int8
     count: Int32
-    #: Of all threads, and of it what is on the critical path.
+    #: Of all threads, and the part on the critical path.
     total_seconds: Annotated[Float64, Column(unit="seconds")]
     path_seconds: Annotated[Float64, Column(unit="seconds")]
 
@@ -37,13 +37,13 @@ class Stall(NamedTuple):
     """Calls or events of one name that manage memory or load data."""
 
     times: int
-    #: Of all threads, and of it what is on the path.
+    #: Of all threads, and the part on the path.
     total_seconds: float
     path_seconds: float
 
 
 def added_up(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
-    """By name, over the ranks of several graphs; longest first."""
+    """Sums by name over the ranks of several graphs; longest first."""
     found: dict[str, Stall] = {}
     for graph, table in parts:
         columns = (table.name, table.count, table.total_seconds, table.path_seconds)
@@ -54,18 +54,18 @@ def added_up(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
 
 
 def stalls(graph: TorchGraph, stretches: TorchStretches) -> Stalls:
-    """Time in calls that manage memory, and in events that load data, in a window and on its critical path.
+    """Add up time in calls that manage memory and in events that load data, in a window and on its critical path.
 
     Parameters
     ----------
     stretches
-        The tiling of the same graph.
+        Tiling of the same graph.
 
     Returns
     -------
     Stalls
-        Events within others of the same kind are not counted again. What memory management costs while data are
-        loaded is data loading on the path.
+        Events within others of the same kind are not counted again. Memory management while data are loaded is data
+        loading on the path.
     """
     events, region = graph.trace.events, graph.region
     memory = region.rows[np.isin(call_kinds(graph.trace)[region.rows], ALLOCATES)]
@@ -98,7 +98,7 @@ def _by_name(graph: TorchGraph, rows: Int32, kind: int, stretches: TorchStretche
 
 
 def _outermost(graph: TorchGraph, rows: Int32) -> Int64:
-    """Of events on one thread, those that are in no other, in order of time."""
+    """Outermost of some events on one thread, in order of time."""
     events = graph.trace.events
     rows = rows[np.lexsort((-events.stop[rows], events.start[rows]))]
     if not len(rows):
@@ -110,7 +110,7 @@ def _outermost(graph: TorchGraph, rows: Int32) -> Int64:
 
 
 def _within(start: Int64, stop: Int64, stretches: TorchStretches) -> Int64:
-    """Nanoseconds of some stretches, which do not overlap, between pairs of instants."""
+    """Nanoseconds of disjoint stretches between pairs of instants."""
     sums: Int64 = np.append(0, np.cumsum(stretches.stop - stretches.start)).astype(np.int64)
 
     def until(at: Int64) -> Int64:

@@ -15,18 +15,18 @@ from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked
 
 
 class StreamWork(NamedTuple):
-    """Work on the GPUs, one stream after the other, and on each in the order in which it began."""
+    """Work on GPUs by stream, then in the order in which it began."""
 
     #: Row of the trace.
     event: NDArray[np.intp]
-    #: Number of its stream; streams of different devices are different.
+    #: Number of its stream, over all devices.
     stream: NDArray[np.intp]
-    #: When it was asked for, nanoseconds; when it began where no call is known.
+    #: Instant of its call, nanoseconds; without a call, its start.
     asked: Int64
     start: Int64
 
     def take(self, which: NDArray[np.bool_]) -> StreamWork:
-        """Some of it."""
+        """Rows of a mask."""
         return StreamWork(*(column[which] for column in self))
 
 
@@ -43,10 +43,10 @@ def stream_work(trace: RankTrace) -> StreamWork:
 
 
 def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
-    """Whether a stream had nothing to do when each work was asked for, and nothing more when it began.
+    """Mask of works whose stream was idle when they were asked for, and had nothing else queued when they began.
 
-    What one call asked for on a stream is outstanding once: from the call until the first of it begins. Only that
-    first one can have been alone.
+    All work of one call on a stream is outstanding once, from the call until the first of it begins, and only that
+    first one can be alone.
 
     References
     ----------
@@ -58,11 +58,11 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     call = trace.events.call[work.event]
     known = np.flatnonzero(call != MISSING)
     groups = pairs_ranked(work.stream[known], call[known])
-    # the work is in the order of streams and times, so that the first of a group is the one that begins first
+    # work is sorted by stream and time, so the first of a group begins first
     first = known[np.unique(groups, return_index=True)[1]]
     asked, began = in_one_order((work.stream[first], work.asked[first]), (work.stream[first], work.start[first]))
     calls, starts = np.sort(asked), np.sort(began)
-    # both are sorted by stream, so what is of streams before this one is in both counts
+    # both are sorted by stream, so earlier streams cancel out
     when_asked = np.searchsorted(calls, asked, side="right") - np.searchsorted(starts, asked, side="left")
     when_began = np.searchsorted(calls, began, side="right") - np.searchsorted(starts, began, side="right")
     alone = np.zeros(len(work.event), np.bool_)
@@ -71,7 +71,7 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
 
 
 def previous_on_stream(work: StreamWork) -> NDArray[np.intp]:
-    """For each work the position of the one before it on its stream, or missing."""
+    """Position of the work before each on its stream, or missing."""
     position = np.arange(len(work.event)) - 1
     position[1:][work.stream[1:] != work.stream[:-1]] = MISSING
     return position
@@ -89,18 +89,18 @@ class QueueLengths(Table):
 
 
 def queue_lengths(trace: RankTrace) -> QueueLengths:
-    """How much work each stream had been asked for and had not begun.
+    """Count the launches that each stream had not begun, over time.
 
     Returns
     -------
     QueueLengths
-        A row where work is asked for (its call begins), and one where work begins; at the same time the former is
-        first. All kernels of a CUDA graph are asked for by its one call.
+        A row where a call for work begins, and one where the work begins; calls come first at equal times. The one call
+        of a CUDA graph asks for all its kernels.
 
     References
     ----------
-    HTA (``traceinsight`` 0.6.1), ``get_queue_length_time_series``. We differ: streams of different devices are apart,
-    and all calls that asked for work count, not only those of some names.
+    HTA (``traceinsight`` 0.6.1), ``get_queue_length_time_series``. We differ: streams of different devices are
+    separate, and all calls that asked for work count, not only those of some names.
     """
     events = trace.events
     rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING))
@@ -115,38 +115,37 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
     return QueueLengths(at, device, stream, length.astype(np.int32))
 
 
-#: Nanoseconds from which on a gap on a stream is not the GPU's own: between kernels there are about 10 us, between
+#: Nanoseconds from which on a gap on a stream has another cause than the GPU: kernels are about 10 us apart,
 #: collectives up to 1 ms (HTA, ``KERNEL_KERNEL_DELAY_THRESHOLD_US``).
 MAX_KERNEL_DELAY = 1_500_000
 
-#: Before all instants.
+#: An instant before all others.
 NEVER = np.iinfo(np.int64).min
 
 
 def work_edges(
     trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waited: Int64
 ) -> list[Edges]:
-    """The edges to and within work on streams.
+    """Build the edges to and within work on streams.
 
-    A kernel's delay is its launch's where its stream had nothing else to do, all before it had ended before it was
-    asked for, and nothing else was asked for until it began. Otherwise the kernel before it on its stream delayed it,
-    unless it waited for another stream, or the gap is as long as :data:`MAX_KERNEL_DELAY`. In any case it did not
-    begin before it was asked for.
+    A kernel's delay belongs to its launch if its stream was idle when it was asked for, and nothing else was asked for
+    until it began. Otherwise the kernel before it on its stream delayed it, unless it waited for another stream or the
+    gap reaches :data:`MAX_KERNEL_DELAY`. In any case it did not begin before it was asked for.
 
     Parameters
     ----------
     positions
-        By row of the trace, the node of its beginning and the one of its end; missing where it has none.
+        By row of the trace, the nodes of its start and of its end; missing where it has none.
     work
-        Of the region.
+        Work of the region.
     alone
-        Whether its stream had nothing else to do.
+        Result of :func:`alone_in_queue`.
     waited
-        When what it waited for on other streams had ended, nanoseconds; :data:`NEVER` where there was no such thing.
+        End of the work on other streams that it waited for, nanoseconds; :data:`NEVER` without any.
 
     References
     ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, with launch edges of no weight always there.
+    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
     """
     starts, stops = positions
     before = previous_on_stream(work)

@@ -16,18 +16,18 @@ from dask_efficiency.torch_traces.path.graph import TorchGraph
 
 
 class RawStretches(NamedTuple):
-    """The time between instants, in order; pieces may take no time."""
+    """Stretches between the instants of a walk, in order, some without length; not yet joined."""
 
-    #: Nanoseconds, ascending; one more than there are pieces.
+    #: Nanoseconds, ascending; one more than there are stretches.
     bounds: Int64
     kind: Int8
     event: Int32
     inferred: Bool
-    #: An event on whose thread it is; missing for what is on no thread.
+    #: An event on its thread; missing where it is on none.
     on_thread_of: Int32
 
     def cut(self, at: Int64) -> RawStretches:
-        """The same with more bounds."""
+        """Cut stretches at more instants."""
         bounds = np.sort(np.concatenate([self.bounds, np.clip(at, self.bounds[0], self.bounds[-1])]))
         which = np.searchsorted(self.bounds, bounds[:-1], side="right") - 1
         which = np.minimum(which, len(self.kind) - 1)
@@ -45,42 +45,42 @@ class TorchStretches(Table):
     stop: Annotated[Int64, Column(unit="nanoseconds")]
     #: Position in :attr:`~dask_efficiency.torch_traces.kineto.trace.KinetoTrace.ranks`.
     rank: Int32
-    #: Row of the event whose time it is; missing where it is no event's.
+    #: Row of the event whose time it is; missing where it belongs to none.
     event: Int32
-    #: Whether the walk came here by an edge that was inferred.
+    #: True if the walk came here by an inferred wait.
     inferred: Bool
 
     @classmethod
     def between(cls, bounds: Int64, *, kind: Int8, rank: Int32, event: Int32, inferred: Bool) -> Self:
-        """From the instants between stretches, ascending, one more than there are stretches.
+        """Build from the instants between stretches, ascending, one more than there are stretches.
 
-        Stretches that take no time are left out, and equal ones in a row are one.
+        Stretches without length are dropped, and equal neighbours are joined.
         """
         lasting = bounds[1:] > bounds[:-1]
-        pieces = cls(kind, bounds[:-1], bounds[1:], rank, event, inferred).take(lasting)
-        changes = np.zeros(len(pieces), bool)
+        found = cls(kind, bounds[:-1], bounds[1:], rank, event, inferred).take(lasting)
+        changes = np.zeros(len(found), bool)
         changes[:1] = True
-        for column in (pieces.kind, pieces.rank, pieces.event, pieces.inferred):
+        for column in (found.kind, found.rank, found.event, found.inferred):
             changes[1:] |= column[1:] != column[:-1]
-        first = pieces.take(changes)
-        return replace(first, stop=np.append(first.start[1:], pieces.stop[-1:]))
+        first = found.take(changes)
+        return replace(first, stop=np.append(first.start[1:], found.stop[-1:]))
 
     def seconds(self) -> dict[Kind, float]:
-        """Seconds of each kind that there is, most first."""
+        """Seconds by kind, the largest first."""
         nanoseconds = np.bincount(self.kind, weights=self.stop - self.start, minlength=len(KINDS))
         found = np.flatnonzero(np.bincount(self.kind, minlength=len(KINDS)))
         return {KINDS[i]: float(nanoseconds[i]) / 1e9 for i in found[np.argsort(-nanoseconds[found], kind="stable")]}
 
 
-#: Stands for no event.
+#: Stands for no event or rank.
 NOBODY = "-"
 
-#: What stretches can be grouped by.
+#: Names of groupings.
 GROUPS = ("kind", "name", "rank")
 
 
 def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[str, float]:
-    """Seconds of each group, largest first; of what is in none under :data:`NOBODY`.
+    """Seconds of each group, largest first; time in no group is under :data:`NOBODY`.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[s
 
 
 def _grouped(by: str, stretches: TorchStretches, trace: KinetoTrace) -> tuple[Int64, list[str]]:
-    """By stretch, the position of its group in a list of names; missing where it is in none."""
+    """Group of each stretch as a position in a list of names; missing where it is in none."""
     if by == "kind":
         return stretches.kind.astype(np.int64), [str(kind) for kind in KINDS]
     if by == "rank":
@@ -113,7 +113,7 @@ def _grouped(by: str, stretches: TorchStretches, trace: KinetoTrace) -> tuple[In
 
 
 def in_figures(seconds: float) -> str:
-    """A duration in three figures or more: ``"9.57 ms"``, ``"929 ms"``, ``"1.23 s"``, ``"4321 s"``."""
+    """Duration in three figures or more: ``"9.57 ms"``, ``"929 ms"``, ``"1.23 s"``, ``"4321 s"``."""
     value, unit = (seconds, "s") if seconds >= 0.9995 else (1e3 * seconds, "ms")
     return f"{value:.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
 
@@ -121,23 +121,23 @@ def in_figures(seconds: float) -> str:
 def gpu_seconds_during(
     kind: Kind, stretches: TorchStretches, graphs: Sequence[TorchGraph], positions: Sequence[int], offset: Sequence[int]
 ) -> float:
-    """For how much of a path's time of a kind the GPUs of the rank that it was on had work that ran.
+    """Seconds of a path's time of a kind in which the GPUs of its rank had work that ran.
 
     Parameters
     ----------
     kind
-        Of stretches.
+        Kind of stretches.
     stretches
         The path, on the clock of the job.
     graphs, positions
-        Of each rank that the path runs over, its graph and its position in the trace.
+        Graph of each rank of the path, and its position in the trace.
     offset
-        By position, nanoseconds from the rank's clock to the job's.
+        By position, nanoseconds to add to the rank's clock for the job's.
 
     Returns
     -------
     float
-        Seconds. Kernels that exchange data with other ranks are work too.
+        Kernels that exchange data with other ranks are work, too.
     """
     found = 0
     for graph, position in zip(graphs, positions, strict=True):

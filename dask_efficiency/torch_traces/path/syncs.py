@@ -1,4 +1,4 @@
-"""What calls and streams waited for: the synchronisations that CUPTI recorded."""
+"""Waits of calls and streams, from the synchronisations that CUPTI recorded."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dask_efficiency.torch_traces.path.streams import StreamWork
 
 
 class SyncKind(IntEnum):
-    """Who waits, and for what."""
+    """Kind of a synchronisation."""
 
-    #: A call, for all streams of a device.
+    #: A call waits for all streams of a device.
     CONTEXT = 0
-    #: A call, for a stream.
+    #: A call waits for a stream.
     STREAM = 1
-    #: A call, for what was asked for before an event was recorded.
+    #: A call waits for work from before a recorded event.
     EVENT = 2
-    #: A stream, for the same.
+    #: A stream waits for work from before a recorded event.
     STREAM_WAIT = 3
 
 
-#: As Kineto names them.
+#: By Kineto's names.
 _KINDS = {
     "Context Sync": SyncKind.CONTEXT,
     "Stream Sync": SyncKind.STREAM,
@@ -40,23 +40,23 @@ _KINDS = {
 
 
 class SyncWaits(NamedTuple):
-    """Pairs of what had to end and what waited for it."""
+    """Pairs of work and what waited for its end."""
 
     #: Position in the work on streams.
     work: NDArray[np.intp]
-    #: Row of the call that waited, or position of the work that did.
+    #: Row of the call, or position of the work, that waited.
     waiter: NDArray[np.intp]
 
 
 def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tuple[Int32, Int32]) -> Edges:
-    """The edges of all synchronisations that were recorded: to work, and to the ends of calls.
+    """Edges of all recorded synchronisations, to work and to the ends of calls.
 
     Parameters
     ----------
     work
-        Of the whole trace.
+        Work of the whole trace.
     positions
-        By row of the trace, the node of its beginning and the one of its end; missing where it has none.
+        By row of the trace, the nodes of its start and of its end; missing where it has none.
     """
     starts, stops = positions
     streams = waits_of_streams(trace, work)
@@ -75,14 +75,12 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
 
 
 def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> SyncWaits:
-    """Which work each waiting call waited for.
-
-    Of a stream it is the last one that began before the wait ended, and ended before the call returned.
+    """Work that each waiting call waited for: the last on a stream to begin before the wait ended and end before it.
 
     Parameters
     ----------
     in_region
-        By position in the work, whether it can have been waited for.
+        Mask of the work that can have been waited for.
 
     References
     ----------
@@ -108,10 +106,10 @@ def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> SyncW
 
 
 def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
-    """Which work on one stream waited for which work on another one.
+    """Waits of work on one stream for work on another.
 
-    A stream that is told to wait for an event does not begin what the same thread asks for next before what had been
-    asked for when the event was recorded has ended.
+    A call makes a stream wait for an event. The next work that its thread asks for on that stream begins only after the
+    work from before the recorded event has ended.
 
     References
     ----------
@@ -129,12 +127,12 @@ def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
             _on_device(events.device[waits.waiter], events.device[first])
             & (events.stream[waits.waiter] == events.stream[first])
         )
-        told_at = events.start[events.call[waits.waiter[concerned]]]
-        asked, told = in_one_order((asking[here], work.asked[here]), (waiting[concerned], told_at))
+        called_at = events.start[events.call[waits.waiter[concerned]]]
+        asked, called = in_one_order((asking[here], work.asked[here]), (waiting[concerned], called_at))
         order = np.argsort(asked, kind="stable")
-        place = np.minimum(np.searchsorted(asked[order], told), len(here) - 1)
+        place = np.minimum(np.searchsorted(asked[order], called), len(here) - 1)
         after = here[order[place]]
-        good = (asked[order[place]] >= told) & (asking[after] == waiting[concerned])
+        good = (asked[order[place]] >= called) & (asking[after] == waiting[concerned])
         next_work[concerned[good]] = after[good]
     good = next_work != MISSING
     source, target = waits.work[good], next_work[good]
@@ -148,7 +146,7 @@ class _Syncs(NamedTuple):
 
 
 def _syncs(trace: RankTrace, kinds: tuple[SyncKind, ...]) -> _Syncs:
-    """Synchronisations of some kinds of which the call is known."""
+    """Synchronisations of some kinds with known calls."""
     events = trace.events
     of_name = np.array([*(_KINDS.get(name, MISSING) for name in trace.names), MISSING], np.int8)
     rows = np.flatnonzero((events.category == Category.SYNC) & (events.call != MISSING))
@@ -158,7 +156,7 @@ def _syncs(trace: RankTrace, kinds: tuple[SyncKind, ...]) -> _Syncs:
 
 
 def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_call: bool = True) -> SyncWaits:
-    """The last work that a recorded event's stream had been asked for, for each wait for the event."""
+    """Waits for an event: each for the last work that the event's stream was asked for before it was recorded."""
     events = trace.events
     rows = _syncs(trace, (kind,)).rows
     recorded = _recorded_at(trace, events.recorded_by[rows])
@@ -178,7 +176,7 @@ def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_cal
 
 
 def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:
-    """When the call with that correlation recorded its event, or missing."""
+    """Instant at which the call with a correlation recorded its event, or missing."""
     events = trace.events
     calls = np.flatnonzero((call_kinds(trace) == CallKind.EVENT_RECORD) & (events.correlation > 0))
     if not calls.size:
@@ -188,7 +186,7 @@ def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:
 
 
 def _by_stream(work: StreamWork, which: Bool) -> list[NDArray[np.intp]]:
-    """Positions of the work of each stream, in the order in which it began."""
+    """Positions of each stream's work, in the order in which it began."""
     positions = np.flatnonzero(which)
     if not positions.size:
         return []
@@ -202,5 +200,5 @@ def _on_device(device: NDArray[np.int32], wanted: np.int32) -> Bool:
 
 
 def _threads(trace: RankTrace, calls: NDArray[np.integer]) -> NDArray[np.intp]:
-    """A number for the thread of each call; of calls that are not known one that means nothing."""
+    """Number of each call's thread; meaningless for missing calls."""
     return pairs_ranked(trace.events.process[calls], trace.events.thread[calls])

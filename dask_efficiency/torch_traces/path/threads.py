@@ -15,34 +15,34 @@ from dask_efficiency.torch_traces.path.roles import HOLD_THE_RUNTIMES_LOCK, name
 
 
 class CallStacks(NamedTuple):
-    """Steps of all threads, one thread after the other; an event has two, one when it begins and one when it ends."""
+    """Steps by thread, then in order: each event has one for its start and one for its end."""
 
     #: Row of the event, by step.
     event: Int32
     is_start: Bool
     #: Number of the thread, by step.
     lane: NDArray[np.intp]
-    #: Row of the event around it, by row of the trace; missing where there is none.
+    #: By row of the trace: row of the event around it; missing where there is none.
     parent: Int32
-    #: When it ends, by row of the trace, nanoseconds: at the latest when the event around it ends.
+    #: By row of the trace: its end in nanoseconds, not after that of the event around it.
     stop: Int64
 
 
 def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) -> CallStacks:
-    """The call stacks of threads, from when events begin and end.
+    """Find the call stacks of threads from starts and ends of events.
 
     Parameters
     ----------
     rows
         Events on threads that take any time, ascending.
     has_nodes
-        Which of them can be on a path; the others only say what is around what.
+        Mask of those that can be on a path; the others only show which event is around which.
 
     References
     ----------
-    HTA (``traceinsight`` 0.6.1), ``CallStackGraph``, whose order of events that begin or end at the same time this is:
-    ends before starts, the longer one outside. We differ: an event that outlasts the one in which it began ends with
-    it, while HTA takes whichever began last for the one that ends, so that their children change places.
+    HTA (``traceinsight`` 0.6.1), ``CallStackGraph``, and its order of equal times: ends before starts, the longer event
+    outside. We differ: an event that outlasts the one in which it began ends with it, while HTA ends whichever began
+    last, so that their children change places.
     """
     events = trace.events
     lane = thread_lanes(trace, rows)
@@ -64,20 +64,20 @@ def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) ->
     return CallStacks(rows[steps.event].astype(np.int32), steps.is_start, lane[steps.event], parents, stops)
 
 
-class _Steps(NamedTuple):
-    """Begins and ends in order; events are positions in the rows that were given."""
+class _StackSteps(NamedTuple):
+    """Starts and ends in order; events are positions in the given rows."""
 
     event: NDArray[np.intp]
     is_start: Bool
-    #: How many events are open with this one, from 1; the same when it begins and when it ends.
+    #: Number of open events with this one, from 1; the same at its start and its end.
     level: Int32
 
 
-def _steps(lane: NDArray[np.intp], start: Int64, stop: Int64) -> _Steps:
+def _steps(lane: NDArray[np.intp], start: Int64, stop: Int64) -> _StackSteps:
     begin, end = in_one_order((lane, start), (lane, stop))
     by_start = np.lexsort((-end, begin))
     begin, end = begin[by_start], end[by_start]
-    # of those that end together, the one that began last is the innermost
+    # of events that end together, the one that began last is the innermost
     latest_first = np.arange(len(end))[::-1]
     by_end = latest_first[np.argsort(end[::-1], kind="stable")]
     ends = end[by_end]
@@ -89,20 +89,20 @@ def _steps(lane: NDArray[np.intp], start: Int64, stop: Int64) -> _Steps:
     is_start = np.zeros(len(event), np.bool_)
     is_start[at_start] = True
     open_after = np.cumsum(np.where(is_start, 1, -1), dtype=np.int32)
-    return _Steps(event, is_start, np.where(is_start, open_after, open_after + 1).astype(np.int32))
+    return _StackSteps(event, is_start, np.where(is_start, open_after, open_after + 1).astype(np.int32))
 
 
-def _pairs(steps: _Steps) -> NDArray[np.intp]:
-    """Steps at which a level is entered and left again, by level and in order; shape (events, 2)."""
+def _pairs(steps: _StackSteps) -> NDArray[np.intp]:
+    """Steps at which a level is entered and left again, by level, then in order; shape (events, 2)."""
     level = steps.level
     if level.max(initial=0) < np.iinfo(np.int16).max:
-        # numpy sorts short integers by counting them
+        # numpy sorts short integers in linear time
         level = level.astype(np.int16)
     return np.argsort(level, kind="stable").reshape(-1, 2)
 
 
-def _around(steps: _Steps, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
-    """For each pair the position of the pair around it, or missing."""
+def _around(steps: _StackSteps, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Position of the pair around each pair, or missing."""
     entered = pairs[:, 0]
     level = steps.level[entered].astype(np.int64)
     size = len(steps.event)
@@ -111,16 +111,16 @@ def _around(steps: _Steps, pairs: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.where(level > 1, around, MISSING)
 
 
-def _nested(steps: _Steps, lanes: NDArray[np.intp], lane: NDArray[np.intp], stop: Int64, has_nodes: Bool) -> Int64:
-    """When events end, so that each ends in the one in which it began; on those lanes.
+def _nested(steps: _StackSteps, lanes: NDArray[np.intp], lane: NDArray[np.intp], stop: Int64, has_nodes: Bool) -> Int64:
+    """Ends of events on some lanes, changed so that each ends within the event in which it began.
 
-    An event with nodes is cut off only for another one that has them. What has none ends later instead: the function
-    that enters a range, and returns while the range goes on.
+    An event with nodes is cut off only by another one with nodes. An event without nodes ends later instead, such as a
+    function that enters a range and returns while the range goes on.
     """
     changed = stop.copy()
     some = np.isin(lane[steps.event], lanes)
     ends, important = stop.tolist(), has_nodes.tolist()
-    # those whose end has come while something important in them goes on, and those cut off whose end is to come.
+    # events that ended while an important one in them goes on, and events that were cut off and are to end later
     outlasted: set[int] = set()
     cut_off: set[int] = set()
     stack: list[int] = []
@@ -142,7 +142,7 @@ def _nested(steps: _Steps, lanes: NDArray[np.intp], lane: NDArray[np.intp], stop
 
 
 def _any_inside(stack: list[int], event: int, important: list[bool]) -> bool:
-    """Whether there is an important event above this one on the stack."""
+    """True if there is an important event above this one on the stack."""
     for inner in reversed(stack):
         if inner == event:
             return False
@@ -152,22 +152,21 @@ def _any_inside(stack: list[int], event: int, important: list[bool]) -> bool:
 
 
 def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32], holds: Bool, blocks: Bool) -> Edges:
-    """From the beginning or end of each event with nodes to the next one on its thread.
+    """Edges from each start or end of events with nodes to the next one on the thread.
 
-    Between events that are in no other one it weighs nothing, and neither does what leads to the end of a call that
-    waits for the GPU. Edges that the lock of CUDA's runtime makes are not made again.
+    Edges between outermost events weigh nothing, nor do edges to the end of a call that waits for the GPU. Edges that
+    :func:`lock_edges` has already are left out.
 
     Parameters
     ----------
     positions
-        By row of the trace, the node of its beginning and the one of its end; missing where it has none.
+        By row of the trace, the nodes of its start and of its end; missing where it has none.
     holds, blocks
-        By row of the trace, whether it is a call that holds that lock, and whether it is one that waits.
+        Masks of events that are calls that hold the runtime's lock, and of calls that wait.
 
     References
     ----------
-    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stack``. An edge's time belongs to the event that is the
-    innermost one during it.
+    HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_call_stack``. An edge's time belongs to the innermost event.
     """
     starts, stops = positions
     has_node = starts[stacks.event] != MISSING
@@ -197,32 +196,32 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
 
 
 def holds_lock(trace: RankTrace) -> Bool:
-    """Whether each event is a call that holds the lock."""
+    """Mask of calls that hold the lock of CUDA's runtime."""
     return trace.events.is_call & named(trace, lambda name: name in HOLD_THE_RUNTIMES_LOCK)
 
 
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
-    """From the beginning of each such call to the next end of one, and from an end to the next if none began between.
+    """Edges of the runtime's lock: from each start of such a call to the next end, and between successive ends.
 
     Parameters
     ----------
     holds
-        By row of the trace, whether it holds the lock.
+        Mask of events that hold the lock.
     lane
         By row of the trace, the number of its thread.
 
     References
     ----------
     HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_cuda_runtime_events``: of calls that overlap, the one that
-    ended first is taken to have had the lock first. We differ: a call that begins as another one of its thread ends
-    did not begin before that one, whatever their rows.
+    ended first had the lock first. We differ: a call that begins as another one of its thread ends comes after it,
+    whatever their rows.
     """
     of_lock = np.flatnonzero(holds[nodes.event])
     is_start = nodes.is_start[of_lock]
     ends = np.flatnonzero(~is_start)
     begins = np.flatnonzero(is_start)
     next_end = ends[_next_ends(nodes.at[of_lock], lane[nodes.event[of_lock]], begins, ends)]
-    # of those that lead to one end, the one that began last comes first
+    # of several starts before one end, the last comes first
     begins, next_end = begins[::-1], next_end[::-1]
     same = nodes.event[of_lock[begins]] == nodes.event[of_lock[next_end]]
     after_end = ends[(ends > 0) & ~is_start[ends - 1]]
@@ -243,8 +242,8 @@ def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
 def _next_ends(
     at: Int64, lane: NDArray[np.integer], begins: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """For each beginning, which end is the next one that is not one before it on its own thread."""
-    # every call that begins also ends, and later, so there is a next one
+    """Number of the next end after each start that is not the end of a call before it on its own thread."""
+    # every call ends after its start, so there is a next end
     number = np.searchsorted(ends, begins)
     while (before := (at[ends[number]] == at[begins]) & (lane[ends[number]] == lane[begins])).any():
         number[before] += 1

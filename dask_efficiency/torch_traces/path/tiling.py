@@ -12,7 +12,7 @@ for it now and then, so no event's duration says whether making it shorter would
     RankTrace --> find_region --> build_graph --> TorchGraph --+--> longest_path --> nodes of a path, as in HTA
     (kineto/)     (region.py)     (build.py)      (graph.py)   |    (longest.py)
                                                                +--> Instants --> last_causes --> tile --> TorchStretches
-                                                                    (instants.py)  (last_causes.py) (here)
+                                                                (instants.py)  (last_causes.py)  (here)
 
 - *Graph* (``graph.py``): two nodes for each event, its start and its end; an edge where the second of two cannot be
   before the first, with a weight, which is time of the first that counts. The rules of edges are those of HTA (Meta's
@@ -48,8 +48,8 @@ end of work                  an instant of a thread       ``gpu-sync`` of that e
 
 The walk begins at the end of the window: on the thread of the annotation that closes it, or else with what ended last
 on a GPU or on a thread that works. It ends at the first instant that is not after the window's start, or has no cause.
-Then ``loading.py`` renames threads' time within events that load data. In a job of several ranks ``tile_ranks`` does the
-same, and leaves a collective through the rank that came last to it.
+Then ``loading.py`` renames threads' time within events that load data. In a job of several ranks ``tile_ranks`` does
+the same, and leaves a collective through the rank that came last to it.
 
 **Invariants**, in ``tests/torch_traces/path/test_tiling.py`` unless another file is named:
 
@@ -60,7 +60,7 @@ same, and leaves a collective through the rank that came last to it.
    broken: ``test_a_tiling_that_is_broken_is_found_out``.
 2. No wait is named while what it waited for had not ended (``unexplained()``, in the first three of these).
 3. Every cause is before its effect in the order of instants: ``_take_latest`` drops all others. So the walk ends.
-4. Nothing of a recorded trace is ``unattributed``; a window of nothing is all of it
+4. No time of a recorded trace is ``unattributed``, and all of an empty window is
    (``test_a_window_of_nothing_is_unattributed``).
 5. No path is longer than the longest one (``test_no_path_is_longer`` in ``test_longest.py``), and on recorded and
    random traces it is HTA's (``test_against_hta.py``, which also has a test for each place where HTA is wrong).
@@ -114,7 +114,7 @@ _CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
 
 
 def tile(graph: TorchGraph) -> TorchStretches:
-    """The critical path of a window, as stretches that tile it exactly.
+    """Find the critical path of a window, as stretches that tile it exactly.
 
     The walk begins at the end of the window: on the thread of the annotation that closes it, or with whatever ended
     last. From the end of a call that waited for the GPU it goes to the work that it waited for, from the start of work
@@ -126,30 +126,40 @@ def tile(graph: TorchGraph) -> TorchStretches:
     TorchStretches
         Contiguous, in time order, from the region's start to its stop. Time of a thread between operators is
         ``compute-cpu`` without an event. ``kernel-launch`` and ``kernel-gap`` have the event whose start was waited
-        for. The rank is 0, for the position of the only rank.
+        for. The rank is position 0.
     """
     region = graph.region
     instants = Instants.of(graph)
     causes = last_causes(graph, instants)
     path = _walk(causes, instants, last_instant(graph, instants), region.start)
-    pieces = with_loading(graph, pieces_along(graph, instants, causes, own_kinds(graph.trace), path))
+    raw = with_loading(graph, stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
     return TorchStretches.between(
-        pieces.bounds,
-        kind=pieces.kind,
-        rank=np.zeros(len(pieces.kind), np.int32),
-        event=pieces.event,
-        inferred=pieces.inferred,
+        raw.bounds,
+        kind=raw.kind,
+        rank=np.zeros(len(raw.kind), np.int32),
+        event=raw.event,
+        inferred=raw.inferred,
     )
 
 
+def tile_job(
+    graphs: Sequence[TorchGraph], positions: Sequence[int], collectives: Collectives, clocks: RankClocks
+) -> TorchStretches:
+    """Tile the window of the only graph, or of all ranks of a job; positions are those of the graphs' ranks."""
+    if len(graphs) > 1:
+        return tile_ranks(graphs, collectives, clocks)
+    found = tile(graphs[0])
+    return replace(found, rank=np.full(len(found), positions[0], np.int32))
+
+
 def last_instant(graph: TorchGraph, instants: Instants) -> int:
-    """Find the instant at which the walk begins; missing if nothing is known of the window."""
+    """Find the instant at which the walk begins; missing if the window has none."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
     closing = events.stop == stop
     closing &= np.isin(events.category, _CLOSES)
     rows = np.flatnonzero(closing)
-    # The longest one, as an annotation is longer than what is in it.
+    # the longest one first, as an annotation is longer than the events in it
     for row in rows[np.argsort(events.start[rows], kind="stable")].tolist():
         same = events.process[instants.event[:inside]] == events.process[row]
         same &= (events.thread[instants.event[:inside]] == events.thread[row]) & ~instants.on_gpu[:inside]
@@ -163,7 +173,7 @@ def _walk(causes: LastCauses, instants: Instants, last: int, start: int) -> Int6
     """Walk from the end of the window to a position that is not after its start, or has no cause."""
     if last == MISSING:
         return np.empty(0, np.int64)
-    # Instants that waited for the one before them on their thread or stream are passed through in one step.
+    # Runs of instants that waited for the one before them on their thread or stream are passed in one step.
     order = stably(instants.lane)
     place = places_in(order)
     leads = np.append(True, causes.cause[order[1:]] != order[:-1])
@@ -179,7 +189,7 @@ def _walk(causes: LastCauses, instants: Instants, last: int, start: int) -> Int6
     return np.concatenate(runs).astype(np.int64)
 
 
-def pieces_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own: Int8, path: Int64) -> RawStretches:
+def stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own: Int8, path: Int64) -> RawStretches:
     """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
@@ -193,7 +203,7 @@ def pieces_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own:
     ]
     kind, event, thread = (np.concatenate(columns)[::-1] for columns in zip(*parts, strict=True))
     bounds = np.concatenate([[region.stop], instants.at[path], [region.start]])[::-1]
-    # A piece was come to by its own step and, at its end, by the one after it.
+    # A stretch is inferred if the step of the walk into it or out of it is.
     guessed = np.concatenate([[False], causes.inferred[later], [False]])
     guessed[1:] |= guessed[:-1]
     return RawStretches(np.clip(bounds, region.start, region.stop), kind, event, guessed[::-1], thread)
@@ -209,11 +219,11 @@ def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, l
     along = ~from_gpu & ~to_gpu & (instants.lane[earlier] == instants.lane[later])
     across = ~from_gpu & ~to_gpu & ~along
     event = instants.event[later].copy()
-    # Along a thread it is the time of whatever is open; from one to another, of what is open on the first one all the
-    # time, or else of the call that waited for a lock.
+    # Along a thread the innermost open event has the time; from one thread to another, the event that stays open on the
+    # first one, or else the call that waited for a lock.
     event[along] = instants.innermost[earlier[along]]
     event[across & to_start] = _still_open(graph, instants, earlier, later)[across & to_start]
-    # Work that ran on is what was waited for.
+    # work that was still active is what was waited for
     runs_on = from_gpu & from_start
     event[runs_on] = instants.event[earlier[runs_on]]
     kind = np.where(event == MISSING, KINDS.index(Kind.COMPUTE_CPU), own[event])
@@ -256,21 +266,20 @@ def _nothing_known(graph: TorchGraph) -> RawStretches:
     )
 
 
-#: Of a rank's time that is not on the path.
+#: Kind of a rank's time that is not on the path.
 _ELSEWHERE = -1
 
 
 def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
-    """The critical path of a job, as stretches that tile its window exactly.
+    """Find the critical path of a job, as stretches that tile its window exactly.
 
-    The walk begins at the end of the rank that ends last, and goes on as it does for one rank. Where it comes to a
-    collective in which the rank waited, it stays in it back to the arrival of the last rank, and goes on with what that
-    one did before.
+    The walk begins at the end of the rank that ends last, and goes on as it does for one rank. From a collective in
+    which the rank waited, it continues at the arrival of the last rank, on that rank.
 
     Parameters
     ----------
     graphs
-        Of every rank, in the order of the trace.
+        By rank, in the order of the trace.
     collectives, clocks
         Of the same ranks.
 
@@ -278,12 +287,12 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: R
     -------
     TorchStretches
         Contiguous, in time order, on the clock of the job, from the first start of a rank's region to the last stop.
-        What is before the region of the rank that the walk ends at is ``unattributed``.
+        Time before the region of the rank at which the walk ends is ``unattributed``.
     """
     ranks = [_Rank(graph, int(shift)) for graph, shift in zip(graphs, clocks.offset, strict=True)]
     ways = _Ways(ranks, collectives, clocks.offset)
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
-    # A rank without events has a region of no length at no time.
+    # the region of a rank without events has no length and a meaningless start
     start = min((rank.start for rank in ranks if rank.start < rank.stop), default=ranks[number].start)
     at, position = ranks[number].stop, last_instant(graphs[number], ranks[number].instants)
     while True:
@@ -301,7 +310,7 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: R
 
 
 class _Rank:
-    """One rank's instants, what each waited for last, and the parts of its time that are on the path."""
+    """One rank's instants, their last causes, and its stretches on the path."""
 
     def __init__(self, graph: TorchGraph, offset: int) -> None:
         self._graph, self.offset = graph, offset
@@ -310,48 +319,46 @@ class _Rank:
         self._causes = last_causes(graph, self.instants)
         self.following = self._causes.cause.data
         self._own = own_kinds(graph.trace)
-        self._parts: list[RawStretches] = []
-        #: By row of an event, the instant at which it starts.
+        self._raw: list[RawStretches] = []
+        #: By row of an event, position of its start.
         self.start_of, _ = starts_and_stops(self.instants.event, self.instants.is_start, len(graph.trace.events))
 
     def add(self, path: Int64, start: int, stop: int) -> None:
-        """Take the time between two instants on the clock of the job, before all that was taken, as a path says."""
+        """Add the stretches of a path between two instants on the clock of the job, before those added so far."""
         if start == stop:
             return
         region = replace(self._graph.region, start=start - self.offset, stop=stop - self.offset)
         graph = replace(self._graph, region=region)
-        self._parts.append(pieces_along(graph, self.instants, self._causes, self._own, path))
+        self._raw.append(stretches_along(graph, self.instants, self._causes, self._own, path))
 
-    def pieces(self) -> RawStretches | None:
-        """All that was taken, in time order, with pieces of kind :data:`_ELSEWHERE` in between; None of nothing."""
-        if not self._parts:
+    def raw(self) -> RawStretches | None:
+        """All stretches in time order, with :data:`_ELSEWHERE` in between; None if there are none."""
+        if not self._raw:
             return None
-        parts, bounds = self._parts[::-1], []
+        parts, bounds = self._raw[::-1], []
         columns: list[tuple[NDArray[Any], ...]] = []
         for number, part in enumerate(parts):
             if number:
-                columns.append(_nobodys(_ELSEWHERE))
+                columns.append(_without_event(_ELSEWHERE))
             bounds.append(part.bounds)
             columns.append((part.kind, part.event, part.inferred, part.on_thread_of))
-        pieces = RawStretches(
-            np.concatenate(bounds), *(np.concatenate(column) for column in zip(*columns, strict=True))
-        )
-        return with_loading(self._graph, pieces)
+        raw = RawStretches(np.concatenate(bounds), *(np.concatenate(column) for column in zip(*columns, strict=True)))
+        return with_loading(self._graph, raw)
 
 
 class _Ways:
-    """The ways from rank to rank, each of which is gone once at most, so that a walk ends."""
+    """Ways between ranks through collectives, each used once at most, so that a walk ends."""
 
     def __init__(self, ranks: Sequence[_Rank], collectives: Collectives, offset: Int64) -> None:
         arrivals = collectives.arrivals
         self._ranks = ranks
-        self._gone: set[int] = set()
+        self._used: set[int] = set()
         last, rows = last_arrivals(arrivals, offset), last_rows(arrivals, offset)
-        #: When the last rank came to each collective.
+        #: Last arrival at each collective.
         self.last: list[int] = last.tolist()
         self._rank, self._event = arrivals.rank[rows].tolist(), arrivals.event[rows].tolist()
         waited = arrivals.start + offset[arrivals.rank] < each(arrivals, last)
-        #: By rank, from the end of an event in which it waited to the collective.
+        #: By rank, its collectives by the position of the end of an event in which it waited.
         self._out = [
             _ends(rank, arrivals.event[mine], arrivals.collective[mine])
             for number, rank in enumerate(ranks)
@@ -359,14 +366,14 @@ class _Ways:
         ]
 
     def walk(self, number: int, position: int) -> tuple[Int64, int | None]:
-        """From an instant along causes to the start of the first collective in which the rank waited, if any."""
+        """Walk from an instant to the start of the first collective in which the rank waited, if there is one."""
         rank, out, path = self._ranks[number], self._out[number], []
         until = int(np.searchsorted(rank.instants.at, rank.start - rank.offset, side="right"))
         following = rank.following
         while position != MISSING:
             path.append(position)
             collective = out.get(position)
-            if collective is not None and collective not in self._gone:
+            if collective is not None and collective not in self._used:
                 path.append(int(rank.instants.partner[position]))
                 return np.array(path, np.int64), collective
             if position < until:
@@ -375,8 +382,8 @@ class _Ways:
         return np.array(path, np.int64), None
 
     def through(self, collective: int, at: int) -> tuple[int, int]:
-        """The rank that came last and the instant at which it did; what it did last, if its window lacks that."""
-        self._gone.add(collective)
+        """The rank that arrived last and the instant of that, or else its last instant before."""
+        self._used.add(collective)
         number = self._rank[collective]
         rank = self._ranks[number]
         position = int(rank.start_of[self._event[collective]])
@@ -386,31 +393,31 @@ class _Ways:
 
 
 def _ends(rank: _Rank, events: Int32, collectives: Int32) -> dict[int, int]:
-    """The instants at which events end, each with its collective."""
+    """Collectives by the position of their events' ends."""
     of_event = dict(zip(events.tolist(), collectives.tolist(), strict=True))
     instants = rank.instants
     found = np.flatnonzero(~instants.is_start & np.isin(instants.event, events))
     return {int(position): of_event[int(instants.event[position])] for position in found}
 
 
-def _nobodys(kind: int) -> tuple[NDArray[Any], ...]:
-    """The columns of one piece that is no event's."""
+def _without_event(kind: int) -> tuple[NDArray[Any], ...]:
+    """Columns of one stretch without an event."""
     missing = np.array([MISSING], np.int32)
     return np.array([kind], np.int8), missing, np.zeros(1, np.bool_), missing
 
 
 def _joined(ranks: Sequence[_Rank], last: int, start: int, at: int) -> TorchStretches:
-    """What was taken of all ranks, in time order, and before it what is not known of one."""
-    taken = [(number, rank.offset, pieces) for number, rank in enumerate(ranks) if (pieces := rank.pieces())]
+    """Stretches of all ranks in time order, with unattributed time before them."""
+    taken = [(number, rank.offset, raw) for number, rank in enumerate(ranks) if (raw := rank.raw())]
     if start < at or not taken:
         bounds = np.array([start, at])
-        taken.append((last, 0, RawStretches(bounds, *_nobodys(KINDS.index(Kind.UNATTRIBUTED)))))
+        taken.append((last, 0, RawStretches(bounds, *_without_event(KINDS.index(Kind.UNATTRIBUTED)))))
     kind, event, inferred = (
-        np.concatenate([getattr(pieces, name) for *_, pieces in taken]) for name in ("kind", "event", "inferred")
+        np.concatenate([getattr(raw, name) for *_, raw in taken]) for name in ("kind", "event", "inferred")
     )
-    begins = np.concatenate([pieces.bounds[:-1] + offset for _, offset, pieces in taken])
-    stops = np.concatenate([pieces.bounds[1:] + offset for _, offset, pieces in taken])
-    rank = np.repeat([number for number, *_ in taken], [len(pieces.kind) for *_, pieces in taken])
+    begins = np.concatenate([raw.bounds[:-1] + offset for _, offset, raw in taken])
+    stops = np.concatenate([raw.bounds[1:] + offset for _, offset, raw in taken])
+    rank = np.repeat([number for number, *_ in taken], [len(raw.kind) for *_, raw in taken])
     kept = np.flatnonzero((kind != _ELSEWHERE) & (begins < stops))
     kept = kept[np.argsort(begins[kept], kind="stable")]
     bounds = np.append(begins[kept], stops[kept[-1:]])

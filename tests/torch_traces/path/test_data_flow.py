@@ -192,5 +192,5 @@ def test_of_chakras_nodes_their_own_durations_count(load: Any) -> None:
 
 def test_dependencies_in_a_circle_are_refused(load: Any) -> None:
     nodes = [chakra(1, [2], 1), chakra(2, [1], 1), chakra(3, [], 1)]
-    with pytest.raises(ValueError, match="the data dependencies of node 1 go in a circle"):
+    with pytest.raises(ValueError, match="the data dependencies of node 1 have a cycle"):
         data_flow(load([event("cpu_op", 0, 1)], {"nodes": nodes}))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.torch_traces.path.ordering import CycleError, topological_ranks
 
-#: Edges from higher to lower numbers, so that there is no circle.
+#: Edges from higher to lower numbers, so that there is no cycle.
 acyclic = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda pair: pair[0] > pair[1]))
 
 
@@ -30,5 +30,5 @@ def test_nodes_keep_their_order_in_time_where_only_equal_times_are_out_of_order(
 
 def test_a_circle_is_refused() -> None:
     at = np.array([5, 5, 5])
-    with pytest.raises(CycleError, match="edges lead in a circle; 2 nodes"):
+    with pytest.raises(CycleError, match="the edges have a cycle; 2 nodes"):
         topological_ranks(at, np.array([0, 1], np.int32), np.array([1, 0], np.int32))
