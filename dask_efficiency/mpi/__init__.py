@@ -1,4 +1,4 @@
-"""Programs of MPI on the same networks: what a recorded one would take on other hosts."""
+"""Simulation of recorded MPI programs on other hosts, on the networks of :mod:`dask_efficiency.simulation`."""
 
 from typing import TYPE_CHECKING
 

@@ -19,28 +19,28 @@ from dask_efficiency.simulation.model.units import nbytes_of, shown_count
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
-    """The host of each rank: hosts are filled in their order, as ``mpiexec -f`` does.
+    """Place ranks on hosts: hosts are filled in their order, as by ``mpiexec -f``.
 
     Parameters
     ----------
     topology
-        What has these hosts.
+        Network with these hosts.
     slots
-        By host: how many ranks it takes.
+        Number of ranks by host.
     ranks
-        How many there are.
+        Number of ranks.
 
     Raises
     ------
     PlacementError
-        If there are fewer slots, or a host has fewer than it is given.
+        If there are too few slots, or a host has fewer than it is to use.
     KeyError
         If a host is unknown.
 
     References
     ----------
-    Hydra, MPICH's process manager: blocks of a host's slots in the order of the file. We differ where there are more
-    ranks than slots: it begins again with the first host, and here that is an error.
+    Hydra, MPICH's process manager: blocks of a host's slots in the order of the file. We differ: more ranks than slots
+    are an error, while Hydra begins again with the first host.
     """
     found: list[str] = []
     for name, count in slots.items():
@@ -58,12 +58,12 @@ def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> 
 
 
 def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks: int) -> tuple[str, ...]:
-    """The host of each rank, as a hostfile says.
+    """Place ranks on hosts by a hostfile.
 
     Raises
     ------
     TextFileError
-        With the line that names a host that is not there, or if the slots are too few.
+        With the line of an unknown host, or if there are too few slots.
     OSError
         If the file cannot be read.
     """
@@ -89,42 +89,42 @@ def simulate(
     overhead_seconds: float = 0.0,
     instructions_per_second: float = 0.0,
 ) -> MpiPrediction:
-    """What a recorded MPI program would take on the hosts of a cluster.
+    """Simulate a recorded MPI program on the hosts of a cluster.
 
     Parameters
     ----------
     program
-        What :func:`~dask_efficiency.mpi.load_trace` read.
+        Result of :func:`~dask_efficiency.mpi.load_trace`.
     cluster
         A file that describes hosts, switches and links, as
         :meth:`ClusterSpec.from_file <dask_efficiency.ClusterSpec.from_file>` reads it.
     hostfile
-        Which hosts run how many ranks, as ``mpiexec -f`` takes it: hosts are filled in their order. By default all
-        hosts, with their slots.
+        Hosts and their numbers of ranks, as for ``mpiexec -f``: hosts are filled in their order. By default all hosts
+        with all their slots.
     mpich
-        The version whose choice of algorithms for collectives is followed: ``"3.2.1"`` or ``"4.0.2"``.
+        Version of MPICH that chooses the algorithms of collectives: ``"3.2.1"`` or ``"4.0.2"``.
     algorithms
-        By collective: an algorithm instead of MPICH's choice, such as ``{"bcast": "binomial"}``.
+        Algorithms by collective instead of MPICH's choice, such as ``{"bcast": "binomial"}``.
     eager
-        Smaller messages go at once, others when their receiver has asked: bytes, or text such as ``"64 KiB"``.
+        Smaller messages are sent at once, others when their receiver is ready: bytes, or text such as ``"64 KiB"``.
     overhead_seconds
-        That each message takes its sender, and its receiver.
+        Time of sender and of receiver for each message.
     instructions_per_second
-        Of a host of speed 1; 0 takes the trace's.
+        Of a host of speed 1; 0 means the trace's.
 
     Returns
     -------
     MpiPrediction
-        It shows itself.
+        Its makespan, critical path, and use of ranks and links.
 
     Raises
     ------
     TextFileError
-        With the line of a file that cannot be understood, a host that is not there, or too few slots.
+        With the line of a file that cannot be read, an unknown host, or too few slots.
     MpiTraceError
-        If ranks wait for one another for ever.
+        If ranks deadlock.
     ValueError
-        If an algorithm or a version does not exist.
+        If an algorithm or version does not exist.
 
     References
     ----------
@@ -147,25 +147,25 @@ def place(
     overhead_seconds: float = 0.0,
     instructions_per_second: float = 0.0,
 ) -> MpiPlacements:
-    """Which hosts are the best for a recorded MPI program, by how much and why.
+    """Compare choices of hosts for a recorded MPI program.
 
     Parameters
     ----------
     program, cluster, mpich, algorithms, eager, overhead_seconds, instructions_per_second
-        As of :func:`simulate`.
+        See :func:`simulate`.
     hostfiles
         The choices.
 
     Returns
     -------
     MpiPlacements
-        It shows itself, the fastest first. Ctrl-C ends it early, with the placements that were simulated by then;
-        ``not_simulated`` has the others.
+        The fastest first. Ctrl-C ends the comparison early with the placements simulated so far; ``not_simulated`` has
+        the others.
 
     Raises
     ------
     ValueError
-        If there is no hostfile; and whatever :func:`simulate` refuses.
+        If there is no hostfile; also the errors of :func:`simulate`.
     """
     if isinstance(hostfiles, str | os.PathLike):
         hostfiles = (hostfiles,)
@@ -173,7 +173,7 @@ def place(
         raise ValueError("hostfiles is empty; expected at least one placement")
     found = read_cluster_file(cluster)
     settings = _settings(mpich, algorithms, eager, overhead_seconds, instructions_per_second)
-    # All are read before the first is simulated.
+    # all hostfiles are read before the first simulation
     placed = {os.fspath(path): read_hosts_of_ranks(found.topology, path, program.size) for path in hostfiles}
     short = {name: Path(name).name for name in placed}
     runs = until_stopped(

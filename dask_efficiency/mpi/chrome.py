@@ -10,7 +10,7 @@ from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
 
-#: Colours that the format knows.
+#: Colours of the format by activity.
 _COLOURS = {
     RankActivity.COMPUTE: "good",
     RankActivity.OVERHEAD: "grey",
@@ -20,12 +20,12 @@ _COLOURS = {
 
 
 def save_chrome(run: MpiPrediction, path: str | os.PathLike[str], **storage_options: Any) -> Written:
-    """Write what each rank does, in processes by host, for ui.perfetto.dev or chrome://tracing.
+    """Write the activity of ranks, in processes by host, for ui.perfetto.dev or chrome://tracing.
 
     Parameters
     ----------
     run
-        What was simulated.
+        A simulated program.
     path
         A local path or any fsspec URL. A name in ``.gz`` is compressed.
     **storage_options
@@ -34,7 +34,7 @@ def save_chrome(run: MpiPrediction, path: str | os.PathLike[str], **storage_opti
     Returns
     -------
     Written
-        How many slices and arrows are in the file.
+        Numbers of slices and arrows in the file.
     """
     with writing(path, compression="infer", **storage_options) as file:
         events = TraceEvents(file, 0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dask_efficiency.mpi.program import ANY, UNKNOWN, Actions, Op
 
-#: Bytes of an element by number, on the 64-bit Linux that writes such traces.
+#: Bytes of an element by SimGrid's number of the datatype, on 64-bit Linux.
 #:
 #: References
 #: ----------
@@ -28,12 +28,12 @@ _NBYTES = {
     **dict(enumerate((32, 1, 8, 16, 32, 0, 0, 1, 8, 8), 50)),  # C++'s, and those of the implementation
 }
 
-#: What counts are of where the ``init`` line says nothing, and where it says something.
+#: Bytes of the elements that counts are of, without and with an argument of the ``init`` line.
 BYTE, DOUBLE = 1, 8
 
 
 def nbytes_of_type(number: str) -> int:
-    """Bytes of an element of a datatype.
+    """Bytes of an element of a datatype, by SimGrid's number.
 
     Raises
     ------
@@ -46,32 +46,33 @@ def nbytes_of_type(number: str) -> int:
         raise ValueError(f"expected the number of a datatype, -1 to {max(_NBYTES)}, got {number[:80]!r}") from None
 
 
-#: What SimGrid 3.32 writes for MPI_PROC_NULL, and in receives for MPI_ANY_SOURCE as well.
+#: SimGrid 3.32 writes this for MPI_PROC_NULL, and in receives also for MPI_ANY_SOURCE.
 _NOBODY = "-333"
 
-#: What SimGrid writes for MPI_ANY_SOURCE and MPI_ANY_TAG.
+#: SimGrid writes these for MPI_ANY_SOURCE and MPI_ANY_TAG.
 _ANY_SOURCES, _ANY_TAGS = (-555, -2, -1), (-444, -1)
 
-#: Of all ranks.
+#: Name of the communicator of all ranks.
 WORLD = ""
 
-#: Above the tags that programs use: MPICH's largest is 2**29 - 1 with several processes a host.
+#: First tag of messages in other communicators, above those of programs: MPICH's largest is 2**29 - 1 with several
+#: processes a host.
 _FIRST_TAG = 1 << 30
 
 
 class CollectiveOfRank(NamedTuple):
-    """A collective as one rank makes it.
+    """A collective as one rank calls it.
 
     Parameters
     ----------
     communicator
-        Its name; empty for the one of all ranks.
+        Name; empty for that of all ranks.
     name
-        As :class:`~dask_efficiency.mpi.collectives.call.Collective` has it.
+        Name of :class:`~dask_efficiency.mpi.collectives.call.Collective`.
     root
-        In the communicator.
+        Rank in the communicator.
     sends, receives
-        Bytes, of all or by rank; empty where the line does not say.
+        Bytes, in all or by rank; empty where the line lacks them.
     element
         Bytes of an element.
     """
@@ -85,15 +86,15 @@ class CollectiveOfRank(NamedTuple):
 
 
 class SharedNumbers:
-    """What the ranks of a program have in common, by numbers that are the same for all of them."""
+    """Numbers of collectives and tags that all ranks of a program share."""
 
     def __init__(self) -> None:
-        #: Collectives that have been made: equal ones are kept once.
+        #: Numbers of collectives; equal ones have the same.
         self.collectives: dict[CollectiveOfRank, int] = {}
         self._tags: dict[tuple[str, int], int] = {}
 
     def tag(self, communicator: str, tag: int) -> int:
-        """A tag that no other communicator has."""
+        """Tag that no other communicator has."""
         if communicator == WORLD or tag == ANY:
             return tag
         return self._tags.setdefault((communicator, tag), _FIRST_TAG + len(self._tags))
@@ -105,14 +106,14 @@ class LineReader:
     Parameters
     ----------
     rank, size
-        Whose, and of how many ranks.
+        Number of the rank, and number of ranks.
     known
-        What has been read of all ranks.
+        Numbers shared by all ranks.
     """
 
     def __init__(self, rank: int, size: int, known: SharedNumbers) -> None:
         self.actions = Actions()
-        #: By communicator other than that of all: its ranks, in its order.
+        #: Ranks of each communicator, in its order, but that of all ranks.
         self.communicators: dict[str, tuple[int, ...]] = {}
         self._rank = rank
         self._size = size
@@ -122,13 +123,7 @@ class LineReader:
         self._communicator = WORLD
 
     def read(self, line: int, name: str, words: list[str]) -> None:
-        """Take one action.
-
-        Raises
-        ------
-        ValueError
-            If it is none.
-        """
+        """Take one action; raise a ValueError if it is invalid."""
         self._line = line
         action = name.lower().replace("_", "")
         reader = _READERS.get(action)
@@ -155,10 +150,10 @@ class LineReader:
             raise ValueError(f"expected rank {self._rank} among the ranks of the communicator {words[0]!r}")
         self.communicators[words[0]] = ranks
 
-    # -- of one rank -------------------------------------------------------------------------------
+    # -- actions of one rank -----------------------------------------------------------------------
 
     def _nothing(self, action: str, words: list[str]) -> None:
-        """What takes no time."""
+        """Skip an action that takes no time."""
 
     def _init(self, action: str, words: list[str]) -> None:
         self._default = DOUBLE if words else BYTE
@@ -182,7 +177,7 @@ class LineReader:
         self.actions.add(op, self._line, self._source(words[0]), self._tag(words[1]), nbytes)
 
     def _sendrecv(self, action: str, words: list[str]) -> None:
-        # As the call itself does: both at once, and waits for both. SimGrid's traces have no tags here.
+        # Like the call: starts both and waits for both. SimGrid's traces have no tags here.
         send = _count(words[0]) * self._element(words, 4)
         receive = _count(words[2]) * self._element(words, 5)
         destination, source = self._peer(words[1]), self._peer(words[3])
@@ -200,9 +195,9 @@ class LineReader:
     def _wait_all(self, action: str, words: list[str]) -> None:
         self.actions.add(Op.WAITALL, self._line)
 
-    # -- of all ranks together ---------------------------------------------------------------------
+    # -- collectives -------------------------------------------------------------------------------
 
-    def _made(
+    def _collective(
         self,
         name: str,
         sends: Sequence[int] = (),
@@ -211,37 +206,37 @@ class LineReader:
         element: int = 1,
         amount: float = 0.0,
     ) -> None:
-        ranks = len(self.communicators.get(self._communicator, ())) or self._size
+        ranks = self._ranks()
         if not 0 <= root < ranks:
             raise ValueError(f"{name}: expected a root below {ranks}, got {root}")
-        made = CollectiveOfRank(self._communicator, name, root, tuple(sends), tuple(receives), element)
-        number = self._known.collectives.setdefault(made, len(self._known.collectives))
+        called = CollectiveOfRank(self._communicator, name, root, tuple(sends), tuple(receives), element)
+        number = self._known.collectives.setdefault(called, len(self._known.collectives))
         self.actions.add(Op.COLLECTIVE, self._line, number, amount=amount)
 
     def _barrier(self, action: str, words: list[str]) -> None:
-        self._made("barrier")
+        self._collective("barrier")
 
     def _bcast(self, action: str, words: list[str]) -> None:
         element = self._element(words, 2)
-        self._made("bcast", [_count(words[0]) * element], (), _root(words, 1), element)
+        self._collective("bcast", [_count(words[0]) * element], (), _root(words, 1), element)
 
     def _reduce(self, action: str, words: list[str]) -> None:
         element = self._element(words, 3)
         sends = [_count(words[0]) * element]
-        self._made("reduce", sends, (), _root(words, 2), element, _amount(words[1]))
+        self._collective("reduce", sends, (), _root(words, 2), element, _amount(words[1]))
 
     def _allreduce(self, action: str, words: list[str]) -> None:
         element = self._element(words, 2)
-        self._made(action, [_count(words[0]) * element], (), 0, element, _amount(words[1]))
+        self._collective(action, [_count(words[0]) * element], (), 0, element, _amount(words[1]))
 
     def _alltoall(self, action: str, words: list[str]) -> None:
         sent, received = self._element(words, 2), self._element(words, 3)
-        self._made(action, [_count(words[0]) * sent], [_count(words[1]) * received], 0, sent)
+        self._collective(action, [_count(words[0]) * sent], [_count(words[1]) * received], 0, sent)
 
     def _gather(self, action: str, words: list[str]) -> None:
         sent, received = self._element(words, 3), self._element(words, 4)
         sends, receives = [_count(words[0]) * sent], [_count(words[1]) * received]
-        self._made(action, sends, receives, _root(words, 2), sent)
+        self._collective(action, sends, receives, _root(words, 2), sent)
 
     def _gatherv(self, action: str, words: list[str]) -> None:
         ranks = self._ranks()
@@ -249,26 +244,26 @@ class LineReader:
         sent, received = self._element(words, 1 + ranks + rooted), self._element(words, 2 + ranks + rooted)
         receives = [_count(words[1 + i]) * received for i in range(ranks)]
         root = _root(words, 1 + ranks) if rooted else 0
-        self._made(action, [_count(words[0]) * sent], receives, root, received)
+        self._collective(action, [_count(words[0]) * sent], receives, root, received)
 
     def _scatterv(self, action: str, words: list[str]) -> None:
         ranks = self._ranks()
         sent, received = self._element(words, 2 + ranks), self._element(words, 3 + ranks)
         sends = [_count(words[i]) * sent for i in range(ranks)]
-        self._made(action, sends, [_count(words[ranks]) * received], _root(words, 1 + ranks), sent)
+        self._collective(action, sends, [_count(words[ranks]) * received], _root(words, 1 + ranks), sent)
 
     def _alltoallv(self, action: str, words: list[str]) -> None:
         ranks = self._ranks()
         sent, received = self._element(words, 2 + 2 * ranks), self._element(words, 3 + 2 * ranks)
         sends = [_count(words[1 + i]) * sent for i in range(ranks)]
         receives = [_count(words[2 + ranks + i]) * received for i in range(ranks)]
-        self._made(action, sends, receives, 0, sent)
+        self._collective(action, sends, receives, 0, sent)
 
     def _reduce_scatter(self, action: str, words: list[str]) -> None:
         ranks = self._ranks()
         element = self._element(words, 1 + ranks)
         receives = [_count(words[i]) * element for i in range(ranks)]
-        self._made("reduce_scatter", (), receives, 0, element, _amount(words[ranks]))
+        self._collective("reduce_scatter", (), receives, 0, element, _amount(words[ranks]))
 
     # -- words -------------------------------------------------------------------------------------
 
@@ -325,7 +320,7 @@ def _root(words: Sequence[str], position: int) -> int:
 
 
 def _whole(word: str) -> int:
-    """A whole number, also written as 1e6."""
+    """Integer, also written as 1e6."""
     try:
         return int(word)
     except ValueError:

@@ -17,12 +17,12 @@ from dask_efficiency.mpi.timeline import RankActivity, RankTimeline
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.topology import Topology
 
-#: Events between two reports of how far a program is: some tenths of a second.
+#: Events between two reports of progress: some tenths of a second.
 STEPS = 50_000
 
 
 class Rank:
-    """One rank: how far it is, and what it waits for."""
+    """State of one rank: its next action and its pending requests."""
 
     __slots__ = (
         "action",
@@ -45,19 +45,19 @@ class Rank:
         self.host = host
         #: Instructions a nanosecond.
         self.speed = speed
-        #: The next of its actions, and the one that it is in.
+        #: Its next action, and the current one.
         self.action = 0
         self.doing = 0
-        #: Of the collective that it is in: what is still to do, and the round that it has begun.
+        #: Remaining rounds of the current collective, and the round that it has begun.
         self.rounds: Iterator[Round] | None = None
         self.round: Round | None = None
         self.mailbox = Mailbox()
-        #: Begun and not waited for, by sender, receiver and tag.
+        #: Requests that it has begun and not waited for, by sender, receiver and tag.
         self.requests: dict[tuple[int, int, int], deque[Request]] = {}
-        #: How many requests it waits for, and nanoseconds of work that they bring when they are done.
+        #: Number of requests that it waits for, and nanoseconds of work to do after them.
         self.pending = 0
         self.owed = 0.0
-        #: Whether the work that its next message takes has been done.
+        #: True if the work for its next message has been done.
         self.paid = False
         self.timeline = RankTimeline()
 
@@ -68,13 +68,13 @@ class Machine:
     Parameters
     ----------
     program
-        What they do.
+        Actions of the ranks.
     hosts
-        By rank: the name of its host.
+        Name of each rank's host.
     topology
-        Of these hosts.
+        Network of the hosts.
     settings
-        What the implementation of MPI does.
+        Behaviour of the MPI implementation.
     """
 
     def __init__(self, program: Program, hosts: Sequence[str], topology: Topology, settings: MpiSettings) -> None:
@@ -88,18 +88,12 @@ class Machine:
         self._connections = Connections()
         self._overhead = round(1e9 * settings.overhead_seconds)
         self._byte = 1e9 / settings.reduce_bytes_per_second
-        #: Messages, and bytes by the hosts that they went from and to.
+        #: Number of messages, and bytes by hosts of sender and receiver.
         self.messages = 0
         self.moved: dict[tuple[str, str], int] = defaultdict(int)
 
     def run(self, report: Callable[[int], object] = lambda actions: None) -> None:
-        """Let the program run until nothing happens any more.
-
-        Parameters
-        ----------
-        report
-            Is called now and then with how many actions have begun.
-        """
+        """Run the program to its end; ``report`` is called now and then with the number of actions begun."""
         for rank in self.ranks:
             self.clock.at(0, self._go_on, rank)
         while self.clock.steps(STEPS):
@@ -107,7 +101,7 @@ class Machine:
 
     @property
     def algorithms(self) -> dict[str, dict[str, int]]:
-        """By collective: the algorithms that were used, and how often a rank used them."""
+        """Number of uses by ranks of each algorithm, by collective."""
         found: dict[str, dict[str, int]] = {}
         for (name, algorithm), count in sorted(self._calls.used.items()):
             found.setdefault(name, {})[algorithm] = count
@@ -116,7 +110,7 @@ class Machine:
     # -- one rank ----------------------------------------------------------------------------------
 
     def _go_on(self, rank: Rank) -> None:
-        """Do what can be done without waiting."""
+        """Continue a rank until it has to wait."""
         actions = self._program.ranks[rank.number]
         while True:
             if rank.rounds is not None:
@@ -126,7 +120,7 @@ class Machine:
             i = rank.action
             if i >= len(actions):
                 if rank.requests:
-                    self._wait_for(rank, _all(rank))  # as MPI_Finalize does
+                    self._wait_for(rank, _all(rank))  # like MPI_Finalize
                 return
             rank.doing = i
             op = actions.ops[i]
@@ -149,7 +143,7 @@ class Machine:
                     return
 
     def _works(self, rank: Rank, sends: int) -> bool:
-        """Do the work of sending, once; whether that takes any time."""
+        """Do the work of sending, once; True if that takes time."""
         if not self._overhead or rank.paid or not sends:
             rank.paid = False
             return False
@@ -157,7 +151,7 @@ class Machine:
         return self._spend(rank, RankActivity.OVERHEAD, self._overhead * sends)
 
     def _spend(self, rank: Rank, kind: RankActivity, nanoseconds: float) -> bool:
-        """Be busy; whether that takes any time."""
+        """Be busy; True if that takes time."""
         end = self.clock.now + round(nanoseconds)
         if end == self.clock.now:
             return False
@@ -166,7 +160,7 @@ class Machine:
         return True
 
     def _message(self, rank: Rank, i: int, op: int) -> bool:
-        """Begin a send or receive of the program; whether the rank has to wait."""
+        """Begin a send or receive of the program; True if the rank has to wait."""
         actions = self._program.ranks[rank.number]
         peer, tag = actions.peers[i], actions.tags[i]
         if op == Op.SEND or op == Op.ISEND:
@@ -181,7 +175,7 @@ class Machine:
         return False
 
     def _awaits(self, rank: Rank, i: int, op: int) -> bool:
-        """Wait for requests or look at one; whether the rank has to wait."""
+        """Wait for requests or test one; True if the rank has to wait."""
         if op == Op.WAITALL:
             return self._wait_for(rank, _all(rank))
         actions = self._program.ranks[rank.number]
@@ -195,16 +189,16 @@ class Machine:
             if requests := rank.requests.get(key):
                 request = requests.popleft()
                 if op == Op.TEST:
-                    # What is done stays, for the wait that follows.
+                    # the request stays for the wait that follows
                     requests.append(request)
                     return False
                 if not requests:
                     del rank.requests[key]
                 return self._wait_for(rank, [request])
-        return False  # another call has waited for it
+        return False  # another call has waited for the request
 
     def _collective(self, rank: Rank, rounds: Iterator[Round]) -> bool:
-        """Do the next round of a collective; whether that takes any time."""
+        """Do the next round of a collective; True if that takes time."""
         if rank.round is None:
             rank.round = next(rounds, None)
         actions, here = self._program.ranks[rank.number], rank.round
@@ -261,7 +255,7 @@ class Machine:
         if not self._settings.handshake:
             self._start(message)
             return
-        # The sender's question is there when its latency has passed, and the answer goes when the receiver has asked.
+        # The sender's request to send arrives after the latency; the answer goes when the receiver is ready, too.
         asked = message.sent + self._network.delay(source, destination)
         if asked > now:
             self.clock.at(asked, self._answer, message)
@@ -297,7 +291,7 @@ class Machine:
     # -- waiting -----------------------------------------------------------------------------------
 
     def _wait_for(self, rank: Rank, requests: list[Request], work: float = 0.0) -> bool:
-        """Wait until all are done, and do the work that they bring; whether that takes any time."""
+        """Wait for requests, then do the work of receiving; True if that takes time."""
         for request in requests:
             if not request.is_send:
                 work += self._overhead
@@ -319,7 +313,7 @@ class Machine:
             return
         other = message.destination if request.is_send else message.source
         now = self.clock.now
-        # Before the message could go, the other one was late.
+        # until the message could go, this rank waited for the other
         rank.timeline.add(RankActivity.WAITING, min(message.started, now), rank.doing, other, message.poster)
         rank.timeline.add(
             RankActivity.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes
@@ -329,22 +323,22 @@ class Machine:
 
 
 class _Calls:
-    """The collectives of a program as the hosts of its ranks make them."""
+    """Collectives of a program on the hosts of its ranks."""
 
     def __init__(self, program: Program, hosts: Sequence[str], settings: MpiSettings) -> None:
         self._program = program
         self._hosts = hosts
         self._settings = settings
         self._chosen: dict[int, tuple[Collective, str]] = {}
-        #: By collective and algorithm: how often a rank used it.
+        #: Number of uses by ranks, by collective and algorithm.
         self.used: Counter[tuple[str, str]] = Counter()
         groups: dict[tuple[int, ...], int] = {}
-        #: By call: what its messages are known by.
+        #: Tag of each call's messages.
         self.tags = [ANY - 1 - groups.setdefault(call.ranks, len(groups)) for call in program.calls]
         self._places = [{rank: i for i, rank in enumerate(ranks)} for ranks in groups]
 
     def rounds(self, position: int, rank: int) -> Iterator[Round]:
-        """What a rank does in a collective."""
+        """Rounds of a rank in a collective."""
         if position not in self._chosen:
             self._chosen[position] = self._choose(position)
         call, algorithm = self._chosen[position]
@@ -353,7 +347,7 @@ class _Calls:
         return iter(rounds_of(call, algorithm, place, self._settings.version, self._settings.algorithms))
 
     def _choose(self, position: int) -> tuple[Collective, str]:
-        """A collective on these hosts, and its algorithm."""
+        """The collective with its nodes, and its algorithm."""
         call = self._program.calls[position]
         numbers: dict[str, int] = {}
         nodes = tuple(numbers.setdefault(self._hosts[rank], len(numbers)) for rank in call.ranks)
@@ -362,7 +356,7 @@ class _Calls:
 
 
 def _all(rank: Rank) -> list[Request]:
-    """Every request of a rank, which it now waits for."""
+    """Take all requests of a rank, for it to wait for."""
     requests = [request for waiting in rank.requests.values() for request in waiting]
     rank.requests.clear()
     return requests
@@ -374,27 +368,21 @@ def _speed(topology: Topology, name: str) -> float:
     return host.speed
 
 
-#: Ranks that an error names.
+#: Ranks that an error names (a few lines).
 MAX_SHOWN = 10
 
 
 def check_finished(program: Program, machine: Machine) -> None:
-    """See that every rank came to its end.
-
-    Raises
-    ------
-    MpiTraceError
-        With the ranks that wait, where, and for whom.
-    """
+    """Raise :class:`MpiTraceError` if ranks deadlock, with file and line of each and whom it waits for."""
     waiting = [rank for rank in machine.ranks if rank.pending]
     if not waiting:
         return
-    said = [f"rank {rank.number} {_said(program, rank)}" for rank in waiting[:MAX_SHOWN]]
+    stuck = [f"rank {rank.number} {_waiting_for(program, rank)}" for rank in waiting[:MAX_SHOWN]]
     more = f"; and {len(waiting) - MAX_SHOWN} more ranks" if len(waiting) > MAX_SHOWN else ""
-    raise MpiTraceError(program.name, f"the program does not end: {'; '.join(said)}{more}")
+    raise MpiTraceError(program.name, f"the program does not end: {'; '.join(stuck)}{more}")
 
 
-def _said(program: Program, rank: Rank) -> str:
+def _waiting_for(program: Program, rank: Rank) -> str:
     actions = program.ranks[rank.number]
     where = program.where(rank.number, rank.doing)
     op = actions.ops[rank.doing]

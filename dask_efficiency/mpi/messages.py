@@ -13,13 +13,13 @@ class SentMessage:
     Parameters
     ----------
     source, destination, tag
-        Whose; tags of collectives are below :data:`~dask_efficiency.mpi.program.ANY`.
+        Sender, receiver and tag; tags of collectives are below :data:`~dask_efficiency.mpi.program.ANY`.
     nbytes
-        How many.
+        Size.
     eager
-        Whether it goes before the receiver has asked for it.
+        True if it is sent before the receiver is ready.
     sent
-        When it was sent, in nanoseconds.
+        Instant of the send, in nanoseconds.
     """
 
     __slots__ = (
@@ -44,41 +44,35 @@ class SentMessage:
         self.nbytes = nbytes
         self.eager = eager
         self.sent = sent
-        #: When it could go, and which rank came last.
+        #: Instant at which it could start, and the rank that was ready last.
         self.started = sent
         self.poster = source
         self.arrived = False
-        #: Whether its sender is answered in order with what the receiver sends it.
+        #: True if the answer to its sender is in order with the receiver's own messages to it.
         self.ordered = False
         self.send = Request(True)
         self.receive: Request | None = None
 
 
 class Request:
-    """A send or receive that has been begun.
-
-    Parameters
-    ----------
-    is_send
-        Which of the two.
-    """
+    """A send or receive that has been begun."""
 
     __slots__ = ("awaited", "done", "is_send", "message", "order")
 
     def __init__(self, is_send: bool, order: int = 0) -> None:
         self.is_send = is_send
         self.done = False
-        #: Whether its rank does nothing else until it is done.
+        #: True if its rank waits for it.
         self.awaited = False
         self.message: SentMessage | None = None
         self.order = order
 
 
 class Mailbox:
-    """What was sent to one rank and not asked for, and what it has asked for and not got.
+    """Unmatched messages to one rank, and its unmatched receives.
 
-    Messages of one source and tag are received in the order in which they were sent; a receive that takes any gets what
-    was sent first, and a message goes to the receive that asked first (MPI 4.0, 3.5).
+    Messages of one source and tag are received in the order in which they were sent. A wildcard receive gets the
+    message that was sent first, and a message goes to the receive that was posted first (MPI 4.0, 3.5).
     """
 
     __slots__ = ("_asked", "_made", "_unasked", "_wild")
@@ -86,12 +80,12 @@ class Mailbox:
     def __init__(self) -> None:
         self._unasked: dict[tuple[int, int], deque[tuple[int, SentMessage]]] = {}
         self._asked: dict[tuple[int, int], deque[Request]] = {}
-        #: Receives that take any source or tag, with what they take.
+        #: Wildcard receives with their source and tag.
         self._wild: list[tuple[int, int, Request]] = []
         self._made = 0
 
     def sent(self, message: SentMessage) -> Request | None:
-        """The receive that a message is for; None if it has to wait for one."""
+        """Receive that a message matches; None if it has to wait for one."""
         key = (message.source, message.tag)
         asked = self._asked.get(key)
         first = asked[0] if asked else None
@@ -109,7 +103,7 @@ class Mailbox:
         return None
 
     def asked(self, source: int, tag: int, request: Request) -> SentMessage | None:
-        """The message that a receive gets; None if it has to wait for one."""
+        """Message that a receive matches; None if it has to wait for one."""
         key = (source, tag)
         if ANY in key:
             fitting = [(found[0][0], one) for one, found in self._unasked.items() if _takes(source, tag, *one)]
@@ -132,19 +126,19 @@ class Mailbox:
 
     @property
     def asked_for(self) -> list[tuple[int, int]]:
-        """Source and tag of the receives that have got nothing, in their order."""
+        """Source and tag of unmatched receives, in their order."""
         asked = [(request.order, key) for key, waiting in self._asked.items() for request in waiting]
         asked += [(request.order, (source, tag)) for source, tag, request in self._wild]
         return [key for _, key in sorted(asked)]
 
     @property
     def unasked(self) -> list[SentMessage]:
-        """Messages that nobody has asked for."""
+        """Unmatched messages."""
         return [message for waiting in self._unasked.values() for _, message in waiting]
 
 
 def _takes(source: int, tag: int, sender: int, sent: int) -> bool:
-    """Whether a receive that may take any takes a message."""
+    """True if a wildcard receive matches a message."""
     return source in (ANY, sender) and (tag == sent or (tag == ANY and sent > ANY))
 
 
@@ -153,29 +147,29 @@ Way = tuple[int, int]
 
 
 class Connections:
-    """The large messages between each two ranks on different hosts.
+    """Order of large messages between two ranks on different hosts.
 
-    Two ranks have one connection, and what one sends the other over it goes in order. An answer that lets a message
-    begin therefore waits where its rank is sending to the same rank: of two ranks that exchange large messages, the one
-    that comes second sends second. Where both come at once, either both send at the same time, or one's message has
-    begun when it sees the other's question. That is chance; here each of the two happens by turns.
+    Two ranks have one connection, on which everything goes in order. So the answer that lets a message begin waits
+    while its rank sends to the same rank: of two ranks that exchange large messages, the second to be ready sends
+    second. If both are ready at once, either both send at the same time, or one has begun when it sees the other's
+    request. That is chance; here the two cases alternate.
 
     References
     ----------
     Measured with MPICH 4.0.2 over UCX 1.13 and TCP, by two ranks that exchange messages of 200 kB to 4 MB again and
-    again: an exchange takes once or twice what one message takes, and half to all of them take twice.
+    again: an exchange takes as long as one message or two, and half to all of them take as long as two.
     """
 
     def __init__(self) -> None:
-        #: Messages whose sender has been answered, of these the begun ones, and those that wait to be answered.
+        #: Messages whose sender has been answered, those of them that have begun, and those that wait for an answer.
         self._answered: dict[Way, int] = defaultdict(int)
         self._begun: dict[Way, int] = defaultdict(int)
         self._held: dict[Way, list[SentMessage]] = {}
-        #: By lower and higher rank: those of which one had to wait the last time that both came at once.
-        self._had_to_wait: set[Way] = set()
+        #: Pairs (lower rank, higher rank) of which one had to wait the last time that both were ready at once.
+        self._waited_last: set[Way] = set()
 
     def answer(self, message: SentMessage) -> bool:
-        """Whether the receiver's answer goes now; if not, :meth:`arrived` says when."""
+        """True if the receiver's answer goes now; otherwise :meth:`arrived` releases it."""
         back = (message.destination, message.source)
         if self._begun[back] or (self._answered[back] and self._has_to_wait(back)):
             self._held.setdefault(back, []).append(message)
@@ -184,11 +178,11 @@ class Connections:
         return True
 
     def begin(self, message: SentMessage) -> None:
-        """Note that an answered message's bytes go."""
+        """Note that an answered message begins."""
         self._begun[message.source, message.destination] += 1
 
     def arrived(self, message: SentMessage) -> list[SentMessage]:
-        """The messages that are answered now that this one is there."""
+        """Messages that are answered once this one has arrived."""
         way = (message.source, message.destination)
         self._begun[way] -= 1
         self._answered[way] -= 1
@@ -200,8 +194,8 @@ class Connections:
 
     def _has_to_wait(self, way: Way) -> bool:
         pair = (min(way), max(way))
-        if pair in self._had_to_wait:
-            self._had_to_wait.remove(pair)
+        if pair in self._waited_last:
+            self._waited_last.remove(pair)
             return False
-        self._had_to_wait.add(pair)
+        self._waited_last.add(pair)
         return True

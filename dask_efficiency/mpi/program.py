@@ -11,14 +11,14 @@ from dask_efficiency.mpi.collectives.call import Collective
 
 
 class MpiTraceError(ValueError):
-    """A recorded MPI program that cannot be understood or that cannot run to its end.
+    """A recorded MPI program that cannot be read or that cannot run to its end.
 
     Parameters
     ----------
     place
         File and line, or the file.
     wrong
-        What is there, and what was expected.
+        The value found and what was expected.
     """
 
     def __init__(self, place: str, wrong: str) -> None:
@@ -28,7 +28,7 @@ class MpiTraceError(ValueError):
 
 
 class Op(IntEnum):
-    """What an action does."""
+    """Kind of an action."""
 
     COMPUTE = 0
     SLEEP = 1
@@ -42,33 +42,32 @@ class Op(IntEnum):
     COLLECTIVE = 9
 
 
-#: The source or tag of a receive that takes any.
+#: Source or tag of a wildcard receive.
 ANY = -1
 
-#: A receive whose size is what the sender sends.
+#: Size of a receive that takes the sender's size.
 UNKNOWN = -1
 
 
 @dataclass(slots=True)
 class Actions:
-    """What one rank does, action by action: columns of equal length.
+    """Actions of one rank, in columns of equal length.
 
     Parameters
     ----------
     ops
         :class:`Op`.
     amounts
-        Of ``COMPUTE``: instructions or flops. Of ``SLEEP``: seconds. Of ``COLLECTIVE``: instructions after it. Of
-        ``SEND`` and ``ISEND``: 1.0 if it waits for its receive whatever its size (MPI_Ssend).
+        ``COMPUTE``: instructions or flops. ``SLEEP``: seconds. ``COLLECTIVE``: instructions after it. ``SEND`` and
+        ``ISEND``: 1.0 if it waits for its receive whatever its size (MPI_Ssend).
     peers
-        The other rank; of ``WAIT`` and ``TEST`` the sender; of ``COLLECTIVE`` the number of its
-        :class:`CollectiveCall`.
+        The other rank; ``WAIT`` and ``TEST``: the sender; ``COLLECTIVE``: the number of its :class:`CollectiveCall`.
     tags
         Of messages.
     nbytes
-        Of messages; of ``WAIT`` and ``TEST`` the receiver.
+        Of messages; ``WAIT`` and ``TEST``: the receiver.
     lines
-        Where they stand in the rank's file.
+        Line in the rank's file.
     """
 
     ops: array[int] = field(default_factory=lambda: array("B"))
@@ -82,7 +81,7 @@ class Actions:
         return len(self.ops)
 
     def add(self, op: Op, line: int, peer: int = 0, tag: int = 0, nbytes: int = 0, amount: float = 0.0) -> None:
-        """One more action."""
+        """Append an action."""
         self.ops.append(op)
         self.amounts.append(amount)
         self.peers.append(peer)
@@ -93,14 +92,14 @@ class Actions:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """A collective as the ranks of a communicator make it together.
+    """A collective call of the ranks of a communicator.
 
     Parameters
     ----------
     ranks
-        The communicator's, of the world, in its order.
+        Ranks of the communicator, in its order.
     call
-        What it moves; without the nodes, as these depend on where the ranks run.
+        The collective without its nodes, which depend on the hosts.
     """
 
     ranks: tuple[int, ...]
@@ -109,22 +108,22 @@ class CollectiveCall:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A recorded MPI program: what each of its ranks does.
+    """A recorded MPI program.
 
     Parameters
     ----------
     name
-        What it is called: its file.
+        Name of its file.
     ranks
-        By rank.
+        Actions by rank.
     calls
-        The collectives, which the ranks' actions know by their positions; equal ones are one.
+        Collectives, whose positions are in the ranks' actions; equal ones are shared.
     files
-        By rank: where its actions stand.
+        File by rank.
     instructions_per_second
-        What the amounts of computation count, of the machine that it was recorded on; 0 where the trace does not say.
+        Speed of the machine that it was recorded on, in the unit of the amounts; 0 where the trace lacks it.
     notes
-        What the trace lacks.
+        Gaps of the trace.
     """
 
     name: str
@@ -136,7 +135,7 @@ class Program:
 
     @property
     def size(self) -> int:
-        """Ranks."""
+        """Number of ranks."""
         return len(self.ranks)
 
     def where(self, rank: int, action: int) -> str:

@@ -30,25 +30,25 @@ class MpiPrediction(Shown):
     Parameters
     ----------
     program
-        What it does.
+        The program.
     topology
         The network.
     hosts
-        By rank: its host.
+        Host by rank.
     settings
-        What the implementation of MPI does.
+        Behaviour of the MPI implementation.
     timelines
-        By rank: what its time goes to.
+        Activity by rank.
     messages
-        How many there were, those of collectives included.
+        Number of messages, those of collectives included.
     moved
-        Bytes by the hosts that they went from and to, the same one included.
+        Bytes by hosts of sender and receiver, which may be the same.
     algorithms
-        By collective: the algorithms that were used, and how often a rank used them.
+        Number of uses by ranks of each algorithm, by collective.
     name
-        What the placement is called: its hostfile.
+        Name of the hostfile.
     notes
-        What a reader must know to trust it.
+        Caveats.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.mpi.sections.mpi"
@@ -67,11 +67,11 @@ class MpiPrediction(Shown):
 
     @property
     def makespan_seconds(self) -> float:
-        """From the start to the end of the last rank."""
+        """Time from the start to the end of the last rank."""
         return max((timeline.end for timeline in self.timelines), default=0) / 1e9
 
     def seconds(self, rank: int) -> dict[RankActivity, float]:
-        """What a rank's time goes to, until the end of the last one: after its own end, it waits."""
+        """Seconds of a rank by activity, until the end of the last rank; after its own end it waits."""
         timeline = self.timelines[rank]
         lengths = np.diff(np.array(timeline.ends, np.int64), prepend=0)
         found = np.bincount(np.array(timeline.kinds, np.intp), lengths, len(RankActivity))
@@ -80,7 +80,7 @@ class MpiPrediction(Shown):
 
     @property
     def breakdown(self) -> dict[RankActivity, float]:
-        """Seconds of all ranks together: they add up to ranks x makespan."""
+        """Seconds of all ranks by activity, which add up to ranks x makespan."""
         found = dict.fromkeys(RankActivity, 0.0)
         for rank in range(self.program.size):
             for kind, seconds in self.seconds(rank).items():
@@ -89,13 +89,13 @@ class MpiPrediction(Shown):
 
     @property
     def efficiency(self) -> float:
-        """The part of the ranks' time that computes, 0 to 1."""
+        """Share of the ranks' time that computes, 0 to 1."""
         total = self.makespan_seconds * self.program.size
         return self.breakdown[RankActivity.COMPUTE] / total if total else 0.0
 
     @property
     def path_seconds(self) -> dict[RankActivity, float]:
-        """The makespan by what the critical path is spent on."""
+        """Seconds of the critical path by activity, which add up to the makespan."""
         found = dict.fromkeys((RankActivity.COMPUTE, RankActivity.OVERHEAD, RankActivity.COMMUNICATION), 0.0)
         for stretch in self.path:
             found[stretch.kind] += (stretch.end - stretch.start) / 1e9
@@ -108,12 +108,12 @@ class MpiPrediction(Shown):
 
     @property
     def links(self) -> tuple[LinkLoad, ...]:
-        """How busy each link is in its busier direction, the busiest first."""
+        """Load of each link in its busier direction, the busiest first."""
         between = {pair: nbytes for pair, nbytes in self.moved.items() if pair[0] != pair[1]}
         return link_loads(self.topology, between)
 
     def call_of(self, rank: int, action: int) -> str:
-        """What a rank does there: the name of its call."""
+        """Name of a rank's call at an action."""
         actions = self.program.ranks[rank]
         if action >= len(actions):
             return "finalize"
@@ -123,7 +123,7 @@ class MpiPrediction(Shown):
         return op.name.lower()
 
     def to_chrome(self, path: str | os.PathLike[str], **storage_options: Any) -> Written:
-        """Write what each rank does in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
+        """Write the activity of ranks in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class MpiPrediction(Shown):
         Returns
         -------
         Written
-            How many slices and arrows are in the file.
+            Numbers of slices and arrows in the file.
         """
         written: Written = late("dask_efficiency.mpi.chrome:save_chrome")(self, path, **storage_options)
         return written
@@ -149,22 +149,22 @@ def run(
     Parameters
     ----------
     program
-        What :func:`~dask_efficiency.mpi.load_trace` read.
+        Result of :func:`~dask_efficiency.mpi.load_trace`.
     topology
-        The network of the hosts.
+        Network of the hosts.
     hosts
-        By rank: the name of its host.
+        Name of each rank's host.
     settings
-        What the implementation of MPI does; by default MPICH 4.0.2.
+        Behaviour of the MPI implementation; by default MPICH 4.0.2.
     name
-        What the placement is called.
+        Name of the placement.
 
     Raises
     ------
     MpiTraceError
-        If ranks wait for one another for ever.
+        If ranks deadlock.
     ValueError
-        If the hosts are not as many as the ranks.
+        If there are not as many hosts as ranks.
     """
     settings = settings or MpiSettings()
     if len(hosts) != program.size:
@@ -193,8 +193,8 @@ def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[s
     found = list(program.notes)
     if not settings.instructions_per_second and not program.instructions_per_second:
         found.append(
-            f"the trace does not say of which machine its amounts are: {INSTRUCTIONS_PER_SECOND:g} a second are "
-            "taken for a host of speed 1"
+            f"the trace lacks the speed of its machine: a host of speed 1 is taken to do "
+            f"{INSTRUCTIONS_PER_SECOND:g} instructions a second"
         )
     if left := sum(len(rank.mailbox.unasked) for rank in machine.ranks):
         found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
@@ -210,7 +210,7 @@ class MpiPlacements(Shown):
     ranked
         By makespan; at least one.
     not_simulated
-        Names of the others, where Ctrl-C ended it early.
+        Names of the others, if Ctrl-C ended the comparison early.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.mpi.sections.places"
@@ -220,20 +220,20 @@ class MpiPlacements(Shown):
 
     @property
     def best(self) -> MpiPrediction:
-        """The fastest."""
+        """The fastest placement."""
         return self.ranked[0]
 
     @property
     def saved_seconds(self) -> float:
-        """By how much the best is faster than the next; 0.0 where there is only one."""
+        """Seconds between the best placement and the next; 0.0 if there is only one."""
         return self.ranked[1].makespan_seconds - self.best.makespan_seconds if len(self.ranked) > 1 else 0.0
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know to trust them."""
+        """Caveats."""
         return (*not_simulated(self.not_simulated, "placements"), *self.best.notes)
 
 
 def compared(runs: Iterable[MpiPrediction], not_simulated: tuple[str, ...] = ()) -> MpiPlacements:
-    """The runs, the fastest first."""
+    """Rank some runs, the fastest first."""
     return MpiPlacements(tuple(sorted(runs, key=lambda run: run.makespan_seconds)), not_simulated)

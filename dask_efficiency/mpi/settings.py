@@ -1,4 +1,4 @@
-"""MpiSettings: what an implementation of MPI does and costs."""
+"""MpiSettings: behaviour and costs of an MPI implementation."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from math import isfinite
 
 from dask_efficiency.mpi.collectives.choice import AUTO, VERSIONS, check_algorithm, check_version
 
-#: A message of at least so many bytes waits for its receiver: what MPICH 3.2.1 does over TCP.
+#: Bytes from which on a message waits for its receiver: MPICH 3.2.1's default over TCP.
 EAGER_BYTES = 65_536
 
-#: Of a host whose speed is 1, where neither trace nor user say it.
+#: Of a host of speed 1, if neither trace nor user give it (a round number; only ratios of times depend on it).
 INSTRUCTIONS_PER_SECOND = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class MpiSettings:
-    """What an implementation of MPI does and costs.
+    """Behaviour and costs of an MPI implementation.
 
     Parameters
     ----------
     version
-        Of MPICH, whose choice of algorithms is followed: ``3.2.1`` or ``4.0.2``.
+        Version of MPICH that chooses the algorithms: ``3.2.1`` or ``4.0.2``.
     algorithms
-        By collective: an algorithm instead of MPICH's choice.
+        Algorithms by collective instead of MPICH's choice.
     eager_bytes
-        Smaller messages go at once; others when their receiver has asked, after the latency there and back.
+        Smaller messages are sent at once, others when their receiver is ready, after the latency there and back.
     handshake
-        Whether that latency is paid, and the answer goes in order with what the receiver sends the same rank, as
-        :class:`~dask_efficiency.mpi.messages.Connections` says. SimGrid's model has neither.
+        Include that latency, and the order of answers among the receiver's own messages (see
+        :class:`~dask_efficiency.mpi.messages.Connections`). SimGrid's model has neither.
     overhead_seconds
-        That each message takes its sender, and its receiver, at least 0.
+        Time of sender and of receiver for each message, at least 0.
     reduce_bytes_per_second
-        What a rank combines in a reduction, above 0.
+        Rate at which a rank combines data in a reduction, above 0.
     instructions_per_second
-        Of a host of speed 1; 0 takes the trace's.
+        Of a host of speed 1; 0 means the trace's.
     """
 
     version: str = VERSIONS[-1]

@@ -1,4 +1,4 @@
-"""Timelines: what each rank spends its time on, and the critical path through them."""
+"""RankTimeline: the activities of a rank over time; and the critical path through those of all ranks."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 
 class RankActivity(IntEnum):
-    """What a rank does."""
+    """Activity of a rank."""
 
     COMPUTE = 0
-    #: Sends, receives: what the library's own work takes.
+    #: The library's own work for sends and receives.
     OVERHEAD = 1
-    #: Bytes that it waits for are under way, or bytes that it sends.
+    #: Bytes that it waits for, or sends, are under way.
     COMMUNICATION = 2
-    #: The other rank is not there yet.
+    #: The other rank is not ready yet.
     WAITING = 3
 
 
 @dataclass(slots=True)
 class RankTimeline:
-    """Intervals of one rank, one after the other from 0: columns of equal length.
+    """Consecutive intervals of one rank from 0, in columns of equal length.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class RankTimeline:
     kinds
         :class:`RankActivity`.
     actions
-        What it was doing: the position among its actions.
+        Position of its action.
     others
-        Of ``COMMUNICATION`` and ``WAITING``: the other rank; else -1.
+        ``COMMUNICATION`` and ``WAITING``: the other rank; else -1.
     posters
-        Of both: which of the two ranks came last, so that the message could go.
+        ``COMMUNICATION`` and ``WAITING``: the rank that was ready last.
     starts
-        Of ``COMMUNICATION``: when it could go, which may be before the interval.
+        ``COMMUNICATION``: instant at which the message could start, which may be before the interval.
     nbytes
-        Of ``COMMUNICATION``: the message's.
+        ``COMMUNICATION``: size of the message.
     """
 
     ends: array[int] = field(default_factory=lambda: array("q"))
@@ -57,7 +57,7 @@ class RankTimeline:
 
     @property
     def end(self) -> int:
-        """Where the last interval ends."""
+        """End of the last interval."""
         return self.ends[-1] if self.ends else 0
 
     def add(
@@ -70,7 +70,7 @@ class RankTimeline:
         start: int = 0,
         nbytes: int = 0,
     ) -> None:
-        """One more interval; one of no length is left out."""
+        """Append an interval, unless it has no length."""
         if end <= self.end:
             return
         self.ends.append(end)
@@ -82,11 +82,11 @@ class RankTimeline:
         self.nbytes.append(nbytes)
 
     def begin(self, i: int) -> int:
-        """Where an interval begins."""
+        """Start of an interval."""
         return self.ends[i - 1] if i else 0
 
     def ending_at(self, instant: int) -> int:
-        """The interval that contains an instant or ends there; -1 at the very beginning."""
+        """Interval that contains an instant or ends there; -1 at 0."""
         return bisect_left(self.ends, instant) if instant > 0 and self.ends else -1
 
 
@@ -98,15 +98,15 @@ class MpiStretch(NamedTuple):
     start, end
         Nanoseconds.
     kind
-        What it is spent on; never waiting.
+        Activity, never waiting.
     rank
-        Who computes, or who waits for the bytes.
+        Rank that computes or waits for the bytes.
     other
-        Of communication: the other rank, else -1.
+        The other rank of a communication, else -1.
     action
-        The position among the rank's actions.
+        Position among the rank's actions.
     nbytes
-        Of communication.
+        Size of a communication.
     """
 
     start: int
@@ -119,15 +119,15 @@ class MpiStretch(NamedTuple):
 
 
 def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
-    """The stretches that the end of a run hangs on, in the order of time; they tile the makespan.
+    """Find the critical path of a run: stretches in order of time that tile its makespan.
 
-    Of computation, the path goes to what the same rank did before. Of a message, to when it could go, and on with the
-    rank that came last: the sender, or the receiver that had not asked. So nothing on it waits.
+    From computation, the path goes to the rank's activity before it. From a message, it goes to the instant at which
+    that could start, on the rank that was ready last, sender or receiver. So nothing on the path waits.
 
     Parameters
     ----------
     timelines
-        By rank.
+        Timelines by rank.
 
     References
     ----------
@@ -144,7 +144,7 @@ def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
         i = timeline.ending_at(now)
         kind = RankActivity(timeline.kinds[i])
         if kind == RankActivity.WAITING:
-            rank = timeline.posters[i]  # whose message took no time
+            rank = timeline.posters[i]  # its message took no time
         elif kind == RankActivity.COMMUNICATION:
             start = timeline.starts[i]
             found.append(

@@ -20,16 +20,16 @@ from dask_efficiency.show.progress import progress
 
 
 class Agreement:
-    """Joins the collectives of all ranks.
+    """Joins the collectives that ranks call into those of all ranks.
 
     Parameters
     ----------
     readers
-        By rank: what was read.
+        Reader of each rank.
     known
-        The collectives that ranks made, by what they are.
+        Numbers of the collectives.
     files
-        By rank, for errors.
+        File of each rank, for errors.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class Agreement:
         self._made = list(known)
         self._files = files
         self._calls: dict[CollectiveCall, int] = {}
-        #: By communicator and what its ranks made: the position of the call.
+        #: Position of a call, by communicator and its ranks' collectives.
         self._joined: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def calls(self) -> tuple[CollectiveCall, ...]:
-        """The calls; the actions of the ranks know them by their positions from now on.
+        """Join the collectives, and put the positions of the calls into the ranks' actions.
 
         Raises
         ------
         MpiTraceError
-            Where ranks of a communicator do not make the same collectives in the same order.
+            If ranks of a communicator do not call the same collectives in the same order.
         """
         positions = [self._positions(reader) for reader in self._readers]
         for name, ranks in self._communicators().items():
@@ -95,9 +95,9 @@ class Agreement:
     def _check(self, ranks: tuple[int, ...], actions: list[int], made: list[CollectiveOfRank]) -> None:
         for rank, action, one in zip(ranks, actions, made, strict=True):
             if (one.name, one.root) != (made[0].name, made[0].root):
-                there = f"rank {ranks[0]} makes {_said(made[0])} ({self._place(ranks[0], actions[0])})"
+                there = f"rank {ranks[0]} calls {_call_name(made[0])} ({self._place(ranks[0], actions[0])})"
                 raise MpiTraceError(
-                    self._place(rank, action), f"rank {rank} makes {_said(one)} where {there}; ranks must agree"
+                    self._place(rank, action), f"rank {rank} calls {_call_name(one)} where {there}; ranks must agree"
                 )
 
     def _missing(self, name: str, ranks: tuple[int, ...], counts: list[int], rows: list[array[int]]) -> None:
@@ -106,24 +106,24 @@ class Agreement:
         where = f" of the communicator {name!r}" if name else ""
         raise MpiTraceError(
             self._place(ranks[most], action),
-            f"rank {ranks[most]} makes {counts[fewest] + 1} collectives{where} or more, and rank {ranks[fewest]} "
-            f"({self._files[ranks[fewest]]}) makes {counts[fewest]}: it would wait for ever",
+            f"rank {ranks[most]} calls {counts[fewest] + 1} collectives{where} or more, and rank {ranks[fewest]} "
+            f"({self._files[ranks[fewest]]}) calls {counts[fewest]}: it would wait for ever",
         )
 
     def _place(self, rank: int, action: int) -> str:
         return f"{self._files[rank]}, line {self._readers[rank].actions.lines[action]}"
 
 
-def _said(made: CollectiveOfRank) -> str:
+def _call_name(made: CollectiveOfRank) -> str:
     rooted = made.name in ("bcast", "reduce", "gather", "gatherv", "scatter", "scatterv")
     return f"{made.name} from root {made.root}" if rooted else made.name
 
 
 def _joined(made: list[CollectiveOfRank]) -> Collective:
-    """One collective of what its ranks say; what only the root or only the others say is taken from them."""
+    """Join the calls of all ranks; sizes that only some of them have are taken from these."""
     name, root = made[0].name, made[0].root
     sizes = _sizes(name, root, made)
-    # Where ranks count in different datatypes, the elements that all have are bytes.
+    # ranks with different datatypes share smaller elements, in the end bytes
     element = gcd(*sizes, max(one.element for one in made)) or 1
     return Collective(name, len(made), sizes, root, element=element)
 
@@ -139,7 +139,7 @@ def _sizes(name: str, root: int, made: list[CollectiveOfRank]) -> tuple[int, ...
         case "scatter":
             return (max(row[0] for row in receives),)
         case "gatherv":
-            # The root that gives its part in place says 0 as sent.
+            # a root with its part in place sends 0
             return tuple(max(sent[0], there) for sent, there in zip(sends, receives[root], strict=True))
         case "scatterv":
             return tuple(max(row[0], there) for row, there in zip(receives, sends[root], strict=True))
@@ -155,22 +155,22 @@ def _sizes(name: str, root: int, made: list[CollectiveOfRank]) -> tuple[int, ...
 #: ``0 send 1 0 100``: old traces have ``p0``.
 _ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
 
-#: Of the first line of a trace that knows what its amounts are of.
+#: In the first line of a trace with the speed of its machine.
 _SPEED = re.compile(r"instructions_per_second=(\S+)")
 
-#: What a tracer counts in comments such as ``# not traced: MPI_Put 12 MPI_Get 3``, and how a reader is told.
+#: Counters in a tracer's comments, such as ``# not traced: MPI_Put 12 MPI_Get 3``, and their words in notes.
 _COUNTED = {
     "not traced": "calls that the trace does not have",
     "errors": "calls that returned an error",
     "as blocking where waited for": "collectives that did not block, taken as blocking where they were waited for",
-    "not waited for": "what was begun and never waited for",
+    "not waited for": "requests that were begun and never waited for",
 }
 _COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
 
-#: A trace has a file for each rank; more than this is another thing.
+#: Files of a trace, one for each rank; more are no trace (a guess: jobs are smaller).
 MAX_RANKS = 100_000
 
-#: Lines between two reports of how many were read.
+#: Lines between two reports of progress (a guess: nothing depends on it).
 _LINES = 10_000
 
 
@@ -180,18 +180,18 @@ def load_trace(path: str | os.PathLike[str]) -> Program:
     Parameters
     ----------
     path
-        A list of files, a rank's each, as ``smpirun -trace-ti`` and ``dask-efficiency mpi record`` write it; a folder
-        of such files; or one file with the lines of all ranks. Each may be compressed by gzip.
+        A list of files, one for each rank, as ``smpirun -trace-ti`` and ``dask-efficiency mpi record`` write it; a
+        folder of such files; or one file with the lines of all ranks. Each may be compressed by gzip.
 
     Returns
     -------
     Program
-        What each rank does.
+        Its actions by rank.
 
     Raises
     ------
     MpiTraceError
-        With file, line and what was expected.
+        With file, line and the expected content.
     OSError
         If a file cannot be read.
 
@@ -207,18 +207,18 @@ def load_trace(path: str | os.PathLike[str]) -> Program:
     by_rank = _files_of_ranks(files)
     known = SharedNumbers()
     readers = [LineReader(rank, len(by_rank), known) for rank in range(len(by_rank))]
-    said = _Said()
+    comments = _Comments()
     with progress(f"reading {path}", unit="lines") as report:
         read = 0
         for file in dict.fromkeys(by_rank):
-            read = _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))], said, read, report)
+            read = _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))], comments, read, report)
     names = [str(file) for file in by_rank]
     calls = Agreement(readers, known.collectives, names).calls()
-    return Program(path.name, [reader.actions for reader in readers], calls, names, said.speed, said.notes)
+    return Program(path.name, [reader.actions for reader in readers], calls, names, comments.speed, comments.notes)
 
 
 def _listed(path: Path) -> list[Path]:
-    """The files that a file lists; none if it has actions itself."""
+    """Files that a file lists; none if it has actions itself."""
     found: list[Path] = []
     for number, line in _lines(path):
         if line.startswith("#"):
@@ -226,7 +226,7 @@ def _listed(path: Path) -> list[Path]:
         if _ACTION.match(line) and not found:
             return []
         named = Path(line)
-        # Traces are moved with their folder, and SimGrid's examples count from where it was started.
+        # traces are moved with their folder; paths in SimGrid's examples are relative to its working folder
         candidates = [folder / named for folder in (path.parent, Path(), path.parent.parent)]
         file = next((candidate for candidate in candidates if candidate.is_file()), None)
         if file is None:
@@ -240,10 +240,10 @@ def _listed(path: Path) -> list[Path]:
 
 
 def _files_of_ranks(files: Sequence[Path]) -> list[Path]:
-    """By rank: the file with its actions."""
+    """File of each rank."""
     found: dict[int, Path] = {}
     for file in files:
-        # One file of all ranks is read to its end; of a rank's own, the first action says whose it is.
+        # a single file may have all ranks; of several, the first action has the rank
         for number, line in _lines(file):
             if line.startswith("#"):
                 continue
@@ -262,20 +262,20 @@ def _files_of_ranks(files: Sequence[Path]) -> list[Path]:
 
 
 @dataclass(slots=True)
-class _Said:
-    """What the comments of a tracer say."""
+class _Comments:
+    """A tracer's comments."""
 
     #: Instructions a second.
     speed: float = 0.0
-    #: How often, by what is counted and by name.
+    #: Counts by counter and name.
     counted: dict[str, Counter[str]] = field(default_factory=dict)
-    #: Traces that stop before their ranks did, and why.
+    #: Notes about traces that stop before their ranks did.
     stopped: list[str] = field(default_factory=list)
 
     @property
     def notes(self) -> tuple[str, ...]:
         found = [
-            f"{said}: {_listed_counts(self.counted[what])}" for what, said in _COUNTED.items() if what in self.counted
+            f"{words}: {_listed_counts(self.counted[what])}" for what, words in _COUNTED.items() if what in self.counted
         ]
         return tuple(found + self.stopped)
 
@@ -299,11 +299,11 @@ def _read(
     file: Path,
     readers: Sequence[LineReader],
     here: Sequence[bool],
-    said: _Said,
+    comments: _Comments,
     before: int,
     report: Callable[[int], object],
 ) -> int:
-    """Read a file into the readers of its ranks; how many lines were read with it and before it."""
+    """Read a file into the readers of its ranks; returns the number of lines read so far."""
     alone = sum(here) == 1
     number = 0
     for number, line in _lines(file):
@@ -314,7 +314,7 @@ def _read(
                 if line.startswith("#comm ") and alone:
                     readers[here.index(True)].group(line.split()[1:])
                 else:
-                    said.take(file, line)
+                    comments.take(file, line)
                 continue
             rank, name = _action(file, number, line)
             if not here[rank]:
@@ -340,7 +340,7 @@ def _action(file: Path, number: int, line: str) -> tuple[int, str]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers."""
+    """Lines that are not blank, with their numbers."""
     with reading(file) as content:
         try:
             for number, line in enumerate(TextIOWrapper(content, encoding="utf-8"), 1):

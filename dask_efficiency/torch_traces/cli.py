@@ -54,7 +54,7 @@ def _instance(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option(
     "--execution-trace",
     metavar="FILE",
-    help="The execution trace (PyTorch's or Chakra's) recorded beside the only file: which data operators need.",
+    help="The execution trace (PyTorch's or Chakra's) of the only file: which operators need whose data.",
 )
 @what_if_option
 @without_option(*WITHOUT)

@@ -138,10 +138,10 @@ def test_a_rank_without_a_file_is_named(tmp_path: Path) -> None:
 
 def test_ranks_that_disagree_about_a_collective_are_named(tmp_path: Path) -> None:
     text = PAIR + "0 barrier\n1 bcast 8 1\n0 bcast 8 1\n1 barrier\n"
-    said = r"line 4: rank 1 makes bcast from root 1 where rank 0 makes barrier \(.*line 3\); ranks must agree"
+    said = r"line 4: rank 1 calls bcast from root 1 where rank 0 calls barrier \(.*line 3\); ranks must agree"
     with pytest.raises(MpiTraceError, match=said):
         from_mpi_trace(written(tmp_path, text))
-    with pytest.raises(MpiTraceError, match=r"line 5: rank 0 makes 2 collectives or more, and rank 1 .* makes 1"):
+    with pytest.raises(MpiTraceError, match=r"line 5: rank 0 calls 2 collectives or more, and rank 1 .* calls 1"):
         from_mpi_trace(written(tmp_path, PAIR + "0 barrier\n1 barrier\n0 barrier\n"))
 
 

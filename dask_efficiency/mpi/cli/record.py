@@ -18,7 +18,7 @@ from dask_efficiency.cli.output import tell
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Which records; all hosts must see it under this path.",
+    help="The library that records; all hosts must see it under this path.",
 )
 @click.option(
     "--save",
@@ -26,7 +26,7 @@ from dask_efficiency.cli.output import tell
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Save what is recorded to this folder, which an earlier trace there gives way to.",
+    help="Save the trace to this folder, in place of an earlier trace.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[MPIEXEC ...]")
 def command(mpicc: str, library: Path, save: Path, command: tuple[str, ...]) -> None:
@@ -45,13 +45,13 @@ def command(mpicc: str, library: Path, save: Path, command: tuple[str, ...]) -> 
     if command:
         _record(command, environment, folder)
         return
-    said = [f"{name}={value}" for name, value in environment.items()]
-    tell(f"Record with:    {' '.join(said)} mpiexec -n 4 ./program")
+    assignments = [f"{name}={value}" for name, value in environment.items()]
+    tell(f"Record with:    {' '.join(assignments)} mpiexec -n 4 ./program")
     tell(f"Simulate with:  dask-efficiency mpi simulate --cluster lab.yaml {folder}.txt")
 
 
 def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path) -> None:
-    """Run a program, say what has been recorded, and end as it does."""
+    """Run a program, report the recording, and exit with its code."""
     import os
     import subprocess
 
@@ -74,7 +74,7 @@ def _record(command: tuple[str, ...], environment: dict[str, str], folder: Path)
 
 
 def _written(path: Path) -> int:
-    """When a file was written last, 0 if it is not there."""
+    """Time of last modification of a file, 0 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def algorithms(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Algorithms by collective."""
+    """Algorithms by collective, from COLLECTIVE=ALGORITHM."""
     found = {}
     for value in values:
         name, given, algorithm = value.partition("=")
@@ -27,10 +27,10 @@ def algorithms(context: click.Context, parameter: click.Parameter, values: tuple
 
 @click.command("simulate")
 @click.argument("trace")
-@click.option("-n", "-np", "ranks", type=click.IntRange(min=1), help="So many ranks; the trace must have them.")
+@click.option("-n", "-np", "ranks", type=click.IntRange(min=1), help="Number of ranks; the trace must have as many.")
 @cluster_option(required=True)
 @hostfile_option
-@click.option("--mpich", default="4.0.2", show_default=True, metavar="VERSION", help="Whose choice of algorithms.")
+@click.option("--mpich", default="4.0.2", show_default=True, metavar="VERSION", help="MPICH that chooses algorithms.")
 @click.option(
     "--algorithm",
     multiple=True,
@@ -38,7 +38,7 @@ def algorithms(context: click.Context, parameter: click.Parameter, values: tuple
     metavar="COLLECTIVE=ALGORITHM",
     help="This algorithm instead of MPICH's choice, such as bcast=binomial.",
 )
-@click.option("--eager", default="64 KiB", show_default=True, metavar="SIZE", help="Smaller messages go at once.")
+@click.option("--eager", default="64 KiB", show_default=True, metavar="SIZE", help="Smaller messages are sent at once.")
 @click.option("--overhead", default="0 s", metavar="TIME", help="Of each message, for its sender and its receiver.")
 @click.option(
     "--speed",
@@ -60,7 +60,7 @@ def command(
 ) -> None:
     """Say what a recorded program would take elsewhere.
 
-    It is run on the hosts of a cluster, in virtual time. TRACE is a time-independent trace: the list of files, the
+    It runs on the hosts of a cluster, in virtual time. TRACE is a time-independent trace: the list of files, the
     folder or the file that `dask-efficiency mpi record` or SimGrid's `smpirun -trace-ti` wrote.
     """
     if len(hostfile) > 1 and chrome is not None:
@@ -77,7 +77,7 @@ def command(
 def _found(
     trace: str, ranks: int | None, hostfiles: tuple[str, ...], asked: dict[str, Any]
 ) -> MpiPrediction | MpiPlacements:
-    """What was asked for."""
+    """Run one simulation, or a comparison of several hostfiles."""
     from dask_efficiency.mpi.calls import place, simulate
     from dask_efficiency.mpi.trace_files import load_trace
     from dask_efficiency.simulation.model.units import seconds_of

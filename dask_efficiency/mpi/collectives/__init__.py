@@ -1,1 +1,1 @@
-"""The messages that MPICH sends for a collective call, and which algorithm it chooses."""
+"""Algorithms that MPICH chooses for collective calls, and their messages."""

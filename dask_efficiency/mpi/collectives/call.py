@@ -1,11 +1,11 @@
-"""A call of a collective, as all its ranks together make it."""
+"""Collective: one call of all its ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: By collective, how many sizes it needs: none, one, one for each rank, or one for each pair of ranks.
+#: Sizes of each collective: none, one, one for each rank, or one for each pair of ranks.
 SIZES: Mapping[str, str] = {
     "allgather": "one",
     "allgatherv": "rank",
@@ -33,9 +33,9 @@ class Collective:
     Parameters
     ----------
     name
-        One of `SIZES`, as in MPI's function without ``MPI_``.
+        One of `SIZES`: the name of MPI's function without ``MPI_``.
     size
-        How many ranks take part; at least 1.
+        Number of ranks, at least 1.
     sizes
         Bytes, as MPI counts them: one number (of the vector of ``bcast``, ``reduce``, ``allreduce``, ``scan`` and
         ``exscan``; of one block of ``gather``, ``scatter``, ``allgather``, ``alltoall`` and ``reduce_scatter_block``),
@@ -43,18 +43,18 @@ class Collective:
         (``alltoallv``: what rank 0 sends to rank 0, to rank 1, ..., then what rank 1 sends ...). None for
         ``barrier``.
     root
-        The rank from which or to which the data goes.
+        Rank that sends or gets the data.
     nodes
-        The node of each rank; empty where each rank has a node for itself.
+        Node of each rank; empty if each rank has its own.
     element
         Bytes of an element of the datatype, at least 1: some algorithms cut only between elements.
     commutative
-        Whether the operation is commutative. A commutative one is taken for one of MPI's own, as traces do not tell.
+        True for a commutative operation, which is taken for one of MPI's own, as traces lack it.
 
     Raises
     ------
     ValueError
-        If these do not fit together; says which.
+        If these do not fit together.
     """
 
     name: str
@@ -88,15 +88,15 @@ class Collective:
 
     @property
     def nbytes(self) -> int:
-        """The one size of a call that has one, else the sum of all."""
+        """The size of a call that has one, or else the sum of all."""
         return sum(self.sizes)
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Bytes of each rank's block, shape (ranks,), of a call whose data is one block for each rank."""
+        """Bytes of each rank's block, shape (ranks,), for calls whose data is one block a rank."""
         return self.sizes if SIZES[self.name] == "rank" else self.sizes * self.size
 
     @property
     def has_shared_nodes(self) -> bool:
-        """Whether some ranks share a node, so that MPICH may use an algorithm that knows nodes."""
+        """True if some ranks share a node, so that MPICH may use an algorithm for nodes."""
         return bool(self.nodes) and len(set(self.nodes)) < self.size

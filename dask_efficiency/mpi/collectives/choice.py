@@ -17,54 +17,54 @@ from types import MappingProxyType
 from dask_efficiency.mpi.collectives.call import Collective
 from dask_efficiency.mpi.collectives.trees import by_node, is_power_of_two, power_at_most
 
-#: ``MPIR_CVAR_BCAST_SHORT_MSG_SIZE``: from here a broadcast scatters; 4.0.2 only above it.
+#: ``MPIR_CVAR_BCAST_SHORT_MSG_SIZE``: a broadcast of at least this size scatters; in 4.0.2 a larger one.
 MIN_BCAST_SCATTER_BYTES = 12_288
 
-#: ``MPIR_CVAR_BCAST_LONG_MSG_SIZE``: below it a broadcast to a power of two of ranks doubles; 4.0.2 also at it.
+#: ``MPIR_CVAR_BCAST_LONG_MSG_SIZE``: below it (in 4.0.2 up to it) a broadcast to a power of two of ranks doubles.
 MAX_BCAST_RECURSIVE_DOUBLING_BYTES = 524_288
 
 #: ``MPIR_CVAR_BCAST_MIN_PROCS``: fewer ranks never scatter.
 MIN_BCAST_SCATTER_RANKS = 8
 
-#: ``MPIR_CVAR_REDUCE_SHORT_MSG_SIZE``: up to here a reduce takes the tree.
+#: ``MPIR_CVAR_REDUCE_SHORT_MSG_SIZE``: a reduce up to this size takes the tree.
 MAX_REDUCE_BINOMIAL_BYTES = 2048
 
-#: Up to here an allreduce doubles: ``MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE`` of 3.2.1, ``avg_msg_size<=8`` of 4.0.2.
+#: An allreduce up to this doubles: ``MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE`` of 3.2.1, ``avg_msg_size<=8`` of 4.0.2.
 MAX_ALLREDUCE_RECURSIVE_DOUBLING_BYTES = {"3.2.1": 2048, "4.0.2": 8}
 
-#: ``MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE``: below it, all ranks' blocks together, a power of two of ranks doubles.
+#: ``MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE``, of all blocks: below it a power of two of ranks doubles.
 MAX_ALLGATHER_RECURSIVE_DOUBLING_BYTES = 524_288
 
-#: ``MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE``: below it, other numbers of ranks take Bruck's algorithm.
+#: ``MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE``, of all blocks: below it other numbers of ranks take Bruck's algorithm.
 MAX_ALLGATHER_BRUCKS_BYTES = 81_920
 
-#: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: the pieces in which a block goes around the ring.
+#: ``MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE``: bytes of the pieces in which a block goes around the ring.
 ALLGATHERV_PIECE_BYTES = 32_768
 
-#: ``MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE``: up to here, a block, many ranks take Bruck's algorithm.
+#: ``MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE``, of a block: up to it many ranks take Bruck's algorithm.
 MAX_ALLTOALL_BRUCKS_BYTES = 256
 
-#: Fewest ranks for which Bruck's algorithm is taken. 4.0.2 reads its ``comm_size<8`` as "at most 8" here: the condition
-#: stands behind one on the call (in place or not), so no longer in the part of the table that is cut down once for a
-#: communicator, and what evaluates it for a call compares with ``<=`` (``src/mpi/coll/src/csel.c``).
+#: Fewest ranks that take Bruck's algorithm. 4.0.2 evaluates its ``comm_size<8`` as "at most 8" here: the condition
+#: comes after one on the call (in place or not), so it is evaluated for each call, which compares with ``<=``
+#: (``src/mpi/coll/src/csel.c``).
 MIN_ALLTOALL_BRUCKS_RANKS = {"3.2.1": 8, "4.0.2": 9}
 
-#: ``MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE``: up to here, a block, all messages are posted at once.
+#: ``MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE``, of a block: up to it all messages are posted at once.
 MAX_ALLTOALL_SCATTERED_BYTES = 32_768
 
-#: ``MPIR_CVAR_ALLTOALL_THROTTLE``: of so many peers at once, the rank itself among them.
+#: ``MPIR_CVAR_ALLTOALL_THROTTLE``: number of peers at once, the rank itself included.
 ALLTOALL_SCATTERED_PEERS = 32
 
-#: ``MPIR_CVAR_REDSCAT_COMMUTATIVE_LONG_MSG_SIZE``: below it, all ranks' blocks together, a reduce-scatter halves.
+#: ``MPIR_CVAR_REDSCAT_COMMUTATIVE_LONG_MSG_SIZE``, of all blocks: below it a reduce-scatter halves.
 MAX_REDUCE_SCATTER_HALVING_BYTES = 524_288
 
-#: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, which counts inside one communicator too: from so many ranks on, the
-#: sends of a gatherv are synchronous.
+#: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, also inside one communicator: from this number of ranks on, the sends of
+#: a gatherv are synchronous.
 MIN_GATHERV_SYNCHRONOUS_RANKS = 32
 
 _REDUCE_SCATTER = ("noncommutative", "pairwise", "recursive_doubling", "recursive_halving")
 
-#: By collective, its algorithms.
+#: Algorithms of each collective.
 ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "allgather": ("brucks", "recursive_doubling", "ring"),
     "allgatherv": ("brucks", "recursive_doubling", "ring"),
@@ -99,7 +99,7 @@ _NEEDS_ELEMENTS = {("allreduce", "reduce_scatter_allgather"), ("reduce", "reduce
 
 
 def falls_back(call: Collective, algorithm: str) -> str:
-    """What the algorithm needs and the call lacks, so that MPICH silently chooses as if none were set; else empty."""
+    """Reason why MPICH ignores the algorithm for this call and chooses one; empty if it does not."""
     key = (call.name, algorithm)
     if key in _NEEDS_POWER_OF_TWO and not is_power_of_two(call.size):
         return f"it needs a power of two of ranks, not {call.size}"
@@ -115,7 +115,7 @@ def falls_back(call: Collective, algorithm: str) -> str:
 
 
 def aborts(call: Collective, algorithm: str) -> str:
-    """What the algorithm needs and the call lacks, so that MPICH would stop the program; else empty."""
+    """Reason why MPICH aborts if the algorithm is set for this call; empty if it does not."""
     if algorithm == "noncommutative" and not is_power_of_two(call.size):
         return f"it needs a power of two of ranks, not {call.size}"
     if algorithm == "noncommutative" and len(set(call.blocks)) > 1:
@@ -123,15 +123,15 @@ def aborts(call: Collective, algorithm: str) -> str:
     return ""
 
 
-#: MPICH's versions whose tables are known.
+#: Known versions of MPICH.
 VERSIONS = ("3.2.1", "4.0.2")
 
-#: What a user writes to let MPICH choose.
+#: Lets MPICH choose.
 AUTO = "auto"
 
 
 def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The algorithm for a call.
+    """Choose the algorithm for a call.
 
     Parameters
     ----------
@@ -140,8 +140,8 @@ def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] =
     version
         One of `VERSIONS`.
     forced
-        By collective, the algorithm that the user sets (as ``MPIR_CVAR_BCAST_INTRA_ALGORITHM``), or `AUTO`. One that
-        MPICH cannot use for the call is ignored where MPICH ignores it.
+        Algorithms by collective that the user sets (such as ``MPIR_CVAR_BCAST_INTRA_ALGORITHM``), or `AUTO`. Those that
+        MPICH ignores for the call are ignored.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] =
 
 
 def check_version(version: str) -> None:
-    """Raise a ValueError unless the version's tables are known."""
+    """Raise a ValueError for an unknown version."""
     if version not in VERSIONS:
         raise ValueError(f"MPICH {version!r} is not known; expected one of {', '.join(VERSIONS)}")
 
@@ -214,7 +214,7 @@ def _bcast(call: Collective, version: str) -> str:
     is_old = version == "3.2.1"
     if call.has_shared_nodes and (is_old or not call.nbytes):
         return "smp"
-    # 3.2.1 says "short" and "medium" below a threshold, 4.0.2 up to it.
+    # sizes are "short" and "medium" below a threshold in 3.2.1, and up to it in 4.0.2
     nbytes = call.nbytes + is_old
     if call.size < MIN_BCAST_SCATTER_RANKS or nbytes <= MIN_BCAST_SCATTER_BYTES:
         return "binomial"

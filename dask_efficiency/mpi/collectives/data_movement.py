@@ -33,7 +33,7 @@ from dask_efficiency.mpi.collectives.trees import children, is_power_of_two, sub
 
 
 def barrier_dissemination(call: Collective, rank: int) -> Iterator[Round]:
-    """Empty messages: to the rank 1, 2, 4, ... further, and from the rank as far on the other side."""
+    """Send empty messages to the rank at distance 1, 2, 4, ..., and receive from the other side."""
     distance = 1
     while distance < call.size:
         yield exchange(message((rank + distance) % call.size), message((rank - distance) % call.size))
@@ -41,7 +41,7 @@ def barrier_dissemination(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def bcast_binomial(call: Collective, rank: int) -> Iterator[Round]:
-    """The whole vector down a binomial tree."""
+    """Send the whole vector down a binomial tree."""
     if not call.nbytes:
         return
     size, root, whole = call.size, call.root, range(call.nbytes)
@@ -53,7 +53,7 @@ def bcast_binomial(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def _scatter(call: Collective, rank: int) -> Iterator[Round]:
-    """Equal pieces down a binomial tree; a subtree for which nothing is left gets no message."""
+    """Send equal pieces down a binomial tree; empty subtrees get no message."""
     size, root = call.size, call.root
     pieces = ceiling_pieces(call.nbytes, size)
     relative = (rank - root) % size
@@ -68,7 +68,7 @@ def _scatter(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def bcast_scatter_recursive_doubling_allgather(call: Collective, rank: int) -> Iterator[Round]:
-    """A scatter, then exchanges of all that a rank has with ranks at doubling distance."""
+    """Scatter, then exchange everything with ranks at doubling distance."""
     if not call.nbytes:
         return
     yield from _scatter(call, rank)
@@ -78,7 +78,7 @@ def bcast_scatter_recursive_doubling_allgather(call: Collective, rank: int) -> I
 
 
 def bcast_scatter_ring_allgather(call: Collective, rank: int) -> Iterator[Round]:
-    """A scatter, then a ring around which the pieces go, empty ones too."""
+    """Scatter, then pass the pieces around a ring, empty ones too."""
     if not call.nbytes:
         return
     yield from _scatter(call, rank)
@@ -95,7 +95,7 @@ def bcast_scatter_ring_allgather(call: Collective, rank: int) -> Iterator[Round]
 
 
 def gather_binomial(call: Collective, rank: int) -> Iterator[Round]:
-    """The blocks of whole subtrees up the tree, the small ones first."""
+    """Send the blocks of whole subtrees up the tree, small ones first."""
     size, root = call.size, call.root
     relative = (rank - root) % size
     for child in reversed(list(children(relative, size))):
@@ -105,7 +105,7 @@ def gather_binomial(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def scatter_binomial(call: Collective, rank: int) -> Iterator[Round]:
-    """The blocks of whole subtrees down the tree, the large ones first."""
+    """Send the blocks of whole subtrees down the tree, large ones first."""
     size, root = call.size, call.root
     relative = (rank - root) % size
     if relative:
@@ -115,13 +115,13 @@ def scatter_binomial(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def _of_subtree(call: Collective, relative: int) -> Blocks:
-    """The blocks of a rank's subtree, which goes around past the last rank."""
+    """Blocks of a rank's subtree, which wraps around after the last rank."""
     stop = min(relative + subtree(relative, call.size), call.size)
     return layout_of(call.blocks).ring(relative + call.root, stop + call.root)
 
 
 def gatherv_linear(call: Collective, rank: int) -> Iterator[Round]:
-    """Each rank's block, if it has one, directly to the root."""
+    """Send each rank's block, unless it is empty, to the root."""
     pieces = layout_of(call.blocks)
     if rank == call.root:
         yield Round((), tuple(message(each, pieces.span(each, each + 1)) for each in _others(call)))
@@ -131,7 +131,7 @@ def gatherv_linear(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def scatterv_linear(call: Collective, rank: int) -> Iterator[Round]:
-    """Each rank's block, if it has one, directly from the root."""
+    """Send each rank's block, unless it is empty, from the root."""
     pieces = layout_of(call.blocks)
     if rank == call.root:
         yield Round(tuple(message(each, pieces.span(each, each + 1)) for each in _others(call)), ())
@@ -140,12 +140,12 @@ def scatterv_linear(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def _others(call: Collective) -> list[int]:
-    """The ranks but the root that have a block."""
+    """Ranks other than the root with a block."""
     return [rank for rank, nbytes in enumerate(call.sizes) if nbytes and rank != call.root]
 
 
 def allgather_brucks(call: Collective, rank: int) -> Iterator[Round]:
-    """All that one has to the rank 1, 2, 4, ... before, and in the last round only what is missing there."""
+    """Send everything to the rank 1, 2, 4, ... before; in the last round only what it lacks."""
     size, pieces = call.size, layout_of(call.blocks)
     distance = 1
     while distance < size:
@@ -158,12 +158,12 @@ def allgather_brucks(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def allgather_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
-    """All that one has, exchanged with the rank at distance 1, 2, 4, ..."""
+    """Exchange everything with the rank at distance 1, 2, 4, ..."""
     return doubling_allgather(rank, range(call.size), layout_of(call.blocks))
 
 
 def allgather_ring(call: Collective, rank: int) -> Iterator[Round]:
-    """To the next rank what came from the one before, beginning with one's own block."""
+    """Pass blocks on to the next rank, one's own first."""
     size, pieces = call.size, layout_of(call.blocks)
     right, left = (rank + 1) % size, (rank - 1) % size
     for step in range(size - 1):
@@ -172,11 +172,11 @@ def allgather_ring(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def allgatherv_ring(call: Collective, rank: int, version: str) -> Iterator[Round]:
-    """As `allgather_ring`, but large blocks go in pieces, and what is empty is not sent."""
+    """Pass blocks on to the next rank; large blocks in pieces, and no empty ones."""
     right, left = (rank + 1) % call.size, (rank - 1) % call.size
     piece = _piece_bytes(call, version)
     sends, receives = _pieces(call, rank, piece), _pieces(call, left, piece)
-    # Rounds go on while there is something to do: an empty block takes a round of its side, too.
+    # an empty block also takes a round on its side
     for index in range(max(len(sends), len(receives))):
         sent = sends[index] if index < len(sends) else range(0)
         received = receives[index] if index < len(receives) else range(0)
@@ -189,7 +189,7 @@ def allgatherv_ring(call: Collective, rank: int, version: str) -> Iterator[Round
 
 
 def _pieces(call: Collective, first: int, piece: int) -> list[range]:
-    """What goes from a rank to the next one, in order: its own block first, never the next one's own."""
+    """Pieces from a rank to the next, in order: its own block first, and not the next rank's own."""
     layout = layout_of(call.blocks)
     pieces: list[range] = []
     for step in range(call.size - 1):
@@ -200,7 +200,7 @@ def _pieces(call: Collective, first: int, piece: int) -> list[range]:
 
 
 def _piece_bytes(call: Collective, version: str) -> int:
-    """Bytes of a piece; MPICH has no piece smaller than an element.
+    """Bytes of a piece, at least one element.
 
     References
     ----------
@@ -211,7 +211,7 @@ def _piece_bytes(call: Collective, version: str) -> int:
 
 
 def alltoall_brucks(call: Collective, rank: int) -> Iterator[Round]:
-    """To the rank 1, 2, 4, ... further all blocks whose way has this bit."""
+    """Send to the rank at distance 1, 2, 4, ... all blocks whose distance to go has this bit."""
     size, nbytes = call.size, call.nbytes
     distance = 1
     while distance < size:
@@ -224,7 +224,7 @@ def alltoall_brucks(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def _on_their_way(rank: int, distance: int, size: int, nbytes: int) -> Iterator[range]:
-    """The blocks that a rank passes on by this distance: their way is the sum of distances, shorter ones first."""
+    """Blocks that a rank passes on by this distance; blocks travel the bits of their distance, the lowest first."""
     for way in range(1, size):
         if way & distance:
             source = (rank - way % distance) % size
@@ -233,7 +233,7 @@ def _on_their_way(rank: int, distance: int, size: int, nbytes: int) -> Iterator[
 
 
 def alltoall_pairwise(call: Collective, rank: int) -> Iterator[Round]:
-    """One exchange after another, in pairs if the ranks are a power of two."""
+    """Exchange with one rank after another, in pairs if the ranks are a power of two."""
     size, pairs = call.size, is_power_of_two(call.size)
     for step in range(1, size):
         target = rank ^ step if pairs else (rank + step) % size
@@ -250,7 +250,7 @@ def _block(source: int, target: int, call: Collective) -> range:
 
 
 def alltoall_scattered(call: Collective, rank: int) -> Iterator[Round]:
-    """All messages of some peers at once, then those of the next peers."""
+    """Post all messages of some peers at once, then those of the next peers."""
     for sources, targets in _peers(rank, call.size):
         yield Round(
             tuple(message(target, _block(rank, target, call)) for target in targets),
@@ -259,7 +259,7 @@ def alltoall_scattered(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def alltoallv_scattered(call: Collective, rank: int) -> Iterator[Round]:
-    """As `alltoall_scattered`, without what is empty."""
+    """Post all messages that are not empty, for some peers at once."""
     size, pieces = call.size, layout_of(call.sizes)
 
     def block(source: int, target: int) -> range:
@@ -274,7 +274,7 @@ def alltoallv_scattered(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def _peers(rank: int, size: int) -> Iterator[tuple[list[int], list[int]]]:
-    """From whom and to whom, at once; a rank's own block takes a place but is no message."""
+    """Sources and targets at once; a rank's own block takes a place but is no message."""
     for first in range(0, size, ALLTOALL_SCATTERED_PEERS):
         steps = range(max(first, 1), min(first + ALLTOALL_SCATTERED_PEERS, size))
         if steps:

@@ -17,18 +17,18 @@ from dask_efficiency.mpi.collectives.trees import Folded
 
 
 class DoublingStep(NamedTuple):
-    """One step of a rank: with whom at doubling distance, and then what is passed on to ranks without a partner.
+    """One step of a rank: an exchange at doubling distance, and data for ranks without a partner.
 
     Parameters
     ----------
     partner
-        Whom the rank exchanges with; None if that rank does not exist.
+        Rank to exchange with; None if it does not exist.
     mine, theirs
-        The ranks on either side of the exchange.
+        Ranks on either side of the exchange.
     source
-        From whom the rank without a partner gets what it would have got, if from any.
+        Rank that passes on the data which a rank without a partner lacks; or None.
     takers
-        To whom the rank passes on what it got, in order.
+        Ranks to pass the received data on to, in order.
     """
 
     partner: int | None
@@ -39,7 +39,7 @@ class DoublingStep(NamedTuple):
 
 
 def doubling_steps(rank: int, size: int) -> Iterator[DoublingStep]:
-    """The steps of a rank, with distances 1, 2, 4, ..."""
+    """Steps of a rank, at distances 1, 2, 4, ..."""
     mask = 1
     while mask < size:
         partner = rank ^ mask
@@ -52,7 +52,7 @@ def doubling_steps(rank: int, size: int) -> Iterator[DoublingStep]:
 
 
 def _passed_on(rank: int, first: int, mask: int, size: int) -> tuple[int | None, tuple[int, ...]]:
-    """From whom and to whom go the data of ranks that have a partner, inside the half in which some have none."""
+    """Source and takers of data within a half in which some ranks have no partner."""
     served = size - first - mask
     source: int | None = None
     takers: list[int] = []
@@ -69,16 +69,16 @@ def _passed_on(rank: int, first: int, mask: int, size: int) -> tuple[int | None,
 
 
 def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> Iterator[Round]:
-    """Everybody's piece to everybody: in each step all that one has.
+    """Gather all pieces on all ranks: each step exchanges everything.
 
     Parameters
     ----------
     place
-        Of the rank, counted from the owner of the first piece.
+        Place of the rank, counted from the owner of the first piece.
     ranks
-        By place, the rank.
+        Ranks by place.
     pieces
-        By place, the piece.
+        Pieces by place.
     """
     for step in doubling_steps(place, len(ranks)):
         theirs = pieces.span(step.theirs.start, step.theirs.stop)
@@ -92,14 +92,14 @@ def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> 
 
 
 def halves(place: int, count: int) -> Iterator[tuple[int, range, range]]:
-    """The places at distance 1, 2, 4, ..., and which pieces a place keeps and gives away there.
+    """Partners of a place at distance 1, 2, 4, ..., with the pieces that it keeps and gives away.
 
     Parameters
     ----------
     place
         From 0 to `count` - 1.
     count
-        Places and pieces; a power of two.
+        Number of places and of pieces, a power of two.
     """
     first, stop = 0, count
     mask = 1

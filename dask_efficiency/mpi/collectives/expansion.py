@@ -1,4 +1,4 @@
-"""The rounds of each rank of a collective call."""
+"""Rounds of each rank of a collective call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dask_efficiency.mpi.collectives.reductions import (
 from dask_efficiency.mpi.collectives.rounds import Round
 from dask_efficiency.mpi.collectives.smp import Expand, allreduce_smp, barrier_smp, bcast_smp, reduce_smp, scan_smp
 
-#: Calls of one rank whose rounds are kept: 64 different collectives of 64 ranks. An alltoall's are some 40 kB a rank.
+#: Cached rounds, of one call and rank each: 64 collectives of 64 ranks. Those of an alltoall are some 40 kB.
 MAX_KEPT = 1 << 12
 
 
@@ -52,41 +52,41 @@ def rounds_of(
     version: str = "4.0.2",
     forced: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Round, ...]:
-    """What a rank does in a collective call.
+    """Expand a collective call into the rounds of a rank.
 
     Parameters
     ----------
     call
         The call.
     algorithm
-        One of `ALGORITHMS` of the collective, as `choose` returns it.
+        One of `ALGORITHMS` of the collective, such as `choose` returns.
     rank
         From 0 to the number of ranks - 1.
     version
-        One of `VERSIONS`: some algorithms cut the data in another way.
+        One of `VERSIONS`, as some algorithms cut the data differently.
     forced
-        As in `choose`, for the calls inside ``smp`` algorithms.
+        See `choose`; for the calls inside ``smp`` algorithms.
 
     Returns
     -------
     tuple of Round
-        In order; empty where MPICH returns at once. What a rank sends to itself is a copy and no message.
+        In order; empty where MPICH returns at once. Data that a rank sends to itself are no message.
 
     Raises
     ------
     ValueError
-        If the rank, the version or the algorithm does not exist, or if the algorithm cannot serve the call.
+        If the rank, version or algorithm does not exist, or if the algorithm cannot serve the call.
     """
     return _rounds(call, algorithm, rank, version, tuple(sorted(forced.items())))
 
 
 def _returns_at_once(call: Collective, version: str) -> bool:
-    """Whether MPICH sends nothing at all.
+    """True if MPICH sends no message.
 
     References
     ----------
-    4.0.2, ``early_return`` in ``src/binding/c/coll_api.txt``, by which an allreduce of nothing goes its way like any
-    other if some ranks share a node or the operation is not commutative.
+    4.0.2, ``early_return`` in ``src/binding/c/coll_api.txt``. It lets an empty allreduce run like any other if some
+    ranks share a node or the operation is not commutative.
     """
     if call.size == 1:
         return True
@@ -118,15 +118,15 @@ def _expanded(call: Collective, algorithm: str, rank: int, version: str, forced:
     if key in _BY_VERSION:
         return _BY_VERSION[key](call, rank, version)
 
-    def nested(part: Collective, place: int) -> Iterable[Round]:
+    def expand(part: Collective, place: int) -> Iterable[Round]:
         return _expanded(part, choose(part, version, forced), place, version, forced)
 
     if not call.has_shared_nodes:
-        # 4.0.2 takes this algorithm for an allreduce of nothing, nodes or not; without them it finds nobody to talk to.
+        # 4.0.2 takes this algorithm for an empty allreduce even without shared nodes, where it sends no message.
         return iter(())
     if key == ("bcast", "smp"):
-        return bcast_smp(call, rank, nested, version)
-    return _IN_LEVELS[key](call, rank, nested)
+        return bcast_smp(call, rank, expand, version)
+    return _IN_LEVELS[key](call, rank, expand)
 
 
 _SIMPLE: dict[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {

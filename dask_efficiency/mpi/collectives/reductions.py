@@ -28,7 +28,7 @@ from dask_efficiency.mpi.collectives.trees import Folded, children, subtree
 
 
 def reduce_binomial(call: Collective, rank: int) -> Iterator[Round]:
-    """The whole vector up a binomial tree, whose root is rank 0 for an operation that is not commutative."""
+    """Combine the whole vector up a binomial tree; its root is rank 0 unless the operation is commutative."""
     top = call.root if call.commutative else 0
     size, whole = call.size, range(call.nbytes)
     relative = (rank - top) % size
@@ -43,7 +43,7 @@ def reduce_binomial(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def reduce_reduce_scatter_gather(call: Collective, rank: int, version: str) -> Iterator[Round]:
-    """Halves exchanged until each rank has one piece of the result; then the pieces go to the root."""
+    """Exchange halves until each rank has one piece of the result; then send the pieces to the root."""
     folded, whole = Folded(call.size, odd=False), range(call.nbytes)
     place, partner = folded.place(rank), folded.partner(rank)
     pieces = element_pieces(call.nbytes, folded.places, call.element, version)
@@ -57,7 +57,7 @@ def reduce_reduce_scatter_gather(call: Collective, rank: int, version: str) -> I
 
 
 def _gather(root: int, rank: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
-    """All pieces to the root, which takes the place of rank 0 if it has none."""
+    """Send all pieces to the root, which takes the place of rank 0 if it has none."""
     root_place, place = folded.place(root), folded.place(rank)
     if root_place is None:
         if rank == root:
@@ -78,7 +78,7 @@ def _gather(root: int, rank: int, folded: Folded, pieces: DataLayout) -> Iterato
 
 
 def allreduce_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
-    """The whole vector, exchanged with ranks at doubling distance."""
+    """Exchange the whole vector with ranks at doubling distance."""
     whole = range(call.nbytes)
 
     def doubling(place: int, folded: Folded) -> Iterator[Round]:
@@ -92,7 +92,7 @@ def allreduce_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]
 
 
 def allreduce_reduce_scatter_allgather(call: Collective, rank: int, version: str) -> Iterator[Round]:
-    """Halves exchanged until each rank has one piece of the result; then the pieces go back the same way."""
+    """Exchange halves until each rank has one piece of the result; then gather the pieces the same way back."""
 
     def halving(place: int, folded: Folded) -> Iterator[Round]:
         pieces = element_pieces(call.nbytes, folded.places, call.element, version)
@@ -107,7 +107,7 @@ def allreduce_reduce_scatter_allgather(call: Collective, rank: int, version: str
 
 
 def _folded(call: Collective, rank: int, among: Callable[[int, Folded], Iterator[Round]]) -> Iterator[Round]:
-    """An allreduce of a power of two of ranks; before it, some give their vector to the next, and get it after it."""
+    """Allreduce of a power of two of ranks; before it the others give their vector to a neighbour, which returns it."""
     folded, whole = Folded(call.size, odd=True), range(call.nbytes)
     place, partner = folded.place(rank), folded.partner(rank)
     if place is None:
@@ -122,7 +122,7 @@ def _folded(call: Collective, rank: int, among: Callable[[int, Folded], Iterator
 
 
 def reduce_scatter_recursive_halving(call: Collective, rank: int) -> Iterator[Round]:
-    """Halves of the ranks' blocks exchanged over halving distance; some ranks stand for their neighbour."""
+    """Exchange halves of the blocks at halving distance; some ranks stand in for their neighbour."""
     folded, pieces = Folded(call.size, odd=True), layout_of(call.blocks)
     whole = pieces.span(0, call.size)
     place, partner = folded.place(rank), folded.partner(rank)
@@ -142,8 +142,8 @@ def reduce_scatter_recursive_halving(call: Collective, rank: int) -> Iterator[Ro
 
 
 def _halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
-    """The exchanges of the ranks that stay; what is empty is not sent."""
-    #: The first block of each place, and the end of the last.
+    """Exchanges of the ranks that stay; empty messages are not sent."""
+    # first block of each place, and the end of the last
     first = [2 * each if each < folded.pairs else each + folded.pairs for each in range(folded.places + 1)]
     start, distance = 0, folded.places >> 1
     while distance:
@@ -162,7 +162,7 @@ def _halving(place: int, folded: Folded, pieces: DataLayout) -> Iterator[Round]:
 
 
 def reduce_scatter_pairwise(call: Collective, rank: int) -> Iterator[Round]:
-    """To the rank 1, 2, 3, ... further its block, from the rank as far before one's own."""
+    """Send the rank at distance 1, 2, 3, ... its block, and receive one's own from the other side."""
     size, pieces = call.size, layout_of(call.blocks)
     own = pieces.span(rank, rank + 1)
     for step in range(1, size):
@@ -171,7 +171,7 @@ def reduce_scatter_pairwise(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def reduce_scatter_noncommutative(call: Collective, rank: int) -> Iterator[Round]:
-    """Halves exchanged at doubling distance, of blocks in an order that gives each rank its own in the end."""
+    """Exchange halves at doubling distance, of blocks in an order that leaves each rank its own."""
     size, pieces = call.size, layout_of(call.blocks)
     bits = size.bit_length() - 1
     order = [int(f"{place:0{bits}b}"[::-1], 2) for place in range(size)]
@@ -191,7 +191,7 @@ def reduce_scatter_noncommutative(call: Collective, rank: int) -> Iterator[Round
 
 
 def reduce_scatter_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
-    """What the others need, exchanged at doubling distance, and passed on to ranks that have no partner there."""
+    """Exchange what others need at doubling distance, and pass it on to ranks without a partner."""
     size, pieces = call.size, layout_of(call.blocks)
 
     def without(ranks: range) -> Blocks:
@@ -211,7 +211,7 @@ def reduce_scatter_recursive_doubling(call: Collective, rank: int) -> Iterator[R
 
 
 def scan_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
-    """What one has combined, exchanged at doubling distance; what comes from before goes into the result, too."""
+    """Exchange combined parts at doubling distance; those of lower ranks also go into the result."""
     whole = range(call.nbytes)
     distance = 1
     while distance < call.size:
@@ -226,10 +226,10 @@ def scan_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
 
 
 def _combined(rank: int, distance: int, size: int) -> range:
-    """The ranks whose parts a rank has combined before the exchange at a distance.
+    """Ranks whose parts a rank has combined before the exchange at a distance.
 
-    Not all of those below it in the tree: without a partner it misses those that the partner would have known. They
-    all come after it, so no result needs them from it.
+    Without a partner it misses parts that the partner would have had. These are of higher ranks, so no result needs
+    them from it.
     """
     last, step = rank, distance >> 1
     while step:
@@ -240,7 +240,7 @@ def _combined(rank: int, distance: int, size: int) -> range:
 
 
 def exscan_recursive_doubling(call: Collective, rank: int) -> Iterator[Round]:
-    """As `scan_recursive_doubling`, but the first part of the result is copied, not combined."""
+    """Scan in which the first part of the result is copied, not combined."""
     has_result = False
     for each in scan_recursive_doubling(call, rank):
         is_first = each.sends[0].peer < rank and not has_result

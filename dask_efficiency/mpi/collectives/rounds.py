@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-#: Pieces of a collective's data as ranges of its bytes, in the order in which they travel.
+#: Ranges of bytes of a collective's data, in the order in which they travel.
 Blocks = tuple[range, ...]
 
 _NONE = range(0)
@@ -21,14 +21,14 @@ class Message(NamedTuple):
     peer
         The other rank, in the communicator of the call.
     nbytes
-        Size: the sum of the blocks' lengths, but for the few bytes with which a node's first rank releases the others.
+        Sum of the blocks' lengths, but for the few bytes with which a node's first rank releases the others.
     blocks
-        Which bytes of the call's data it carries. The data of ``bcast``, ``reduce``, ``allreduce``, ``scan`` and
-        ``exscan`` is their vector; that of ``alltoall`` and ``alltoallv`` is all ranks' send buffers one after another;
-        that of the others is all ranks' blocks one after another.
+        Bytes of the call's data that it carries. The data of ``bcast``, ``reduce``, ``allreduce``, ``scan`` and
+        ``exscan`` is their vector; of ``alltoall`` and ``alltoallv`` all send buffers one after another; of the others
+        all blocks one after another.
     ranks
-        The ranks whose parts are combined in it, for the algorithms that say so (``scan``, ``exscan`` and
-        ``recursive_doubling`` of ``reduce_scatter``); of other reductions, all that the sender has combined so far.
+        Ranks whose parts are combined in it, for ``scan``, ``exscan`` and ``recursive_doubling`` of ``reduce_scatter``;
+        in other reductions it is all that the sender has combined so far.
     """
 
     peer: int
@@ -38,7 +38,7 @@ class Message(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Messages that a rank posts together, receives first, and then waits for all of them.
+    """Messages that a rank posts together, receives first, and then waits for.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Round(NamedTuple):
     reduces
         Bytes that the rank combines with an operation afterwards.
     synchronous
-        The sends end no sooner than they are received, whatever their size (``MPI_Ssend``).
+        Sends end only when they are received, whatever their size (``MPI_Ssend``).
     """
 
     sends: tuple[Message, ...]
@@ -57,7 +57,7 @@ class Round(NamedTuple):
 
 
 def message(peer: int, *blocks: range, ranks: range = _NONE) -> Message:
-    """A message of these blocks; empty ones are left out, and neighbours become one."""
+    """A message of some blocks, without empty ones, and with neighbours joined."""
     joined: list[range] = []
     for block in blocks:
         if not block:
@@ -75,17 +75,17 @@ def send(peer: int, *blocks: range, ranks: range = _NONE) -> Round:
 
 
 def receive(peer: int, *blocks: range, ranks: range = _NONE, reduces: int = 0) -> Round:
-    """A round of one receive, and what is combined after it."""
+    """A round of one receive, and the bytes combined after it."""
     return Round((), (message(peer, *blocks, ranks=ranks),), reduces)
 
 
 def exchange(sent: Message, received: Message, reduces: int = 0) -> Round:
-    """A round of one send and one receive, and what is combined after it."""
+    """A round of one send and one receive, and the bytes combined after it."""
     return Round((sent,), (received,), reduces)
 
 
 def translated(rounds: Iterable[Round], ranks: Sequence[int]) -> Iterator[Round]:
-    """Rounds of a group of ranks as rounds of the communicator in which rank i of the group is `ranks[i]`."""
+    """Translate rounds of a group to those of a communicator in which rank i of the group is `ranks[i]`."""
     for sends, receives, reduces, synchronous in rounds:
         yield Round(
             tuple(each._replace(peer=ranks[each.peer]) for each in sends),
@@ -96,7 +96,7 @@ def translated(rounds: Iterable[Round], ranks: Sequence[int]) -> Iterator[Round]
 
 
 class DataLayout:
-    """Pieces that lie one after another.
+    """Byte ranges of consecutive pieces.
 
     Parameters
     ----------
@@ -107,16 +107,16 @@ class DataLayout:
     __slots__ = ("starts",)
 
     def __init__(self, sizes: Iterable[int]) -> None:
-        #: Where each piece starts, in bytes, and where the last one ends.
+        #: Start of each piece in bytes, and the end of the last.
         self.starts = tuple(accumulate(sizes, initial=0))
 
     def span(self, first: int, stop: int) -> range:
-        """The bytes of pieces `first` to `stop` - 1; those beyond the last piece do not exist."""
+        """Bytes of pieces `first` to `stop` - 1, up to the last piece."""
         last = len(self.starts) - 1
         return range(self.starts[min(first, last)], self.starts[min(stop, last)])
 
     def ring(self, first: int, stop: int) -> Blocks:
-        """The bytes of pieces `first` to `stop` - 1, of which the first follows the last."""
+        """Bytes of pieces `first` to `stop` - 1, which wrap around."""
         count = len(self.starts) - 1
         turns = first // count * count
         first, stop = first - turns, stop - turns
@@ -125,13 +125,13 @@ class DataLayout:
 
 @lru_cache(maxsize=64)
 def layout_of(sizes: tuple[int, ...]) -> DataLayout:
-    """The layout of pieces of these sizes, kept, as each rank of an alltoallv needs that of all pairs."""
+    """Cached layout of pieces of some sizes, as every rank of an alltoallv needs that of all pairs."""
     return DataLayout(sizes)
 
 
 @lru_cache(maxsize=64)
 def ceiling_pieces(nbytes: int, count: int) -> DataLayout:
-    """Equal pieces of a vector, rounded up, so that the last ones may be shorter or empty."""
+    """Equal pieces of a vector, rounded up; the last ones may be shorter or empty."""
     piece = -(-nbytes // count)
     return DataLayout(max(0, min(piece, nbytes - index * piece)) for index in range(count))
 

@@ -1,4 +1,4 @@
-"""Collectives in two levels: among the ranks of each node, and among the first ranks of the nodes.
+"""Collectives on two levels: among the ranks of each node, and among the first ranks of nodes.
 
 References
 ----------
@@ -24,56 +24,56 @@ from dask_efficiency.mpi.collectives.data_movement import (
 from dask_efficiency.mpi.collectives.rounds import Round, receive, send, translated
 from dask_efficiency.mpi.collectives.trees import by_node, is_power_of_two
 
-#: What a collective of fewer ranks, which share no nodes, is expanded with: the call and the rank in it.
+#: Expands a collective of fewer ranks, which share no nodes, for a rank in it.
 Expand = Callable[[Collective, int], Iterable[Round]]
 
-#: The int with which the first rank of a node tells whether there is more to come (``noneed`` in MPICH's scan).
+#: Bytes of the int with which a node's first rank announces another message (``noneed`` in MPICH's scan).
 FLAG_BYTES = 4
 
 
-def _among(call: Collective, ranks: Sequence[int], rank: int, nested: Expand, root: int = 0) -> Iterator[Round]:
-    """The same collective among some of the ranks, if there is somebody to talk to; the root is one of their places."""
+def _among(call: Collective, ranks: Sequence[int], rank: int, expand: Expand, root: int = 0) -> Iterator[Round]:
+    """The collective among some of the ranks, if there are others; the root is a position among them."""
     if rank in ranks and len(ranks) > 1:
         within = replace(call, size=len(ranks), root=root, nodes=())
-        yield from translated(nested(within, ranks.index(rank)), ranks)
+        yield from translated(expand(within, ranks.index(rank)), ranks)
 
 
-def barrier_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
-    """A barrier on each node, one among the nodes, and a byte that releases each node."""
+def barrier_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
+    """A barrier on each node, one among nodes, and a byte that releases each node."""
     nodes = by_node(call.nodes)
     local = nodes.ranks[nodes.node[rank]]
-    yield from _among(call, local, rank, nested)
-    yield from _among(call, nodes.leaders, rank, nested)
+    yield from _among(call, local, rank, expand)
+    yield from _among(call, nodes.leaders, rank, expand)
     released = Collective("bcast", len(local), (1,))
-    yield from map(_without_data, _among(released, local, rank, nested))
+    yield from map(_without_data, _among(released, local, rank, expand))
 
 
-def allreduce_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
-    """A reduce on each node, an allreduce among the nodes, and a broadcast on each node."""
+def allreduce_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
+    """A reduce on each node, an allreduce among nodes, and a broadcast on each node."""
     nodes = by_node(call.nodes)
     local = nodes.ranks[nodes.node[rank]]
-    yield from _among(replace(call, name="reduce"), local, rank, nested)
-    yield from _among(call, nodes.leaders, rank, nested)
-    yield from _among(replace(call, name="bcast"), local, rank, nested)
+    yield from _among(replace(call, name="reduce"), local, rank, expand)
+    yield from _among(call, nodes.leaders, rank, expand)
+    yield from _among(replace(call, name="bcast"), local, rank, expand)
 
 
-def reduce_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
-    """A reduce on each node but the root's, one among the nodes to the root's, and one on that."""
+def reduce_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
+    """A reduce on each node but the root's, one among nodes to the root's, and one on that."""
     nodes = by_node(call.nodes)
     local, home = nodes.ranks[nodes.node[rank]], nodes.node[call.root]
     if nodes.node[rank] != home:
-        yield from _among(call, local, rank, nested)
-    yield from _among(call, nodes.leaders, rank, nested, home)
+        yield from _among(call, local, rank, expand)
+    yield from _among(call, nodes.leaders, rank, expand, home)
     if nodes.node[rank] == home:
-        yield from _among(call, local, rank, nested, nodes.local(call.root))
+        yield from _among(call, local, rank, expand, nodes.local(call.root))
 
 
-def bcast_smp(call: Collective, rank: int, nested: Expand, version: str) -> Iterator[Round]:
-    """A broadcast among the nodes and one on each; a long one, or one of some other numbers of ranks, knows no nodes.
+def bcast_smp(call: Collective, rank: int, expand: Expand, version: str) -> Iterator[Round]:
+    """A broadcast among nodes and one on each; long ones, and medium ones of other than powers of two, ignore nodes.
 
     References
     ----------
-    3.2.1 names the algorithms inside; 4.0.2 chooses them as for any call.
+    3.2.1 has fixed algorithms inside; 4.0.2 chooses them as for any call.
     """
     if not call.nbytes:
         return
@@ -84,8 +84,8 @@ def bcast_smp(call: Collective, rank: int, nested: Expand, version: str) -> Iter
     if not short and not (call.nbytes < MAX_BCAST_RECURSIVE_DOUBLING_BYTES and is_power_of_two(call.size)):
         yield from bcast_scatter_ring_allgather(call, rank)
         return
-    on_node = bcast_binomial if version == "3.2.1" else nested
-    between = (bcast_binomial if short else _bcast_medium) if version == "3.2.1" else nested
+    on_node = bcast_binomial if version == "3.2.1" else expand
+    between = (bcast_binomial if short else _bcast_medium) if version == "3.2.1" else expand
     if short and root and rank == call.root:
         yield send(local[0], range(call.nbytes))
     elif short and root and rank == local[0] and at_home:
@@ -98,41 +98,41 @@ def bcast_smp(call: Collective, rank: int, nested: Expand, version: str) -> Iter
 
 
 def _bcast_medium(call: Collective, rank: int) -> Iterator[Round]:
-    """How 3.2.1 broadcasts a medium vector among nodes."""
+    """Broadcast of a medium vector among nodes in 3.2.1."""
     if is_power_of_two(call.size):
         return bcast_scatter_recursive_doubling_allgather(call, rank)
     return bcast_scatter_ring_allgather(call, rank)
 
 
-def scan_smp(call: Collective, rank: int, nested: Expand) -> Iterator[Round]:
-    """A scan on each node, one among the nodes, and what the nodes before make up to each rank."""
+def scan_smp(call: Collective, rank: int, expand: Expand) -> Iterator[Round]:
+    """A scan on each node, one among nodes, and the result of the nodes before to each rank."""
     nodes = by_node(call.nodes)
     node, whole = nodes.node[rank], range(call.nbytes)
     local, leaders = nodes.ranks[node], nodes.leaders
     starts = (*leaders, call.size)
     before, upto = range(leaders[node]), range(starts[node + 1])
-    for each in _among(call, local, rank, nested):
+    for each in _among(call, local, rank, expand):
         yield _of_ranks(each, lambda ranks: range(local[ranks.start], local[ranks.stop - 1] + 1))
     if len(local) > 1 and rank == local[0]:
         yield receive(local[-1], whole, ranks=range(local[0], local[-1] + 1))
     elif len(local) > 1 and rank == local[-1]:
         yield send(local[0], whole, ranks=range(local[0], local[-1] + 1))
-    for each in _among(call, leaders, rank, nested):
+    for each in _among(call, leaders, rank, expand):
         yield _of_ranks(each, lambda ranks: range(starts[ranks.start], starts[ranks.stop]))
     if rank == local[0] and node + 1 < len(leaders):
         yield send(leaders[node + 1], whole, ranks=upto)
     if rank == local[0] and node:
         yield receive(leaders[node - 1], whole, ranks=before)
     flag = Collective("bcast", len(local), (FLAG_BYTES,))
-    yield from map(_without_data, _among(flag, local, rank, nested))
+    yield from map(_without_data, _among(flag, local, rank, expand))
     if node:
-        for each in _among(replace(call, name="bcast"), local, rank, nested):
+        for each in _among(replace(call, name="bcast"), local, rank, expand):
             yield _of_ranks(each, lambda _: before)
         yield Round((), (), call.nbytes)
 
 
 def _of_ranks(each: Round, ranks: Callable[[range], range]) -> Round:
-    """The round with other ranks whose parts its messages combine."""
+    """A round with other ranks whose parts its messages combine."""
     return each._replace(
         sends=tuple(sent._replace(ranks=ranks(sent.ranks)) for sent in each.sends),
         receives=tuple(received._replace(ranks=ranks(received.ranks)) for received in each.receives),
@@ -140,7 +140,7 @@ def _of_ranks(each: Round, ranks: Callable[[range], range]) -> Round:
 
 
 def _without_data(each: Round) -> Round:
-    """The round with the same bytes, which are none of the call's data."""
+    """A round whose bytes are none of the call's data."""
     return each._replace(
         sends=tuple(sent._replace(blocks=()) for sent in each.sends),
         receives=tuple(received._replace(blocks=()) for received in each.receives),

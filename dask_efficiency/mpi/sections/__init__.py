@@ -1,1 +1,1 @@
-"""What is shown of MPI programs and of where their ranks are placed."""
+"""Sections about simulated MPI programs and their placements."""

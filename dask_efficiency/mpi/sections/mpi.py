@@ -1,4 +1,4 @@
-"""What a simulated MPI program says: how long it takes on some hosts, why, and which hosts are the best."""
+"""Sections of a simulated MPI program: its makespan, critical path, ranks, links and algorithms."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dask_efficiency.show.document import (
 from dask_efficiency.show.figures import format_bytes, format_count, format_seconds, format_share, name_of, time_scale
 from dask_efficiency.simulation.sections.prediction import notes
 
-#: Rows of a table.
+#: Rows of a table: what fits on a screen.
 MAX_ROWS = 12
 
-#: What a rank's time is spent on: name, colour, and what it means.
+#: Name, colour and meaning of each activity.
 SPENT: dict[RankActivity, Label] = {
     RankActivity.COMPUTE: Label("compute", "#549857", "between two calls of MPI, and in reductions"),
     RankActivity.OVERHEAD: Label("overhead", "#8a8a8a", "the library's own work for messages and reductions"),
@@ -35,17 +35,17 @@ SPENT: dict[RankActivity, Label] = {
     RankActivity.WAITING: Label("waiting", "#ff4508", "the other rank is not there yet"),
 }
 
-#: Steps of the drawing of a critical path.
+#: Steps of the drawing of a critical path: pixels of a narrow page.
 _STEPS = 200
 
 
 def title(run: MpiPrediction) -> str:
-    """The program's name."""
+    """Title with the program's name."""
     return f"Simulation of {name_of(run.program.name) or 'an MPI program'}"
 
 
 def context(run: MpiPrediction) -> str:
-    """What it ran on."""
+    """Messages, MPICH and placement."""
     placed = f"; {name_of(run.name)}" if run.name else ""
     return f"{format_count(run.messages, 'message')}, MPICH {run.settings.version}{placed}"
 
@@ -53,22 +53,22 @@ def context(run: MpiPrediction) -> str:
 def headline(run: MpiPrediction) -> str:
     """The prediction in one sentence, without a full stop."""
     hosts = format_count(len(set(run.hosts)), "host")
-    said = f"{format_count(run.program.size, 'rank')} on {hosts}: {format_seconds(run.makespan_seconds)}"
+    makespan = f"{format_count(run.program.size, 'rank')} on {hosts}: {format_seconds(run.makespan_seconds)}"
     shares = run.path_seconds
     total = sum(shares.values()) or 1.0
     largest = max(shares, key=lambda kind: shares[kind])
     part = f"the critical path {format_share(shares[largest] / total)} {SPENT[largest]}"
-    return f"{said}; {format_share(run.efficiency)} computing, {part}"
+    return f"{makespan}; {format_share(run.efficiency)} computing, {part}"
 
 
 def document(run: MpiPrediction) -> Document:
-    """What a program would take, and what its time would go to."""
+    """Document for a terminal."""
     sections = with_content(path(run), ranks(run), links(run), algorithms(run), notes(run.notes))
     return Document(title(run), context(run), headline(run), sections)
 
 
 def page(run: MpiPrediction) -> Document:
-    """The same for a page of its own."""
+    """Document for a page of its own."""
     stats = (
         ("predicted time", format_seconds(run.makespan_seconds)),
         ("ranks", str(run.program.size)),
@@ -79,7 +79,7 @@ def page(run: MpiPrediction) -> Document:
 
 
 def path(run: MpiPrediction) -> Section:
-    """What the makespan hangs on: along the run, by kind and by call."""
+    """The critical path along the run, by activity, call and ranks."""
     if not run.path:
         return Section("")
     seconds = {str(SPENT[kind]): value for kind, value in run.path_seconds.items() if value}
@@ -106,7 +106,7 @@ def _largest(seconds: dict[str, float]) -> dict[str, float]:
 
 
 def _along(run: MpiPrediction) -> Along:
-    """The kind that fills most of each step of the run."""
+    """The activity that fills most of each step of the run."""
     end = run.path[-1].end
     shares: list[dict[RankActivity, int]] = [{} for _ in range(_STEPS)]
     for stretch in run.path:
@@ -125,7 +125,7 @@ def _along(run: MpiPrediction) -> Along:
 
 
 def ranks(run: MpiPrediction) -> Section:
-    """What each rank's time goes to; where there are many, those that compute most and least."""
+    """Time of each rank by activity; of many ranks, those that compute most and least."""
     spent = {rank: run.seconds(rank) for rank in range(run.program.size)}
     order = sorted(spent, key=lambda rank: (-spent[rank][RankActivity.COMPUTE], rank))
     shown = order if len(order) <= MAX_ROWS else order[: MAX_ROWS // 2] + order[-MAX_ROWS // 2 :]
@@ -148,12 +148,12 @@ def ranks(run: MpiPrediction) -> Section:
     )
     heads = ("rank", "host", *(f"{SPENT[kind]}, {scale.unit}" for kind in RankActivity))
     left = len(order) - len(shown)
-    said = (Aside(f"Those that compute most and least; {left} more are between them."),) if left else ()
-    return section("What each rank does", Table(heads, rows, words=(0, 1), drawings=bars, drawn_behind=1), *said)
+    aside = (Aside(f"Those that compute most and least; {left} more are between them."),) if left else ()
+    return section("What each rank does", Table(heads, rows, words=(0, 1), drawings=bars, drawn_behind=1), *aside)
 
 
 def links(run: MpiPrediction) -> Section:
-    """The links that are busiest."""
+    """The busiest links."""
     busiest = [one for one in run.links if one.seconds][:MAX_ROWS]
     if not busiest:
         return Section("")
@@ -162,13 +162,13 @@ def links(run: MpiPrediction) -> Section:
         for one in busiest
     )
     bars = tuple(Share(one.seconds / busiest[0].seconds) for one in busiest)
-    means = "busy: for which share of the time its bytes would fill it, in its busier direction."
+    means = "busy: share of the time for which its bytes would fill it, in its busier direction."
     drawn = Table(("link", "bytes", "busy"), rows, drawings=bars, drawn_behind=2)
     return section("Links, the busiest first", drawn, Aside(means))
 
 
 def algorithms(run: MpiPrediction) -> Section:
-    """How the collectives were made."""
+    """Algorithms of the collectives."""
     rows = tuple(
         (call, algorithm, str(count))
         for call, used in run.algorithms.items()
@@ -180,7 +180,7 @@ def algorithms(run: MpiPrediction) -> Section:
 
 
 def to_dict(run: MpiPrediction) -> dict[str, Any]:
-    """A run's figures, ready for JSON: seconds, bytes, and shares in [0, 1]."""
+    """Figures of a run, ready for JSON: seconds, bytes, and shares in [0, 1]."""
     return figures(run) | {
         "name": run.program.name,
         "ranks": [
@@ -204,7 +204,7 @@ def to_dict(run: MpiPrediction) -> dict[str, Any]:
 
 
 def figures(run: MpiPrediction) -> dict[str, Any]:
-    """Figures of a run that a comparison of placements has, too."""
+    """Figures that a run and a comparison of placements share."""
     return {
         "placement": run.name,
         "hosts": len(set(run.hosts)),

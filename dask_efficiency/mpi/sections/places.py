@@ -1,4 +1,4 @@
-"""What hosts for an MPI program say: which are the best, by how much, and why."""
+"""Sections of a comparison of hosts for an MPI program: the best, by how much, and why."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from dask_efficiency.simulation.sections.prediction import SAME, notes
 
 
 def headline(compared: MpiPlacements) -> str:
-    """Which hosts are the best and by how much, without a full stop."""
+    """The best hosts and by how much, without a full stop."""
     best = compared.best
-    said = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
+    first = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
     if len(compared.ranked) == 1:
-        return said
+        return first
     other = compared.ranked[1]
     times = other.makespan_seconds / best.makespan_seconds if best.makespan_seconds else 1.0
     long = "as long" if times < 1 + SAME else f"{format_times(times)} as long"
-    return f"{said}; {shorten(name_of(other.name), MAX_NAME)}, the next, takes {long}"
+    return f"{first}; {shorten(name_of(other.name), MAX_NAME)}, the next, takes {long}"
 
 
 def document(compared: MpiPlacements) -> Document:
-    """Placements, the fastest first."""
+    """Document for a terminal."""
     best = compared.best
     early = "; ended early" if compared.not_simulated else ""
-    said = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}{early}"
+    about = f"{format_count(best.program.size, 'rank')}, MPICH {best.settings.version}{early}"
     sections = with_content(ranking(compared), links(best), notes(compared.notes))
-    return Document(title(best), said, headline(compared), sections)
+    return Document(title(best), about, headline(compared), sections)
 
 
 def page(compared: MpiPlacements) -> Document:
-    """The same for a page of its own."""
+    """Document for a page of its own."""
     return replace(document(compared), data=to_dict(compared))
 
 
@@ -78,15 +78,15 @@ def _reasons(compared: MpiPlacements) -> list[str]:
         if not later:
             continue
         longer = one.path_seconds[RankActivity.COMMUNICATION] - best.path_seconds[RankActivity.COMMUNICATION]
-        said = f"{name_of(one.name)} takes {format_seconds(later)} longer"
+        reason = f"{name_of(one.name)} takes {format_seconds(later)} longer"
         if longer < later / 2:
-            found.append(f"{said}, mostly as its hosts compute more slowly or less evenly.")
+            found.append(f"{reason}, mostly as its hosts compute more slowly or less evenly.")
             continue
-        said = f"{said}: messages on its critical path take {format_seconds(longer)} longer"
+        reason = f"{reason}: messages on its critical path take {format_seconds(longer)} longer"
         if one.links:
             share = format_share(one.links[0].seconds / one.makespan_seconds)
-            said = f"{said}. The busiest link, {name_of(one.links[0].name)}, is busy for {share} of the time"
-        found.append(f"{said}.")
+            reason = f"{reason}. The busiest link, {name_of(one.links[0].name)}, is busy for {share} of the time"
+        found.append(f"{reason}.")
     return found
 
 

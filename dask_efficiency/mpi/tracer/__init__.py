@@ -1,1 +1,1 @@
-"""What records the calls of MPI programs: a C library that the user's own MPI compiles, preloaded into each rank."""
+"""The recorder of MPI programs: a C library that the user's MPI compiles, preloaded into each rank."""

@@ -11,41 +11,41 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("tracer.c")
 
-#: Set to a folder, it says where the files of a traced program go; beside it is the list of them, its name with .txt.
+#: Folder for the files of a traced program; their list is next to it, with .txt after the folder's name.
 FOLDER_VARIABLE = "DASK_EFFICIENCY_MPI_TRACE"
 
 _FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-ftls-model=initial-exec"]
 _LIBRARIES = ["-ldl", "-lpthread"]
 
-#: The files are compressed where the compiler finds zlib.
+#: Flags to compress the files, tried first; used if the compiler finds zlib.
 _ZLIB = ["-DWITH_ZLIB"], ["-lz"]
 
 
 class CannotCompileTracer(OSError):
-    """The library cannot be made here; the text says why."""
+    """The library cannot be compiled here; the message has the reason."""
 
 
 def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool:
-    """Compile the tracer into a file, which is replaced as a whole, whatever programs have loaded it.
+    """Compile the tracer into a file, which is replaced atomically, as running programs may have loaded it.
 
     Parameters
     ----------
     mpicc
-        The command of the compiler of the MPI that traced programs use.
+        Command of the compiler of the MPI that traced programs use.
     library
         The file to write.
     flags
-        For the compiler, beside those that are needed.
+        More flags for the compiler.
 
     Returns
     -------
     bool
-        Whether traces will be compressed.
+        True if traces will be compressed.
 
     Raises
     ------
     CannotCompileTracer
-        If there is no such command, or if it fails; with what it says.
+        If there is no such command, or if it fails; with its output.
     """
     command = shlex.split(mpicc)
     if not command or shutil.which(command[0]) is None:
@@ -54,28 +54,28 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
         )
     unfinished = library.with_name(f"{library.name}.{os.getpid()}")
     try:
-        said = ""
+        output = ""
         for defined, linked in (_ZLIB, ([], [])):
             arguments = [*_FLAGS, *flags, *defined, str(SOURCE), "-o", str(unfinished), *linked, *_LIBRARIES]
             ran = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
             if ran.returncode == 0:
                 unfinished.replace(library)
                 return bool(linked)
-            said = ran.stderr.strip()
-        raise CannotCompileTracer(f"{mpicc} failed: {said[:2000]}")
+            output = ran.stderr.strip()
+        raise CannotCompileTracer(f"{mpicc} failed: {output[:2000]}")
     finally:
         unfinished.unlink(missing_ok=True)
 
 
 def preloaded(library: Path, folder: Path) -> dict[str, str]:
-    """The environment in which programs are traced, beside what a process has.
+    """Variables to add to the environment of a traced program.
 
     Parameters
     ----------
     library
         The compiled tracer.
     folder
-        Where the files of the trace go.
+        Folder for the files of the trace.
 
     Raises
     ------

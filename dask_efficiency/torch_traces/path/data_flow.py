@@ -90,7 +90,7 @@ def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     """
     execution = trace.execution
     if execution is None:
-        raise ValueError(f"{trace.path}: no execution trace was read beside it; give load_kineto an execution_trace")
+        raise ValueError(f"{trace.path}: it was read without an execution trace; give load_kineto an execution_trace")
     nodes = execution.nodes
     event = _events_of(trace, execution, region)
     # Chakra's nodes on a GPU are no operators in Kineto's trace, but have a duration; the others pass on dependencies

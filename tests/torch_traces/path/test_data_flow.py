@@ -117,7 +117,7 @@ def test_what_is_outside_the_region_is_there_from_its_beginning(trace: RankTrace
 
 @pytest.mark.needs("torch")
 def test_without_an_execution_trace_there_is_no_data_flow(recorded: tuple[Path, Path]) -> None:
-    with pytest.raises(ValueError, match="no execution trace was read beside it; give load_kineto an execution_trace"):
+    with pytest.raises(ValueError, match="it was read without an execution trace; give load_kineto an execution_trace"):
         data_flow(load_kineto(recorded[0]).ranks[0])
 
 
