@@ -95,7 +95,7 @@ class Machine:
     def run(self, report: Callable[[int], object] = lambda actions: None) -> None:
         """Run the program to its end; ``report`` is called now and then with the number of actions begun."""
         for rank in self.ranks:
-            self.clock.at(0, self._go_on, rank)
+            self.clock.at(0, self._continue, rank)
         while self.clock.steps(STEPS):
             report(sum(rank.action for rank in self.ranks))
 
@@ -109,7 +109,7 @@ class Machine:
 
     # -- one rank ----------------------------------------------------------------------------------
 
-    def _go_on(self, rank: Rank) -> None:
+    def _continue(self, rank: Rank) -> None:
         """Continue a rank until it has to wait."""
         actions = self._program.ranks[rank.number]
         while True:
@@ -120,7 +120,7 @@ class Machine:
             i = rank.action
             if i >= len(actions):
                 if rank.requests:
-                    self._wait_for(rank, _all(rank))  # like MPI_Finalize
+                    self._wait_for(rank, _take_requests(rank))  # like MPI_Finalize
                 return
             rank.doing = i
             op = actions.ops[i]
@@ -133,16 +133,16 @@ class Machine:
                 rank.rounds = self._calls.rounds(actions.peers[i], rank.number)
             elif op == Op.WAIT or op == Op.WAITALL or op == Op.TEST:
                 rank.action += 1
-                if self._awaits(rank, i, op):
+                if self._wait_or_test(rank, i, op):
                     return
             else:
-                if (op == Op.SEND or op == Op.ISEND) and self._works(rank, 1):
+                if (op == Op.SEND or op == Op.ISEND) and self._pay_overhead(rank, 1):
                     return
                 rank.action += 1
                 if self._message(rank, i, op):
                     return
 
-    def _works(self, rank: Rank, sends: int) -> bool:
+    def _pay_overhead(self, rank: Rank, sends: int) -> bool:
         """Do the work of sending, once; True if that takes time."""
         if not self._overhead or rank.paid or not sends:
             rank.paid = False
@@ -156,7 +156,7 @@ class Machine:
         if end == self.clock.now:
             return False
         rank.timeline.add(kind, end, rank.doing)
-        self.clock.at(end, self._go_on, rank)
+        self.clock.at(end, self._continue, rank)
         return True
 
     def _message(self, rank: Rank, i: int, op: int) -> bool:
@@ -174,10 +174,10 @@ class Machine:
         rank.requests.setdefault(key, deque()).append(request)
         return False
 
-    def _awaits(self, rank: Rank, i: int, op: int) -> bool:
+    def _wait_or_test(self, rank: Rank, i: int, op: int) -> bool:
         """Wait for requests or test one; True if the rank has to wait."""
         if op == Op.WAITALL:
-            return self._wait_for(rank, _all(rank))
+            return self._wait_for(rank, _take_requests(rank))
         actions = self._program.ranks[rank.number]
         source, destination, tag = actions.peers[i], actions.nbytes[i], actions.tags[i]
         for key in (
@@ -206,7 +206,7 @@ class Machine:
             rank.rounds = None
             rank.action += 1
             return self._spend(rank, RankActivity.COMPUTE, actions.amounts[rank.doing] / rank.speed)
-        if self._works(rank, len(here.sends)):
+        if self._pay_overhead(rank, len(here.sends)):
             return True
         rank.round = None
         position = actions.peers[rank.doing]
@@ -228,14 +228,14 @@ class Machine:
         message.send.done = eager
         if eager:
             self._start(message)
-        receive = self.ranks[peer].mailbox.sent(message)
+        receive = self.ranks[peer].mailbox.match_send(message)
         if receive is not None:
             self._matched(message, receive)
         return message.send
 
     def _receive(self, rank: Rank, source: int, tag: int) -> Request:
         request = Request(is_send=False)
-        message = rank.mailbox.asked(source, tag, request)
+        message = rank.mailbox.match_receive(source, tag, request)
         if message is not None:
             self._matched(message, request)
         return request
@@ -319,7 +319,7 @@ class Machine:
             RankActivity.COMMUNICATION, now, rank.doing, other, message.poster, message.started, message.nbytes
         )
         if not self._spend(rank, RankActivity.OVERHEAD, rank.owed):
-            self.clock.at(now, self._go_on, rank)
+            self.clock.at(now, self._continue, rank)
 
 
 class _Calls:
@@ -355,7 +355,7 @@ class _Calls:
         return placed, choose(placed, self._settings.version, self._settings.algorithms)
 
 
-def _all(rank: Rank) -> list[Request]:
+def _take_requests(rank: Rank) -> list[Request]:
     """Take all requests of a rank, for it to wait for."""
     requests = [request for waiting in rank.requests.values() for request in waiting]
     rank.requests.clear()
@@ -389,7 +389,7 @@ def _waiting_for(program: Program, rank: Rank) -> str:
     if op == Op.COLLECTIVE:
         call = program.calls[actions.peers[rank.doing]].call
         return f"waits in {call.name} ({where})"
-    asked = rank.mailbox.asked_for
+    asked = rank.mailbox.unmatched_receives
     if op in (Op.RECV, Op.WAIT, Op.WAITALL) and asked:
         source, tag = asked[0]
         sender = "any rank" if source == ANY else f"rank {source}"

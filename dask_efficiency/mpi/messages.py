@@ -75,22 +75,22 @@ class Mailbox:
     message that was sent first, and a message goes to the receive that was posted first (MPI 4.0, 3.5).
     """
 
-    __slots__ = ("_asked", "_made", "_unasked", "_wild")
+    __slots__ = ("_asked", "_made", "_unmatched", "_wild")
 
     def __init__(self) -> None:
-        self._unasked: dict[tuple[int, int], deque[tuple[int, SentMessage]]] = {}
+        self._unmatched: dict[tuple[int, int], deque[tuple[int, SentMessage]]] = {}
         self._asked: dict[tuple[int, int], deque[Request]] = {}
         #: Wildcard receives with their source and tag.
         self._wild: list[tuple[int, int, Request]] = []
         self._made = 0
 
-    def sent(self, message: SentMessage) -> Request | None:
+    def match_send(self, message: SentMessage) -> Request | None:
         """Receive that a message matches; None if it has to wait for one."""
         key = (message.source, message.tag)
         asked = self._asked.get(key)
         first = asked[0] if asked else None
         for i, (source, tag, request) in enumerate(self._wild):
-            if _takes(source, tag, message.source, message.tag) and (first is None or request.order < first.order):
+            if _matches(source, tag, message.source, message.tag) and (first is None or request.order < first.order):
                 del self._wild[i]
                 return request
         if asked and first is not None:
@@ -99,25 +99,25 @@ class Mailbox:
                 del self._asked[key]
             return first
         self._made += 1
-        self._unasked.setdefault(key, deque()).append((self._made, message))
+        self._unmatched.setdefault(key, deque()).append((self._made, message))
         return None
 
-    def asked(self, source: int, tag: int, request: Request) -> SentMessage | None:
+    def match_receive(self, source: int, tag: int, request: Request) -> SentMessage | None:
         """Message that a receive matches; None if it has to wait for one."""
         key = (source, tag)
         if ANY in key:
-            fitting = [(found[0][0], one) for one, found in self._unasked.items() if _takes(source, tag, *one)]
+            fitting = [(found[0][0], one) for one, found in self._unmatched.items() if _matches(source, tag, *one)]
             if not fitting:
                 self._made += 1
                 request.order = self._made
                 self._wild.append((source, tag, request))
                 return None
             key = min(fitting)[1]
-        waiting = self._unasked.get(key)
+        waiting = self._unmatched.get(key)
         if waiting:
             _, message = waiting.popleft()
             if not waiting:
-                del self._unasked[key]
+                del self._unmatched[key]
             return message
         self._made += 1
         request.order = self._made
@@ -125,19 +125,19 @@ class Mailbox:
         return None
 
     @property
-    def asked_for(self) -> list[tuple[int, int]]:
+    def unmatched_receives(self) -> list[tuple[int, int]]:
         """Source and tag of unmatched receives, in their order."""
         asked = [(request.order, key) for key, waiting in self._asked.items() for request in waiting]
         asked += [(request.order, (source, tag)) for source, tag, request in self._wild]
         return [key for _, key in sorted(asked)]
 
     @property
-    def unasked(self) -> list[SentMessage]:
+    def unmatched_messages(self) -> list[SentMessage]:
         """Unmatched messages."""
-        return [message for waiting in self._unasked.values() for _, message in waiting]
+        return [message for waiting in self._unmatched.values() for _, message in waiting]
 
 
-def _takes(source: int, tag: int, sender: int, sent: int) -> bool:
+def _matches(source: int, tag: int, sender: int, sent: int) -> bool:
     """True if a wildcard receive matches a message."""
     return source in (ANY, sender) and (tag == sent or (tag == ANY and sent > ANY))
 

@@ -196,7 +196,7 @@ def _notes(program: Program, machine: Machine, settings: MpiSettings) -> tuple[s
             f"the trace lacks the speed of its machine: a host of speed 1 is taken to do "
             f"{INSTRUCTIONS_PER_SECOND:g} instructions a second"
         )
-    if left := sum(len(rank.mailbox.unasked) for rank in machine.ranks):
+    if left := sum(len(rank.mailbox.unmatched_messages) for rank in machine.ranks):
         found.append(f"{left} message{'s were' if left > 1 else ' was'} sent and never received")
     return tuple(found)
 

@@ -55,7 +55,7 @@ ALWAYS_EQUAL = {("gatherv", "linear"), ("scatterv", "linear")}
 
 
 def options(collective: str, algorithm: str, size: int) -> list[str]:
-    """What makes SimGrid use MPICH's algorithm, as arguments of ``smpirun``.
+    """Arguments of ``smpirun`` that make SimGrid use MPICH's algorithm.
 
     Raises
     ------

@@ -115,7 +115,7 @@ def test_the_best_hosts_are_named_with_the_link_that_makes_others_slow(folder: P
     assert "near" in (folder / "page.html").read_text()
 
 
-def test_hosts_that_are_as_good_are_said_to_be(folder: Path) -> None:
+def test_equally_good_hosts_take_as_long(folder: Path) -> None:
     (folder / "other").write_text("pc2:4\npc1:4\n")
     found = place_mpi(from_mpi_trace(folder / "program.txt"), folder / "lab.yaml", [folder / "near", folder / "other"])
     assert "takes as long" in found.headline
@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_says_which_are_missing(folder: Path, m
     assert found["notes"][0] == "ended early by Ctrl-C; not simulated: placements far"
 
 
-def test_how_far_a_program_is_is_known_and_said_at_ctrl_c(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_reports_the_progress_of_a_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[int] = []
 
     def report(actions: int) -> None:

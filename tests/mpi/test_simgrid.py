@@ -1,4 +1,4 @@
-"""The same traces on the same networks, here and by SimGrid's replay."""
+"""Traces on networks, simulated here and by SimGrid's replay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPARED = [key for key in (*SELECTORS, ("alltoall", "pairwise")) if key != ("sc
 
 
 def config(algorithms: dict[str, str]) -> list[str]:
-    """The same algorithms for SimGrid."""
+    """Algorithms for SimGrid."""
     found = [option for name, algorithm in algorithms.items() for option in options(name, algorithm, RANKS)]
     return [option.removeprefix("--cfg=") for option in found]
 

@@ -75,7 +75,7 @@ def test_the_first_line_says_the_speed(tmp_path: Path) -> None:
     assert from_mpi_trace(written(tmp_path, text)).instructions_per_second == 2.5e9
 
 
-def test_what_a_tracer_counted_and_why_it_stopped_are_said(tmp_path: Path) -> None:
+def test_notes_have_a_tracers_counts_and_why_it_stopped(tmp_path: Path) -> None:
     comments = [
         "# not traced: MPI_Put 12 MPI_Get 3",
         "# not traced: MPI_Put 1",

@@ -179,7 +179,7 @@ def test_a_simulation_that_stands_still_is_told_in_one_line() -> None:
         (["run.trace", "--ideal", "--threads", "3"], 2, "--threads is not for --ideal"),
     ],
 )
-def test_what_a_user_can_put_right_is_said_in_one_line(
+def test_errors_that_a_user_can_correct_take_one_line(
     engine: FakeEngine, arguments: list[str], code: int, said: str
 ) -> None:
     result = run(*arguments)

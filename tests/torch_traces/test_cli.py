@@ -61,7 +61,7 @@ def test_one_rank_and_several_instances_are_explained_alone() -> None:
     assert figures("step.json.gz", "--annotation", "param", "--instance", "0:1")["instance"] == [0, 1]
 
 
-def test_changes_are_told_and_in_json() -> None:
+def test_changes_are_printed_and_in_json() -> None:
     asked = ("step.json.gz", "--annotation", ALEX, "--instance", "1")
     said = words(run(*asked, "--what-if", "cudaMalloc=2", "--without", "kernel-launch").stdout)
     assert "With 'cudaMalloc' 2 times as fast and no kernel-launch: " in said
@@ -114,7 +114,7 @@ def test_a_saved_path_is_shown_again() -> None:
         (["localhost:8786"], 1, "localhost:8786 is a scheduler; expected traces that torch.profiler wrote"),
     ],
 )
-def test_what_a_user_can_put_right_is_said_in_one_line(arguments: list[str], code: int, said: str) -> None:
+def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code: int, said: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in words(result.stderr)

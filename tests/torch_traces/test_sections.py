@@ -80,7 +80,7 @@ def test_the_window_is_drawn_along_time() -> None:
     assert along.stretches[-1][2] == along.steps
 
 
-def test_who_waited_for_whom_is_said_of_several_ranks_only() -> None:
+def test_waits_between_ranks_need_several_ranks() -> None:
     path = recorded("dlrm")
     rows = sections.waits(path).rows
     assert rows[0][0] == "rank 7"
@@ -92,7 +92,7 @@ def test_who_waited_for_whom_is_said_of_several_ranks_only() -> None:
     assert not sections.steps(recorded("h100")).blocks
 
 
-def test_what_was_inferred_is_said_to_be() -> None:
+def test_notes_list_what_was_inferred() -> None:
     said = " ".join(sections.notes(recorded("dlrm")).lines)
     assert "The trace does not record what calls of the CPU waited for" in said
     assert "inferred" in said
@@ -100,7 +100,7 @@ def test_what_was_inferred_is_said_to_be() -> None:
     assert "inferred" not in " ".join(sections.notes(recorded("event_sync")).lines)
 
 
-def test_clocks_that_are_apart_are_said_to_be() -> None:
+def test_notes_have_the_offsets_of_clocks() -> None:
     path = recorded("dlrm")
     offset = path.job.clocks.offset.copy()
     offset[1] = -3_000_000
@@ -108,7 +108,7 @@ def test_clocks_that_are_apart_are_said_to_be() -> None:
     assert "Clocks of ranks were up to 3.0 ms apart" in " ".join(sections.notes(shifted).lines)
 
 
-def test_what_data_alone_need_is_said_where_it_was_recorded() -> None:
+def test_an_execution_trace_has_a_section_on_data_alone() -> None:
     path = with_execution()
     found = sections.by_data(path)
     flow = path.data_flow()
@@ -128,7 +128,7 @@ def test_what_would_help_is_worked_out_and_sorted() -> None:
     )
 
 
-def test_a_change_is_told_in_words_with_both_windows() -> None:
+def test_a_change_is_described_with_both_windows() -> None:
     before = recorded("simple_add")
     text = " ".join(plain(sections.what_if_document(before, before.what_if(speed_up={"cudaMalloc": 2.0}))).split())
     assert re.search(r"With 'cudaMalloc' 2 times as fast: 12\d ms instead of 243 ms, 48[.\d]* % shorter\.", text)

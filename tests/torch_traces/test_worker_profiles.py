@@ -66,7 +66,7 @@ class Scene:
         return after is not None
 
     def taken(self) -> tuple[list[Profile], dict[str, int]]:
-        """What there is once everything is written."""
+        """Profiles once all are written."""
         asyncio.run(self.profiles.catch_up(30))
         return self.profiles.take()
 

@@ -38,7 +38,7 @@ def fails_in_training(i: int) -> None:
 
 
 def profiles_itself(i: int) -> int:
-    """How often its own profiler saw what it did."""
+    """Number of its operators that its own profiler recorded."""
     import torch
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:

@@ -50,7 +50,7 @@
 #define MIN_RECORDS (1 << 14)
 #endif
 
-/* Where the files go: a folder, and beside it a list of the files. */
+/* Where the files go: a folder, and next to it a list of the files. */
 #define FOLDER_VARIABLE "DASK_EFFICIENCY_MPI_TRACE"
 #define DEFAULT_FOLDER "mpi-trace"
 

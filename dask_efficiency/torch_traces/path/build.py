@@ -13,7 +13,7 @@ from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Regi
 from dask_efficiency.torch_traces.path.inferred import inferred_syncs
 from dask_efficiency.torch_traces.path.ordering import CycleError, topological_ranks
 from dask_efficiency.torch_traces.path.region import ON_THREADS
-from dask_efficiency.torch_traces.path.roles import BLOCKING, call_kinds, matching
+from dask_efficiency.torch_traces.path.roles import BLOCKING, call_kinds, events_matching
 from dask_efficiency.torch_traces.path.streams import NEVER, alone_in_queue, stream_work, work_edges
 from dask_efficiency.torch_traces.path.syncs import sync_edges
 from dask_efficiency.torch_traces.path.threads import call_stacks, holds_lock, lock_edges, thread_edges
@@ -40,10 +40,10 @@ def gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[I
     waited = np.full(len(nodes), NEVER)
     np.maximum.at(waited, syncs.target, nodes.at[syncs.source])
     own, *to_work = work_edges(trace, nodes, positions, work, alone, waited[positions[0][work.event]])
-    return _single(nodes, joined([own, syncs, *to_work]))
+    return _one_edge_a_pair(nodes, joined([own, syncs, *to_work]))
 
 
-def _single(nodes: Nodes, edges: Edges) -> Edges:
+def _one_edge_a_pair(nodes: Nodes, edges: Edges) -> Edges:
     """Keep of each pair of nodes the last edge, at the place of the first, and no edge that goes back in time."""
     edges = edges.take(nodes.at[edges.source] <= nodes.at[edges.target])
     pair: Int64 = edges.source.astype(np.int64) * len(nodes) + edges.target
@@ -84,7 +84,7 @@ def build_graph(
         thread_edges(stacks, nodes, positions, holds, blocks),
         gpu_edges(trace, region, nodes, positions, infer=infer),
     ]
-    edges = _without_circles(nodes, joined(parts))
+    edges = _without_cycles(nodes, joined(parts))
     return TorchGraph(trace, region, nodes, edges, tuple(data_loading))
 
 
@@ -94,7 +94,7 @@ def _can_be_on_a_path(trace: RankTrace, data_loading: Sequence[str]) -> Bool:
     working = np.isin(category, (Category.OPERATOR, *CALLS, *GPU_WORK))
     if not data_loading:
         return working
-    return working | (np.isin(category, ON_THREADS) & matching(trace, data_loading))
+    return working | (np.isin(category, ON_THREADS) & events_matching(trace, data_loading))
 
 
 def _nodes_of(start: Int64, stop: Int64, rows: NDArray[np.integer]) -> Nodes:
@@ -104,7 +104,7 @@ def _nodes_of(start: Int64, stop: Int64, rows: NDArray[np.integer]) -> Nodes:
     return Nodes(at[order], rows[order // 2].astype(np.int32), order % 2 == 0)
 
 
-def _without_circles(nodes: Nodes, edges: Edges) -> Edges:
+def _without_cycles(nodes: Nodes, edges: Edges) -> Edges:
     """The edges; if they have a cycle, those between equal instants are left out, but for events' own."""
     try:
         topological_ranks(nodes.at, edges.source, edges.target)

@@ -12,7 +12,7 @@ from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region, TorchGraph
 from dask_efficiency.torch_traces.path.instants import Instants
-from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.last_causes import last_causes
 from dask_efficiency.torch_traces.path.ordering import places_in
 from dask_efficiency.torch_traces.path.retime import (
@@ -23,7 +23,7 @@ from dask_efficiency.torch_traces.path.retime import (
     topological,
     unexplained_ns,
 )
-from dask_efficiency.torch_traces.path.speeds import TorchChanges, factors, gone
+from dask_efficiency.torch_traces.path.speeds import TorchChanges, dropped_waits, time_shares
 
 
 def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
@@ -43,7 +43,7 @@ def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
     if not len(nodes):
         return graph.trace, region
     later = int(at.max()) - int(nodes.at.max())
-    lane, others = pairs_ranked(events.process, events.thread), _without_nodes(graph)
+    lane, others = rank_pairs(events.process, events.thread), _without_nodes(graph)
     lane_of_node = lane[nodes.event]
     moved = []
     for instants, is_start in ((events.start, True), (events.stop, False)):
@@ -97,7 +97,7 @@ class Rewired:
     target: Int64
 
 
-def as_it_was(graph: TorchGraph) -> Rewired:
+def unchanged(graph: TorchGraph) -> Rewired:
     """Edges of a graph without a change."""
     return Rewired(graph.edges, lags(graph), *_walked_waits(graph))
 
@@ -145,11 +145,11 @@ def lags(graph: TorchGraph) -> Int64:
 
 def with_changes(graph: TorchGraph, was: Rewired, changes: TorchChanges) -> Rewired:
     """Shorten edges, and drop waits that the changes remove."""
-    edges, share = was.edges, factors(graph, changes)
-    kept = ~gone(graph, changes, edges.source, edges.target) | (edges.kind != EdgeKind.SYNC)
-    others = ~gone(graph, changes, was.source, was.target)
-    shorter = replace(edges, weight=_times(edges.weight, share)).take(kept)
-    return Rewired(shorter, _times(was.lag, share)[kept], was.source[others], was.target[others])
+    edges, share = was.edges, time_shares(graph, changes)
+    kept = ~dropped_waits(graph, changes, edges.source, edges.target) | (edges.kind != EdgeKind.SYNC)
+    others = ~dropped_waits(graph, changes, was.source, was.target)
+    shorter = replace(edges, weight=_scaled(edges.weight, share)).take(kept)
+    return Rewired(shorter, _scaled(was.lag, share)[kept], was.source[others], was.target[others])
 
 
 def with_edges(
@@ -300,5 +300,5 @@ def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, leaving: 
     )
 
 
-def _times(ns: Int64, share: Float64) -> Int64:
+def _scaled(ns: Int64, share: Float64) -> Int64:
     return np.round(ns * share).astype(np.int64)

@@ -86,7 +86,7 @@ def last_arrivals(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
     return np.maximum.reduceat(start, arrivals.begins) if len(start) else start
 
 
-def each(arrivals: CollectiveArrivals, per_collective: Int64) -> Int64:
+def repeat_for_rows(arrivals: CollectiveArrivals, per_collective: Int64) -> Int64:
     """Repeat a value of each collective for each of its rows."""
     begins = arrivals.begins
     return np.repeat(per_collective, np.diff(np.append(begins, len(arrivals))))
@@ -95,7 +95,7 @@ def each(arrivals: CollectiveArrivals, per_collective: Int64) -> Int64:
 def _first_offsets(used: CollectiveArrivals, ranks: int) -> Int64:
     """Offsets along a spanning tree of pairs of ranks, those with most collectives first."""
     begins = used.begins
-    first = each(used, begins.astype(np.int64))
+    first = repeat_for_rows(used, begins.astype(np.int64))
     pair = used.rank[first].astype(np.int64) * ranks + used.rank
     difference = used.stop[first] - used.stop
     pairs = [
@@ -135,11 +135,11 @@ def _remaining(used: CollectiveArrivals, offset: Int64) -> Int64:
     begins = used.begins
     count = np.diff(np.append(begins, len(stop)))
     low, high = stop[order][begins + (count - 1) // 2], stop[order][begins + count // 2]
-    return each(used, low + (high - low) // 2) - stop
+    return repeat_for_rows(used, low + (high - low) // 2) - stop
 
 
 def _violations(used: CollectiveArrivals, offset: Int64, ranks: int) -> Int32:
-    early = used.stop + offset[used.rank] < each(used, last_arrivals(used, offset))
+    early = used.stop + offset[used.rank] < repeat_for_rows(used, last_arrivals(used, offset))
     return np.bincount(used.rank[early], minlength=ranks).astype(np.int32)
 
 

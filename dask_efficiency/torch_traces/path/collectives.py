@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.region import step_at, steps_of
-from dask_efficiency.torch_traces.path.roles import cpu_collectives, gpu_collectives, named
+from dask_efficiency.torch_traces.path.roles import cpu_collectives, events_named, gpu_collectives
 
 
 class CollectiveKind(IntEnum):
@@ -197,7 +197,7 @@ def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Event that names the collective: itself, or the operator around the call that asked for it; else missing."""
     events = trace.events
     operators = (events.collective != MISSING) & (events.category == Category.OPERATOR)
-    operators &= named(trace, lambda name: name == _COMMS)
+    operators &= events_named(trace, lambda name: name == _COMMS)
     around = _around(events, np.flatnonzero(operators), rows)
     return np.where(events.collective[rows] != MISSING, rows, around)
 
@@ -205,7 +205,7 @@ def _naming_event(trace: RankTrace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
 def _annotation(trace: RankTrace, rows: NDArray[np.intp]) -> Int32:
     """Name of the annotation around the call that asked for each; else missing."""
     events = trace.events
-    asking = np.isin(events.category, NAMED_BY_PROGRAMS) & named(trace, lambda name: bool(_ASKING.match(name)))
+    asking = np.isin(events.category, NAMED_BY_PROGRAMS) & events_named(trace, lambda name: bool(_ASKING.match(name)))
     around = _around(events, np.flatnonzero(asking), rows)
     return np.where(around != MISSING, events.name[around], MISSING)
 

@@ -14,7 +14,7 @@ from dask_efficiency.torch_traces.kineto.execution import DataDependencies, Exec
 from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
-from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.ordering import before_any_cycle
 
 
@@ -159,7 +159,7 @@ def _operators_of(trace: RankTrace, which: NDArray[np.intp], event: Int32, calls
     if not len(which):
         return np.full(len(calls), MISSING, np.intp)
     both = np.concatenate([event, calls])
-    lane = pairs_ranked(events.process[both], events.thread[both])
+    lane = rank_pairs(events.process[both], events.thread[both])
     begins = events.start[both] - int(events.start.min())
     key = lane.astype(np.int64) * (int(begins.max()) + 1) + begins
     order = np.argsort(key[: len(event)], kind="stable")

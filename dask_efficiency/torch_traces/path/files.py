@@ -24,6 +24,7 @@ from dask_efficiency.torch_traces.path.stretches import TorchStretches
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
+#: Name and version of the format.
 FORMAT = "dask-efficiency-torch-path"
 VERSION = 1
 

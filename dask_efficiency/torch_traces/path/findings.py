@@ -99,7 +99,7 @@ def parts(path: TorchCriticalPath) -> list[PathPart]:
     start is one event and a thread's time the sum of many: the late start comes first if no event took longer.
     """
     kinds, window = path.seconds("kind"), path.window_seconds
-    begins = _begins(path) if len(path.graphs) > 1 else None
+    begins = _late_start(path) if len(path.graphs) > 1 else None
     before = 0.0 if begins is None else begins[0].evidence[SHARE] * window
     found, longest = [], WORTH_NAMING * window
     for name, members in MEMBERS.items():
@@ -107,7 +107,7 @@ def parts(path: TorchCriticalPath) -> list[PathPart]:
         if seconds > 0:
             names = {} if name == UNEXPLAINED else path.seconds_of(members)
             meanwhile = path.gpu_seconds_during(Kind.COMPUTE_CPU) if name == ON_CPU and path.has_gpu else None
-            part = _cause(path, name, seconds, names, meanwhile)
+            part = _part(path, name, seconds, names, meanwhile)
             without = seconds - (meanwhile or 0.0)
             little = part[0].advice and without < (1 - MOST) * seconds
             found.append((max(without, WORTH_NAMING * window) if little else seconds, part))
@@ -119,7 +119,7 @@ def parts(path: TorchCriticalPath) -> list[PathPart]:
     return [part for _, part in sorted(found, key=lambda ranked: -ranked[0])]
 
 
-def _cause(
+def _part(
     path: TorchCriticalPath, kind: str, seconds: float, names: dict[str, float], meanwhile: float | None
 ) -> PathPart:
     window, works, on_cpu = path.window_seconds, (meanwhile or 0.0) / seconds, kind == ON_CPU
@@ -150,7 +150,7 @@ def _cause(
     return finding(kind, (title, advice), seconds if advice else None, seconds / window, where, "torch"), words
 
 
-def _begins(path: TorchCriticalPath) -> PathPart | None:
+def _late_start(path: TorchCriticalPath) -> PathPart | None:
     """The rank with which the walk over several ranks ends, if it started after the window did."""
     stretches = path.stretches
     if stretches.kind[0] != KINDS.index(Kind.UNATTRIBUTED):

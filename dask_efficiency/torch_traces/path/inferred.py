@@ -13,7 +13,7 @@ from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.gpu.calls import LONG
 from dask_efficiency.torch_traces.kineto.trace import Category, Events, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes, Region
-from dask_efficiency.torch_traces.path.lanes import by_thread, pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import by_thread, rank_pairs
 from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 
 _Rows = NDArray[np.integer]
@@ -40,7 +40,7 @@ class StreamQueues:
         """Queues of a rank's streams."""
         events = trace.events
         rows = np.flatnonzero(events.is_gpu_work & (events.call != MISSING)).astype(np.int32)
-        stream = pairs_ranked(events.device[rows], events.stream[rows]).astype(np.int64)
+        stream = rank_pairs(events.device[rows], events.stream[rows]).astype(np.int64)
         at = events.start[events.call[rows]]
         order = np.lexsort((events.start[rows], at, stream))
         rows, stream, at = rows[order], stream[order], at[order]
@@ -226,21 +226,21 @@ def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits
     yield from _for_device(trace, enqueued, of(CallKind.DEVICE_WAIT))
     yield _for_stream(trace, enqueued, of(CallKind.STREAM_WAIT))
     yield _for_event(trace, enqueued, of(CallKind.EVENT_WAIT))
-    yield _for_own(trace, of(CallKind.COPY, CallKind.COPY_ASYNC))
-    yield _for_any(trace, enqueued, of(CallKind.FREE))
+    yield _for_own_copies(trace, of(CallKind.COPY, CallKind.COPY_ASYNC))
+    yield _for_any_work(trace, enqueued, of(CallKind.FREE))
     yield _for_room(trace, enqueued, np.flatnonzero(inside))
 
 
 def _for_device(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Iterator[InferredWaits]:
     for stream in range(enqueued.streams):
         work = enqueued.last(stream, trace.events.start[calls])
-        yield _ended(trace, work, calls)
+        yield _ended_in_time(trace, work, calls)
 
 
 def _for_stream(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
     at = trace.events.start[calls]
     work = enqueued.last_of_each(enqueued.used_by(calls, at), at)
-    return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, at))
+    return _ended_in_time(trace, *_or_ended_during_call(trace, enqueued, calls, work, at))
 
 
 def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
@@ -254,10 +254,10 @@ def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Inferr
     asking[recorded] = records[which[recorded]]
     at = events.start[asking]
     work = enqueued.last_of_each(enqueued.used_by(asking, at), at)
-    return _ended(trace, *_or_ended_within(trace, enqueued, calls, work, events.start[calls]))
+    return _ended_in_time(trace, *_or_ended_during_call(trace, enqueued, calls, work, events.start[calls]))
 
 
-def _or_ended_within(
+def _or_ended_during_call(
     trace: RankTrace, enqueued: StreamQueues, calls: _Rows, work: _Rows, at: Int64
 ) -> tuple[_Rows, _Rows]:
     """The presumed work; or the last that ended during the call, if the presumed work did not."""
@@ -273,16 +273,16 @@ def _or_ended_within(
     return np.where(better, other, work), calls
 
 
-def _for_own(trace: RankTrace, calls: _Rows) -> InferredWaits:
+def _for_own_copies(trace: RankTrace, calls: _Rows) -> InferredWaits:
     """Waits of calls for their own copies that ended during the call."""
     wanted = np.zeros(len(trace.events), bool)
     wanted[calls] = True
     copies = np.flatnonzero((trace.events.category == Category.COPY) & (trace.events.call != MISSING))
     copies = copies[wanted[trace.events.call[copies]]]
-    return _ended(trace, copies, trace.events.call[copies])
+    return _ended_in_time(trace, copies, trace.events.call[copies])
 
 
-def _for_any(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
+def _for_any_work(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
     work = enqueued.last_ended(trace.events.start[calls], trace.events.stop[calls])
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] > trace.events.start[calls[known]]
@@ -304,7 +304,7 @@ def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> Inferred
     return InferredWaits(ended[known], calls[known])
 
 
-def _ended(trace: RankTrace, work: _Rows, calls: _Rows) -> InferredWaits:
+def _ended_in_time(trace: RankTrace, work: _Rows, calls: _Rows) -> InferredWaits:
     """Waits for work that had ended when the call returned."""
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] <= trace.events.stop[calls[known]]

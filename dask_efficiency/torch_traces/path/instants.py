@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import Category, Events
 from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
-from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.roles import cpu_collectives
 
 #: Categories of events outside of threads and streams, which no walk passes through.
@@ -131,7 +131,7 @@ def _lanes(events: Events) -> Int32:
     # In files, many rows of one thread follow one another.
     changes = (first[1:] != first[:-1]) | (second[1:] != second[:-1]) | (on_gpu[1:] != on_gpu[:-1])
     runs = np.flatnonzero(np.append(True, changes)[: len(first)])
-    lane = pairs_ranked(pairs_ranked(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
+    lane = rank_pairs(rank_pairs(first[runs], second[runs]), on_gpu[runs].astype(np.int8))
     return np.repeat(lane.astype(np.int32), np.diff(np.append(runs, len(first))))
 
 
@@ -144,7 +144,7 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     """By instant on a thread: the one before it, the number of events open after it, and the innermost of these."""
     before, depth, innermost = (np.full(len(lane), MISSING, np.int32) for _ in range(3))
     cpu = np.flatnonzero(~on_gpu)
-    order = cpu[stably(lane[cpu])]
+    order = cpu[stable_order(lane[cpu])]
     same = lane[order[1:]] == lane[order[:-1]]
     before[order[1:][same]] = order[:-1][same]
     if not len(order):
@@ -155,7 +155,7 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     depth[order] = height
     # On one thread and depth, the last start belongs to the innermost open event.
     level = lane[order].astype(np.int64) * (int(height.max()) + 2) + np.maximum(height, 0)
-    levels = stably(level)
+    levels = stable_order(level)
     starting = is_start[order[levels]]
     last = np.maximum.accumulate(np.where(starting, np.arange(len(levels)), -1))
     found = (last >= 0) & (height[levels] > 0)
@@ -164,7 +164,7 @@ def _along_threads(lane: Int32, event: Int32, is_start: Bool, on_gpu: Bool) -> t
     return before, depth, innermost
 
 
-def stably(values: NDArray[np.integer]) -> NDArray[np.intp]:
+def stable_order(values: NDArray[np.integer]) -> NDArray[np.intp]:
     """Stable order of some numbers; small ones are sorted in linear time."""
     if len(values) and values.min() >= -(1 << 15) and values.max() < 1 << 15:
         values = values.astype(np.int16)
@@ -179,7 +179,7 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
     ends = np.flatnonzero(on_gpu & ~is_start)
     before[ends] = partner[ends]
     starts = np.flatnonzero(on_gpu & is_start)
-    order = starts[stably(lane[starts])]
+    order = starts[stable_order(lane[starts])]
     same = lane[order[1:]] == lane[order[:-1]]
     later, earlier = order[1:][same], order[:-1][same]
     before[later] = np.where(partner[earlier] < later, partner[earlier], earlier)
@@ -204,7 +204,7 @@ def last_before(
     sources, targets
         Positions; targets without a source are left out.
     """
-    order = positions[stably(group[positions])]
+    order = positions[stable_order(group[positions])]
     sources = is_source[order]
     last = np.maximum.accumulate(np.where(sources, np.arange(len(order)), -1)) if len(order) else order
     found = (last >= 0) & ~sources

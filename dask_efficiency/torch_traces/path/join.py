@@ -116,8 +116,8 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
         on_threads[calls[inside]] = True
     others = bool((foreign & ~on_threads).any())
     asked_for = (events.call != MISSING) & on_threads[events.call]
-    unasked = begins & (events.call == MISSING) & events.is_gpu_work & (not others)
-    return np.flatnonzero(on_threads | asked_for | unasked).astype(np.int32)
+    without_call = begins & (events.call == MISSING) & events.is_gpu_work & (not others)
+    return np.flatnonzero(on_threads | asked_for | without_call).astype(np.int32)
 
 
 _COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)

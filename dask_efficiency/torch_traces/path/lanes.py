@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.ranks import ranked
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Events, RankTrace
-from dask_efficiency.torch_traces.path.roles import named
+from dask_efficiency.torch_traces.path.roles import events_named
 
 #: Parts of names of operators and annotations on the thread of the forward pass, and of the backward pass.
 FORWARD, BACKWARD = "forward", "autograd"
 
 
-def pairs_ranked(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.intp]:
+def rank_pairs(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.intp]:
     """Rank of each pair from 0, in the order of pairs; equal pairs have the same."""
     _, high = ranked(first)
     low_values, low = ranked(second)
@@ -28,7 +28,7 @@ def by_thread(
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """For each thread of some rows, positions of its events among these and among other rows."""
     both = np.concatenate([rows, others])
-    lane = pairs_ranked(events.process[both], events.thread[both])
+    lane = rank_pairs(events.process[both], events.thread[both])
     lane, of_others = lane[: len(rows)], lane[len(rows) :]
     for number in np.unique(lane).tolist():
         yield np.flatnonzero(lane == number), np.flatnonzero(of_others == number)
@@ -50,19 +50,19 @@ def thread_lanes(trace: RankTrace, rows: NDArray[np.integer]) -> NDArray[np.intp
     backward = _only_thread(trace, rows, BACKWARD)
     if forward is not None and backward is not None and forward != backward:
         threads = np.where(threads == backward, forward, threads)
-    return pairs_ranked(events.process[rows], threads)
+    return rank_pairs(events.process[rows], threads)
 
 
 def _only_thread(trace: RankTrace, rows: NDArray[np.integer], part_of_name: str) -> int | None:
     """The only thread of operators and annotations with a part of a name; None if there are several, or none."""
     events = trace.events
-    wanted: Bool = named(trace, lambda name: part_of_name in name)[rows]
+    wanted: Bool = events_named(trace, lambda name: part_of_name in name)[rows]
     wanted &= np.isin(events.category[rows], NAMED_BY_PROGRAMS)
     threads = np.unique(events.thread[rows][wanted])
     return int(threads[0]) if len(threads) == 1 else None
 
 
-def in_one_order(*pairs: tuple[NDArray[np.integer], Int64]) -> tuple[Int64, ...]:
+def comparable_keys(*pairs: tuple[NDArray[np.integer], Int64]) -> tuple[Int64, ...]:
     """Numbers in the order of lanes, then times, for arrays of both; those of all arrays can be compared."""
     lowest = min((int(time.min()) for _, time in pairs if len(time)), default=0)
     span = max((int(time.max()) for _, time in pairs if len(time)), default=0) - lowest + 1

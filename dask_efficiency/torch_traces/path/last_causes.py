@@ -14,7 +14,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph, starts_and_stops
 from dask_efficiency.torch_traces.path.instants import Instants, last_before
-from dask_efficiency.torch_traces.path.roles import WAITS, call_kinds, cpu_collectives, named
+from dask_efficiency.torch_traces.path.roles import WAITS, call_kinds, cpu_collectives, events_named
 
 #: Operators of the backward pass as autograd's engine calls them: today ``autograd::engine::evaluate_function: ...``,
 #: formerly ``AddmmBackward0`` and ``torch::autograd::AccumulateGrad``.
@@ -56,7 +56,7 @@ class _Lanes:
         self.idle_after: Bool = cpu & (instants.depth == 0)
         self.idle_before: Bool = cpu & instants.is_start & (instants.depth == 1)
         outermost = self.idle_before
-        backward = named(trace, lambda name: _BACKWARD.search(name) is not None)[instants.event]
+        backward = events_named(trace, lambda name: _BACKWARD.search(name) is not None)[instants.event]
         total = np.bincount(lane[outermost], minlength=count)
         is_backward = 2 * np.bincount(lane[outermost & backward], minlength=count) > np.maximum(total, 1)
         collective = cpu_collectives(trace)[instants.event]
@@ -76,7 +76,7 @@ def _backward(lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
 
 
 def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterator[_Pairs]:
-    distributed = named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
+    distributed = events_named(trace, lambda name: _DISTRIBUTED.match(name) is not None)
     before, inner = instants.before, instants.innermost
     waiting = ~instants.on_gpu & ~lanes.collective
     previous = before[waiting]
@@ -119,8 +119,12 @@ def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
     work on a GPU is preferred.
     """
     causes = LastCauses(instants.before.copy(), np.zeros(len(instants), bool))
-    groups = [_of_graph(graph, instants), _within_one_call(graph.trace, instants), _asked_before(graph, instants)]
-    groups.append(_own_copies(graph.trace, instants))
+    groups = [
+        _along_edges(graph, instants),
+        _within_cuda_graphs(graph.trace, instants),
+        _after_work_before_window(graph, instants),
+    ]
+    groups.append(_after_own_copies(graph.trace, instants))
     groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
     _take_latest(
@@ -153,7 +157,7 @@ def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates
     causes.inferred[places] = inferred[chosen[places]]
 
 
-def _of_graph(graph: TorchGraph, instants: Instants) -> Candidates:
+def _along_edges(graph: TorchGraph, instants: Instants) -> Candidates:
     """Edges between threads and streams; those along one are in the instants already.
 
     Edges of the runtime's lock from the start of a call to the end of another are left out: an end waits for no start.
@@ -165,7 +169,7 @@ def _of_graph(graph: TorchGraph, instants: Instants) -> Candidates:
     return Candidates(source[known], target[known], edges.inferred[known])
 
 
-def _within_one_call(trace: RankTrace, instants: Instants) -> Candidates:
+def _within_cuda_graphs(trace: RankTrace, instants: Instants) -> Candidates:
     """Kernels of a CUDA graph, which share one call, wait for one another across streams."""
     call = trace.events.call[instants.event]
     works = np.flatnonzero(instants.on_gpu & (call != MISSING))
@@ -174,7 +178,7 @@ def _within_one_call(trace: RankTrace, instants: Instants) -> Candidates:
     return Candidates(*last_before(call, works, ~instants.is_start), False)
 
 
-def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
+def _after_work_before_window(graph: TorchGraph, instants: Instants) -> Candidates:
     """Calls that wait for the GPU may wait for work from before the window, which the graph lacks."""
     waiting = np.isin(call_kinds(graph.trace), WAITS)[instants.event] & ~instants.is_start & ~instants.on_gpu
     in_graph = np.zeros(len(instants), bool)
@@ -184,7 +188,7 @@ def _asked_before(graph: TorchGraph, instants: Instants) -> Candidates:
     return Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
 
 
-def _own_copies(trace: RankTrace, instants: Instants) -> Candidates:
+def _after_own_copies(trace: RankTrace, instants: Instants) -> Candidates:
     """Calls waited for their own copies that ended during the call, as the host's memory was pageable."""
     events = trace.events
     ends = np.flatnonzero(instants.on_gpu & ~instants.is_start)

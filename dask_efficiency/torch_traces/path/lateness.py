@@ -14,11 +14,18 @@ from dask_efficiency.accounts.tables import Bool, Int64
 from dask_efficiency.gpu.intervals import Intervals, difference, union
 from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Category, RankTrace
-from dask_efficiency.torch_traces.path.clocks import each, last_arrivals
+from dask_efficiency.torch_traces.path.clocks import last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.region import ProfilerSteps
-from dask_efficiency.torch_traces.path.roles import WAITS, call_kinds, cpu_collectives, gpu_collectives, matching, named
+from dask_efficiency.torch_traces.path.roles import (
+    WAITS,
+    call_kinds,
+    cpu_collectives,
+    events_matching,
+    events_named,
+    gpu_collectives,
+)
 
 #: Beginnings of names of operators that ask for a collective or wait for one.
 _ASKING = ("c10d::", "_c10d_functional::", "record_param_comms")
@@ -54,9 +61,9 @@ def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADIN
     events = trace.events
     exchanges = gpu_collectives(trace) | cpu_collectives(trace)
     on_gpu = _covered(trace, events.is_gpu_work & ~exchanges)
-    loads = np.isin(events.category, NAMED_BY_PROGRAMS) & matching(trace, data_loading)
+    loads = np.isin(events.category, NAMED_BY_PROGRAMS) & events_matching(trace, data_loading)
     loading = difference(_covered(trace, loads), on_gpu)
-    asking = (events.category == Category.OPERATOR) & named(trace, lambda name: name.startswith(_ASKING))
+    asking = (events.category == Category.OPERATOR) & events_named(trace, lambda name: name.startswith(_ASKING))
     operators = (events.category == Category.OPERATOR) & ~asking
     waiting = _covered(trace, np.isin(call_kinds(trace), WAITS))
     on_cpu = difference(difference(_covered(trace, operators), waiting), loading)
@@ -148,7 +155,7 @@ def activities(
         Nanoseconds; the sum over causes is the whole time.
     """
     found = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
-    begin = each(arrivals, since) - offset[arrivals.rank]
+    begin = repeat_for_rows(arrivals, since) - offset[arrivals.rank]
     for rank, (occupation, own) in enumerate(zip(occupations, steps, strict=True)):
         rows = np.flatnonzero(arrivals.rank == rank)
         start, stop = begin[rows], arrivals.start[rows]

@@ -9,7 +9,7 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.lanes import by_thread
-from dask_efficiency.torch_traces.path.roles import matching
+from dask_efficiency.torch_traces.path.roles import events_matching
 from dask_efficiency.torch_traces.path.stretches import RawStretches
 
 #: Pattern of the annotations with which PyTorch's loaders mark that a program takes its next batch.
@@ -22,7 +22,7 @@ _CPU = (KINDS.index(Kind.COMPUTE_CPU), KINDS.index(Kind.COMPUTE_NONCPU))
 
 def loading_rows(graph: TorchGraph) -> Int32:
     """Rows of events on threads that load data, by the graph's patterns and PyTorch's own."""
-    wanted = matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
+    wanted = events_matching(graph.trace, (*DATA_LOADING, *graph.data_loading))
     return np.flatnonzero(wanted & np.isin(graph.trace.events.category, _ON_THREADS)).astype(np.int32)
 
 

@@ -14,7 +14,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int8, Int32, 
 from dask_efficiency.torch_traces.kineto.trace import KINETO_CATEGORIES, Category
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.ordering import topological_ranks
-from dask_efficiency.torch_traces.path.roles import gpu_collectives, matching
+from dask_efficiency.torch_traces.path.roles import events_matching, gpu_collectives
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -148,7 +148,7 @@ def bounds(graph: TorchGraph) -> Int8:
     """Position in :data:`BOUNDS` of each edge of a graph; missing for edges without time of their own."""
     category = graph.trace.events.category
     of_event = np.full(len(category), BOUNDS.index(Bound.CPU), np.int8)
-    of_event[matching(graph.trace, graph.data_loading)] = BOUNDS.index(Bound.DATA_LOADING)
+    of_event[events_matching(graph.trace, graph.data_loading)] = BOUNDS.index(Bound.DATA_LOADING)
     of_event[graph.trace.events.is_gpu_work] = BOUNDS.index(Bound.GPU_COMPUTE)
     of_event[gpu_collectives(graph.trace)] = BOUNDS.index(Bound.GPU_COMMUNICATION)
     kind = graph.edges.kind
@@ -230,13 +230,13 @@ def to_networkx(graph: TorchGraph, longest: Int32, on_path: Int32) -> nx.DiGraph
 
 def _nodes(graph: TorchGraph, longest: Int32) -> dict[str, Any]:
     nodes = graph.nodes
-    critical = _chosen(len(nodes), longest)
+    critical = _mask(len(nodes), longest)
     return {"at": nodes.at, "is_start": nodes.is_start, "critical": critical} | _event_columns(graph, nodes.event)
 
 
 def _edges(graph: TorchGraph, on_path: Int32) -> dict[str, Any]:
     edges = graph.edges
-    critical = _chosen(len(edges), on_path)
+    critical = _mask(len(edges), on_path)
     columns = {"kind": _kinds(edges.kind), "inferred": edges.inferred, "critical": critical}
     return columns | _event_columns(graph, edges.event)
 
@@ -260,7 +260,7 @@ def _event_columns(graph: TorchGraph, event: Int32) -> dict[str, Any]:
     }
 
 
-def _chosen(length: int, positions: Int32) -> Bool:
+def _mask(length: int, positions: Int32) -> Bool:
     found = np.zeros(length, np.bool_)
     found[positions] = True
     return found

@@ -22,7 +22,7 @@ from dask_efficiency.torch_traces.path.collectives import (
     communication_of,
 )
 from dask_efficiency.torch_traces.path.ordering import places_in
-from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder, places
+from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder, aligned_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _between_two(found: _PointToPoint, mine: NDArray[np.intp], ranks: Int64) -> 
         # A transfer may end when it is waited for, long after the call: ends only tell which parts were recorded.
         place = np.arange(len(receives))
         if len(sends) != len(receives):
-            place = places(_pair_order(found, sends), _pair_order(found, receives), one_group=True)
+            place = aligned_places(_pair_order(found, sends), _pair_order(found, receives), one_group=True)
         paired = (place != NOWHERE) & (place >= 0) & (place < len(sends))
         pairs.append((sends[place[paired]], receives[paired]))
     return pairs
@@ -245,7 +245,7 @@ def _match_group(
     for rank in ranks:
         place = np.arange(len(rows[rank]))
         if rank != reference:
-            place = places(orders[reference], orders[rank], one_group=is_ordered)
+            place = aligned_places(orders[reference], orders[rank], one_group=is_ordered)
         columns = place, np.full(len(place), rank), rows[rank], np.full(len(place), group)
         found.append(np.stack(columns, axis=1)[place != NOWHERE].astype(np.int64))
         left_out[DIFFERENT] += int((place == NOWHERE).sum())

@@ -18,7 +18,7 @@ from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown, late
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.torch_traces.path.changes import JobGraphs, Rewired, retimed, unchanged, with_changes, with_edges
 from dask_efficiency.torch_traces.path.chrome import Overlay, save_overlay
 from dask_efficiency.torch_traces.path.data_flow import DataFlow, data_flow
 from dask_efficiency.torch_traces.path.graph import TorchGraph
@@ -34,7 +34,7 @@ from dask_efficiency.torch_traces.path.longest import (
 from dask_efficiency.torch_traces.path.ranks import JobRanks, job_ranks
 from dask_efficiency.torch_traces.path.region import TorchQuestion, find_region
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, check_patterns
-from dask_efficiency.torch_traces.path.stalls import Stall, added_up, stalls
+from dask_efficiency.torch_traces.path.stalls import Stall, stalls, sums_by_name
 from dask_efficiency.torch_traces.path.streams import QueueLengths, queue_lengths
 from dask_efficiency.torch_traces.path.stretches import TorchStretches, gpu_seconds_during, in_figures, seconds_by
 from dask_efficiency.torch_traces.path.tiling import tile_job
@@ -271,7 +271,7 @@ class TorchCriticalPath(Shown):
             mine = self.stretches.take(self.stretches.rank == position)
             shift = self.offset[position]
             found.append((graph, stalls(graph, replace(mine, start=mine.start - shift, stop=mine.stop - shift))))
-        return added_up(found)
+        return sums_by_name(found)
 
     @property
     def headline(self) -> str:
@@ -335,15 +335,15 @@ class TorchCriticalPath(Shown):
     def saved_seconds(self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = ()) -> float:
         """Seconds by which the changes of :meth:`what_if` make the window shorter."""
         changes = self._changes(speed_up, without)
-        again = retimed(self._as_job(), self._as_it_was, self._with(changes))
+        again = retimed(self._as_job(), self._unchanged, self._with(changes))
         return (self._ends_at(self.graphs) - self._ends_at(again)) / 1e9
 
     @cached_property
-    def _as_it_was(self) -> list[Rewired]:
-        return [as_it_was(graph) for graph in self.graphs]
+    def _unchanged(self) -> list[Rewired]:
+        return [unchanged(graph) for graph in self.graphs]
 
     def _with(self, changes: TorchChanges) -> list[Rewired]:
-        each = zip(self.graphs, self._as_it_was, strict=True)
+        each = zip(self.graphs, self._unchanged, strict=True)
         return [with_changes(graph, was, changes) for graph, was in each]
 
     def _changes(self, speed_up: Mapping[str, float] | None, without: Collection[str]) -> TorchChanges:
@@ -383,10 +383,10 @@ class TorchCriticalPath(Shown):
             If a node or edge does not exist, a weight is negative, or a new edge exists already.
         """
         more, fewer, other = list(add), list(remove), dict(reweight or {})
-        changed = list(self._as_it_was)
+        changed = list(self._unchanged)
         changed[self.chosen] = with_edges(
             self.graph,
-            self._as_it_was[self.chosen],
+            self._unchanged[self.chosen],
             [(source, target, round(seconds * 1e9)) for source, target, seconds in more],
             fewer,
             {edge: round(seconds * 1e9) for edge, seconds in other.items()},
@@ -396,7 +396,7 @@ class TorchCriticalPath(Shown):
         return self._of_changed(changed, f"With other edges ({listed})" if listed else "With no change")
 
     def _of_changed(self, changed: Sequence[Rewired], change: str) -> Self:
-        graphs = retimed(self._as_job(), self._as_it_was, changed)
+        graphs = retimed(self._as_job(), self._unchanged, changed)
         ranks = list(self.trace.ranks)
         for position, graph in zip(self._positions, graphs, strict=True):
             ranks[position] = graph.trace

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import Bool, Column, Float64, Int8, Int32, Int64, Table
 from dask_efficiency.gpu.intervals import Intervals, overlaps, union
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace
-from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, each, hosts_of, last_arrivals
+from dask_efficiency.torch_traces.path.clocks import RankClocks, align_clocks, hosts_of, last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals, CollectiveKind, Collectives
 from dask_efficiency.torch_traces.path.lateness import LatenessCause, activities, excess, occupation_of, since_together
 from dask_efficiency.torch_traces.path.loading import DATA_LOADING
 from dask_efficiency.torch_traces.path.matching import match_collectives
 from dask_efficiency.torch_traces.path.region import steps_of
-
-_NANOSECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,12 +37,12 @@ class RankWaits(Table):
     @property
     def suffered_seconds(self) -> Float64:
         """The waits that each rank suffered."""
-        return self.suffered / _NANOSECONDS
+        return self.suffered / 1e9
 
     @property
     def caused_seconds(self) -> Float64:
         """The waits that each rank caused."""
-        return self.caused / _NANOSECONDS
+        return self.caused / 1e9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,7 +95,7 @@ class StepStragglers(Table):
     @property
     def caused_seconds(self) -> Float64:
         """The waits that the straggler caused."""
-        return self.caused / _NANOSECONDS
+        return self.caused / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ def waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
     """
     shift = offset[arrivals.rank]
     start = arrivals.start + shift
-    until = np.minimum(each(arrivals, last_arrivals(arrivals, offset)), arrivals.stop + shift)
+    until = np.minimum(repeat_for_rows(arrivals, last_arrivals(arrivals, offset)), arrivals.stop + shift)
     receives = arrivals.kind == CollectiveKind.RECEIVE
     waits = np.zeros(len(arrivals), np.int64)
     for rank in np.unique(arrivals.rank):

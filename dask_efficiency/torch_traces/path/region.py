@@ -14,7 +14,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64,
 from dask_efficiency.torch_traces.kineto.errors import UnknownAnnotationError
 from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import Region
-from dask_efficiency.torch_traces.path.roles import named
+from dask_efficiency.torch_traces.path.roles import events_named
 
 #: Categories to look for a name in, the first one that has it. Old versions have annotations among the operators.
 _CAN_BE_NAMED = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
@@ -121,7 +121,7 @@ def _instances(
 def _named(trace: RankTrace, annotation: str) -> NDArray[np.intp]:
     """Rows with that part in their names, in the order of time."""
     events = trace.events
-    wanted = named(trace, lambda name: annotation in name)
+    wanted = events_named(trace, lambda name: annotation in name)
     for category in _CAN_BE_NAMED:
         found = np.flatnonzero(wanted & (events.category == category))
         if found.size:

@@ -114,18 +114,18 @@ def call_kinds(trace: RankTrace) -> Int8:
     return np.where(trace.events.is_call, of_name[trace.events.name], np.int8(CallKind.OTHER))
 
 
-def named(trace: RankTrace, is_wanted: Callable[[str], bool]) -> Bool:
+def events_named(trace: RankTrace, is_wanted: Callable[[str], bool]) -> Bool:
     """Mask of events by their names; each name is tested once."""
     of_name = np.array([*map(is_wanted, trace.names), False], np.bool_)
     return of_name[trace.events.name]
 
 
-def matching(trace: RankTrace, patterns: Sequence[str]) -> Bool:
+def events_matching(trace: RankTrace, patterns: Sequence[str]) -> Bool:
     """Mask of events whose names match one of some regular expressions."""
     if not patterns:
         return np.zeros(len(trace.events), np.bool_)
     expression = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-    return named(trace, lambda name: expression.search(name) is not None)
+    return events_named(trace, lambda name: expression.search(name) is not None)
 
 
 #: Parts of the names of kernels of NCCL, and of its relatives from AMD, Huawei and Microsoft.
@@ -144,14 +144,14 @@ def gpu_collectives(trace: RankTrace) -> Bool:
     collective's name in the trace does; copies and fills never do.
     """
     events = trace.events
-    exchanging = named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)
+    exchanging = events_named(trace, lambda name: _KERNEL.search(name) is not None) | (events.collective != MISSING)
     found: Bool = (events.category == Category.KERNEL) & exchanging
     return found
 
 
 def cpu_collectives(trace: RankTrace) -> Bool:
     """Mask of collectives on threads of the CPU."""
-    of_name = named(trace, lambda name: _ON_CPU.match(name) is not None)
+    of_name = events_named(trace, lambda name: _ON_CPU.match(name) is not None)
     return np.isin(trace.events.category, NAMED_BY_PROGRAMS) & of_name
 
 

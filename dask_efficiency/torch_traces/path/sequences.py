@@ -16,23 +16,20 @@ NOWHERE = int(np.iinfo(np.int64).min)
 MAX_SHIFT = 1_000
 #: Collectives compared for each shift, and of each rank where all are compared with all: both limit the time to some
 #: tenths of a second.
-_MAX_COMPARED = 512
-_MAX_CROSSED = 2_000
+_MAX_COMPARED, _MAX_CROSSED = 512, 2_000
 
 #: Cost of a collective without a counterpart; a wrong counterpart costs 1. Collectives are often cut off at a profile's
 #: border; a counterpart of another kind, or one that ends an interval off, is rare.
 _UNMATCHED = 0.25
 #: Cost of clocks that differ by one usual interval between two collectives, and its limit. It decides where ranks do
 #: the same all the time.
-_CLOCKS = 1.0
-_MAX_CLOCKS = 2.0
+_CLOCKS, _MAX_CLOCKS = 1.0, 2.0
 
 #: Kernels of one NCCL collective end together. Ranks whose ends are further apart than this share of the usual
 #: interval, on average, took part in different ones: 0.001 on eight V100s, 0.7 for two groups that share a stream.
 _MAX_OFF = 0.1
 #: Ends coincide within this share of the usual interval, or within this many nanoseconds: between the figures above.
-_COINCIDENT = 0.02
-_MIN_COINCIDENT = 20_000
+_COINCIDENT, _MIN_COINCIDENT = 0.02, 20_000
 #: Fewer coincidences happen by chance.
 _MIN_COINCIDENCES = 3
 
@@ -57,7 +54,7 @@ class CollectiveOrder(NamedTuple):
         return max(1, int(np.median(np.diff(np.sort(self.stop))))) if len(self.stop) > 1 else 1
 
 
-def places(reference: CollectiveOrder, other: CollectiveOrder, *, one_group: bool) -> Int64:
+def aligned_places(reference: CollectiveOrder, other: CollectiveOrder, *, one_group: bool) -> Int64:
     """Place of each collective of a rank in the order of the reference, also beyond both ends.
 
     Parameters

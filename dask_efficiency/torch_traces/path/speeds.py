@@ -15,7 +15,7 @@ from dask_efficiency.gpu.intervals import union
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, NAMED_BY_PROGRAMS
 from dask_efficiency.torch_traces.path.graph import EdgeKind, TorchGraph
-from dask_efficiency.torch_traces.path.lanes import pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import rank_pairs
 from dask_efficiency.torch_traces.path.loading import loading_rows
 from dask_efficiency.torch_traces.path.roles import gpu_collectives
 
@@ -83,7 +83,7 @@ def names_by_time(graph: TorchGraph) -> list[str]:
     return [graph.trace.names[number] for number in there[np.argsort(-spent[there], kind="stable")].tolist()]
 
 
-def factors(graph: TorchGraph, changes: TorchChanges) -> Float64:
+def time_shares(graph: TorchGraph, changes: TorchChanges) -> Float64:
     """Share of its time that each edge takes after the changes; 1 if it does not change."""
     found = np.ones(len(graph.edges), np.float64)
     for pattern, times in changes.speed_up.items():
@@ -103,7 +103,9 @@ def factors(graph: TorchGraph, changes: TorchChanges) -> Float64:
     return found
 
 
-def gone(graph: TorchGraph, changes: TorchChanges, source: NDArray[np.integer], target: NDArray[np.integer]) -> Bool:
+def dropped_waits(
+    graph: TorchGraph, changes: TorchChanges, source: NDArray[np.integer], target: NDArray[np.integer]
+) -> Bool:
     """Mask of pairs of nodes of which the second, in a call, no longer waits for the first, work on the GPU."""
     if "gpu-sync" not in changes.without:
         return np.zeros(len(source), np.bool_)
@@ -153,7 +155,7 @@ def _within(graph: TorchGraph, rows: Bool) -> Bool:
     if not len(chosen):
         return found
     source, target = nodes.event[edges.source], nodes.event[edges.target]
-    lane = pairs_ranked(events.process, events.thread)
+    lane = rank_pairs(events.process, events.thread)
     of_thread = (
         (edges.kind == EdgeKind.OPERATOR) & (lane[source] == lane[target]) & ~graph.trace.events.is_gpu_work[source]
     )

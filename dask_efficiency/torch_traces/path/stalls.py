@@ -42,7 +42,7 @@ class Stall(NamedTuple):
     path_seconds: float
 
 
-def added_up(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
+def sums_by_name(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]:
     """Sums by name over the ranks of several graphs; longest first."""
     found: dict[str, Stall] = {}
     for graph, table in parts:

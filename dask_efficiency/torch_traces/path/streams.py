@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Bool, Column, Int32, Int64, Table
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
 
 
 class StreamWork(NamedTuple):
@@ -34,7 +34,7 @@ def stream_work(trace: RankTrace) -> StreamWork:
     """All work on GPUs of a trace."""
     events = trace.events
     rows = np.flatnonzero(events.is_gpu_work)
-    stream = pairs_ranked(events.device[rows], events.stream[rows])
+    stream = rank_pairs(events.device[rows], events.stream[rows])
     start = events.start[rows]
     order = np.lexsort((start, stream))
     rows, stream, start = rows[order], stream[order], start[order]
@@ -57,10 +57,10 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     """
     call = trace.events.call[work.event]
     known = np.flatnonzero(call != MISSING)
-    groups = pairs_ranked(work.stream[known], call[known])
+    groups = rank_pairs(work.stream[known], call[known])
     # work is sorted by stream and time, so the first of a group begins first
     first = known[np.unique(groups, return_index=True)[1]]
-    asked, began = in_one_order((work.stream[first], work.asked[first]), (work.stream[first], work.start[first]))
+    asked, began = comparable_keys((work.stream[first], work.asked[first]), (work.stream[first], work.start[first]))
     calls, starts = np.sort(asked), np.sort(began)
     # both are sorted by stream, so earlier streams cancel out
     when_asked = np.searchsorted(calls, asked, side="right") - np.searchsorted(starts, asked, side="left")

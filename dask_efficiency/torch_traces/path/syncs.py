@@ -12,7 +12,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.numbers import first_with
 from dask_efficiency.torch_traces.kineto.trace import Category, RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked
+from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
 from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 from dask_efficiency.torch_traces.path.streams import StreamWork
 
@@ -128,7 +128,7 @@ def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
             & (events.stream[waits.waiter] == events.stream[first])
         )
         called_at = events.start[events.call[waits.waiter[concerned]]]
-        asked, called = in_one_order((asking[here], work.asked[here]), (waiting[concerned], called_at))
+        asked, called = comparable_keys((asking[here], work.asked[here]), (waiting[concerned], called_at))
         order = np.argsort(asked, kind="stable")
         place = np.minimum(np.searchsorted(asked[order], called), len(here) - 1)
         after = here[order[place]]
@@ -201,4 +201,4 @@ def _on_device(device: NDArray[np.int32], wanted: np.int32) -> Bool:
 
 def _threads(trace: RankTrace, calls: NDArray[np.integer]) -> NDArray[np.intp]:
     """Number of each call's thread; meaningless for missing calls."""
-    return pairs_ranked(trace.events.process[calls], trace.events.thread[calls])
+    return rank_pairs(trace.events.process[calls], trace.events.thread[calls])

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
-from dask_efficiency.torch_traces.path.lanes import in_one_order, thread_lanes
-from dask_efficiency.torch_traces.path.roles import HOLD_THE_RUNTIMES_LOCK, named
+from dask_efficiency.torch_traces.path.lanes import comparable_keys, thread_lanes
+from dask_efficiency.torch_traces.path.roles import HOLD_THE_RUNTIMES_LOCK, events_named
 
 
 class CallStacks(NamedTuple):
@@ -74,7 +74,7 @@ class _StackSteps(NamedTuple):
 
 
 def _steps(lane: NDArray[np.intp], start: Int64, stop: Int64) -> _StackSteps:
-    begin, end = in_one_order((lane, start), (lane, stop))
+    begin, end = comparable_keys((lane, start), (lane, stop))
     by_start = np.lexsort((-end, begin))
     begin, end = begin[by_start], end[by_start]
     # of events that end together, the one that began last is the innermost
@@ -197,7 +197,7 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
 
 def holds_lock(trace: RankTrace) -> Bool:
     """Mask of calls that hold the lock of CUDA's runtime."""
-    return trace.events.is_call & named(trace, lambda name: name in HOLD_THE_RUNTIMES_LOCK)
+    return trace.events.is_call & events_named(trace, lambda name: name in HOLD_THE_RUNTIMES_LOCK)
 
 
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:

@@ -98,10 +98,10 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.tables import MISSING, Int8, Int32, Int64
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, Category
-from dask_efficiency.torch_traces.path.clocks import RankClocks, each, last_arrivals
+from dask_efficiency.torch_traces.path.clocks import RankClocks, last_arrivals, repeat_for_rows
 from dask_efficiency.torch_traces.path.collectives import Collectives
 from dask_efficiency.torch_traces.path.graph import TorchGraph, starts_and_stops
-from dask_efficiency.torch_traces.path.instants import Instants, stably
+from dask_efficiency.torch_traces.path.instants import Instants, stable_order
 from dask_efficiency.torch_traces.path.last_causes import LastCauses, last_causes
 from dask_efficiency.torch_traces.path.loading import with_loading
 from dask_efficiency.torch_traces.path.ordering import places_in
@@ -174,7 +174,7 @@ def _walk(causes: LastCauses, instants: Instants, last: int, start: int) -> Int6
     if last == MISSING:
         return np.empty(0, np.int64)
     # Runs of instants that waited for the one before them on their thread or stream are passed in one step.
-    order = stably(instants.lane)
+    order = stable_order(instants.lane)
     place = places_in(order)
     leads = np.append(True, causes.cause[order[1:]] != order[:-1])
     lead = np.maximum.accumulate(np.where(leads, np.arange(len(order)), 0))
@@ -193,7 +193,7 @@ def stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, o
     """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
-        return _nothing_known(graph)
+        return _unattributed(graph)
     later, earlier = path[:-1], path[1:]
     # From the end of the window to its start.
     parts = [
@@ -258,7 +258,7 @@ def _before(graph: TorchGraph, instants: Instants, first: Int64) -> _Columns:
     return kind.astype(np.int8), row.astype(np.int32), np.where(on_gpu, MISSING, event).astype(np.int32)
 
 
-def _nothing_known(graph: TorchGraph) -> RawStretches:
+def _unattributed(graph: TorchGraph) -> RawStretches:
     missing = np.array([MISSING], np.int32)
     bounds = np.array([graph.region.start, graph.region.stop])
     return RawStretches(
@@ -357,7 +357,7 @@ class _Ways:
         #: Last arrival at each collective.
         self.last: list[int] = last.tolist()
         self._rank, self._event = arrivals.rank[rows].tolist(), arrivals.event[rows].tolist()
-        waited = arrivals.start + offset[arrivals.rank] < each(arrivals, last)
+        waited = arrivals.start + offset[arrivals.rank] < repeat_for_rows(arrivals, last)
         #: By rank, its collectives by the position of the end of an event in which it waited.
         self._out = [
             _ends(rank, arrivals.event[mine], arrivals.collective[mine])

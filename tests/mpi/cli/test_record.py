@@ -51,7 +51,7 @@ def test_without_a_compiler_it_says_so_in_one_line(folder: Path) -> None:
     assert result.output.count("\n") == 1
 
 
-def test_a_program_without_mpi_records_nothing_and_that_is_said(folder: Path, compiler: Path) -> None:
+def test_a_program_without_mpi_records_nothing_and_is_an_error(folder: Path, compiler: Path) -> None:
     result = run("--mpicc", compiler, "--", "true")
     assert result.exit_code == 1
     assert "nothing was recorded: true ended with 0" in result.output

@@ -21,7 +21,7 @@ class Mismatch(AssertionError):
 
 
 class Behaviour(NamedTuple):
-    """What messages do to the ranks.
+    """Effect of messages on the ranks.
 
     Parameters
     ----------

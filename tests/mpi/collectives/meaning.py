@@ -1,4 +1,4 @@
-"""What every rank must have when a collective has ended, from the definition in MPI's standard."""
+"""Data that every rank must have after a collective, by MPI's standard."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def check_combined(call: Collective, rounds: Sequence[Sequence[Round]]) -> None:
 
 
 def _tiled(ranks: range, pieces: set[tuple[int, int]]) -> bool:
-    """Whether pieces put one after another make up all the ranks."""
+    """True if consecutive pieces make up all the ranks."""
     reached = {ranks.start}
     for start, stop in sorted(pieces):
         if start in reached and stop <= ranks.stop:

@@ -8,7 +8,7 @@ from tests.mpi.collectives.recorder.recorded import Recorded, read
 
 
 def _ours(record: Recorded, rank: int) -> list[tuple[int, int]]:
-    """What we say that a rank sends; sizes that the record does not know are left out."""
+    """Messages that we expect of a rank, without sizes that the record lacks."""
     call, forced = record.call, {record.call.name: record.algorithm}
     rounds = rounds_of(call, choose(call, forced=forced), rank, forced=forced)
     sends = [(message.peer, message.nbytes) for each in rounds for message in each.sends]

@@ -1,4 +1,4 @@
-"""What the tracer writes of the three programs, and what SimGrid's own tracing writes of them."""
+"""Traces of three programs by the tracer, and by SimGrid's own tracing."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def simgrid(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[li
 
 @pytest.fixture
 def traced(record: Callable[..., Recorded], program: Callable[[str], Path]) -> Callable[[str], list[list[Call]]]:
-    """The same by the tracer."""
+    """Trace by the tracer."""
     return lambda name: [calls(lines[1:]) for lines in record(["mpiexec", "-n", RANKS, program(name)])[0]]
 
 

@@ -117,7 +117,7 @@ def said(rank: int, lines: list[str]) -> list[str]:
 
 
 def swapped(lines: list[str]) -> list[str]:
-    """What rank 1 does where it does as rank 0."""
+    """Actions of rank 1 that mirror those of rank 0."""
     found = []
     for line in lines:
         words = line.split()

@@ -105,7 +105,7 @@ def test_a_target_is_explained_alone() -> None:
         (["run.trace", "--only-critical"], 2, "--only-critical needs --chrome FILE"),
     ],
 )
-def test_what_a_user_can_put_right_is_said_in_one_line(arguments: list[str], code: int, said: str) -> None:
+def test_errors_that_a_user_can_correct_take_one_line(arguments: list[str], code: int, said: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in words(result.stderr)

@@ -1,4 +1,4 @@
-"""What columns have to say of events, one event at a time from what ``json.loads`` sees."""
+"""Expected columns of events, one event at a time from the result of ``json.loads``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def expected(text: str | bytes) -> list[dict[str, Any]]:
 
 
 def found(trace: RankTrace) -> list[dict[str, Any]]:
-    """The same from the columns."""
+    """Rows from the columns."""
     columns = {name: column.tolist() for name, column in trace.events.columns().items()}
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for row in rows:

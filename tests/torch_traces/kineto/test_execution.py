@@ -158,7 +158,7 @@ NODES = [
 
 
 def old(new: dict[str, Any]) -> dict[str, Any]:
-    """The same as PyTorch wrote it up to schema 1.0.1."""
+    """A node in the form of PyTorch up to schema 1.0.1."""
     said = {attribute["name"]: attribute["value"] for attribute in new["attrs"]}
     sides = {side: new[side]["values"] for side in ("inputs", "outputs")}
     types = {f"{side[:-1]}_types": new[side]["types"] for side in sides}
@@ -238,7 +238,7 @@ def written(path: Path, rank: int, function: int) -> Path:
     return path
 
 
-def test_execution_traces_stand_beside_their_ranks(tmp_path: Path) -> None:
+def test_execution_traces_belong_to_their_ranks(tmp_path: Path) -> None:
     files = [written(tmp_path / f"{rank}.json", rank, 30 + 30 * rank) for rank in range(2)]
     recorded = tmp_path / "et.json.gz"
     recorded.write_bytes(gzip.compress(json.dumps({"nodes": NODES}).encode()))

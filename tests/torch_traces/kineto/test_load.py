@@ -187,7 +187,7 @@ def test_what_is_no_trace_is_refused_with_the_file_and_the_place(data: bytes, me
 
 
 @pytest.mark.parametrize("block", [100, 1 << 18])
-def test_of_gzip_that_ends_early_it_is_said_how_far_it_goes(block: int) -> None:
+def test_the_error_of_gzip_that_ends_early_has_its_length(block: int) -> None:
     text = events_of(*(event(ts=number) for number in range(1000))).encode()
     data = gzip.compress(text)
     for kept in (2, 18, len(data) // 2, len(data) - 1):
@@ -325,7 +325,7 @@ def test_a_file_is_never_in_memory_as_a_whole() -> None:
     assert peak - 3 * columns < len(text) / 2
 
 
-def test_a_whole_file_without_events_is_not_said_to_end_early() -> None:
+def test_a_whole_file_without_events_does_not_end_early() -> None:
     with pytest.raises(KinetoFileError, match=r"^rank\.json: there is no traceEvents in it, at character"):
         read('{"nodes": []}')
 
@@ -418,7 +418,7 @@ def test_a_job_of_unknown_size_misses_nothing(tmp_path: Path) -> None:
     assert (trace.numbers, trace.world_size, trace.missing_ranks) == ((0, 4), None, ())
 
 
-def test_where_there_is_no_trace_it_is_said(tmp_path: Path) -> None:
+def test_a_place_without_a_trace_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "*.json"):
         with pytest.raises(KinetoFileError, match="there is no trace of Kineto's"):
             load_kineto(path)

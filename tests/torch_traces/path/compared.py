@@ -1,4 +1,4 @@
-"""Our graph of a trace beside HTA's: what differs, in words."""
+"""Differences between our graph of a trace and HTA's, in words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ours:
         return found
 
     def name(self, index: int) -> str:
-        """Of an event by its position in the file."""
+        """Name of an event by its position in the file."""
         events = self.graph.trace.events
         return self.graph.trace.names[events.name[np.searchsorted(events.index, index)]]
 
@@ -62,13 +62,13 @@ class Ours:
         return "" if call < 0 else self.graph.trace.names[events.name[call]]
 
     def ends(self) -> list[End]:
-        """Of each node."""
+        """Event and end of each node."""
         nodes = self.graph.nodes
         return list(zip(self.graph.trace.events.index[nodes.event].tolist(), nodes.is_start.tolist(), strict=True))
 
 
 def raw(path: str) -> dict[str, Any]:
-    """What is in a trace's file."""
+    """Content of a trace's file."""
     data = Path(path).read_bytes()
     found: dict[str, Any] = json.loads(gzip.decompress(data) if path.endswith(".gz") else data)
     return found
@@ -111,12 +111,12 @@ class Compared:
         return Ours.of(self.trace, self.question)
 
     def differences(self) -> list[str]:
-        """What ours have otherwise than HTA's, in words; paths are compared if the graphs are the same."""
+        """Differences from HTA's, in words; paths are compared if the graphs are equal."""
         graphs = [*self._of_events(), *self._of_nodes(), *self._of_edges(), *self._of_attribution()]
         return graphs or [*_of_paths(self.ours, self.answer)]
 
     def differences_but_waits(self) -> list[str]:
-        """The same for graphs where HTA has waits that go back in time, for which ours may have others."""
+        """Differences for graphs where HTA has waits back in time, for which ours may have others."""
         wrong = self.back_in_time()
         calls = {target for _, target in wrong}
         mine = {(pair, edge) for pair, edge in self.only_ours().items() if not (edge[0] == SYNC and pair[1] in calls)}
@@ -148,7 +148,7 @@ class Compared:
 
     @cached_property
     def theirs(self) -> dict[tuple[End, End], tuple[int, float]]:
-        """The same of HTA's; what it finds negative weighs nothing in its paths."""
+        """Edges of HTA's graph; negative weights count as nothing in its paths."""
         nodes = self.answer.nodes
         return {
             (_end(nodes[edge.source]), _end(nodes[edge.target])): (edge.kind, float(max(edge.weight, 0)))
@@ -193,7 +193,7 @@ class Compared:
         yield from self._sets("edge", set(map(_said, self.mine.items())), set(map(_said, self.theirs.items())))
 
     def _of_attribution(self) -> Iterable[str]:
-        """Whose time an edge is, where HTA says it."""
+        """Event whose time an edge is, where HTA has it."""
         edges, ends = self.ours.graph.edges, self.ours.ends()
         index = [*self.trace.events.index.tolist(), None]
         columns = zip(edges.source.tolist(), edges.target.tolist(), edges.event.tolist(), strict=True)
@@ -236,7 +236,7 @@ def _end(node: tuple[int, int, bool]) -> End:
 
 
 def _of_paths(ours: Ours, answer: Answer) -> Iterable[str]:
-    """Where there are several longest paths, ours may be another one than HTA's; its time is then summed here."""
+    """Sum the time of a path here, as of several longest paths ours may be another one than HTA's."""
     edges, ends = ours.graph.edges, ours.ends()
     length = int(edges.weight[ours.edges].sum()) / MICROSECOND
     if length != answer.length:

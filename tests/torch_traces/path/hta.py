@@ -1,4 +1,4 @@
-"""What HTA (package ``traceinsight``, module ``hta``) finds in traces: run in a process of its own, as plain data.
+"""Answers of HTA (package ``traceinsight``, module ``hta``) about traces, from its own process, as plain data.
 
 ``python -m tests.torch_traces.path.hta QUESTIONS ANSWERS`` reads a JSON list of questions and writes a list of
 answers, so that pandas is imported once for many traces. :func:`ask` does that; HTA is no dependency of the package,
@@ -67,7 +67,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Answer:
-    """What HTA found; times in microseconds on the file's clock, events by their position in ``traceEvents``."""
+    """HTA's answer; times in microseconds on the file's clock, events by their position in ``traceEvents``."""
 
     #: Why there is no answer, or "".
     error: str = ""
@@ -100,7 +100,7 @@ class Answer:
 
 
 def missing() -> str:
-    """Why this Python cannot run HTA; "" where it can."""
+    """Reason why this Python cannot run HTA; "" if it can."""
     found = subprocess.run([sys.executable, "-c", "import hta.analyzers.critical_path_analysis"], capture_output=True)
     return "" if found.returncode == 0 else found.stderr.decode().strip().rpartition("\n")[2]
 

@@ -67,7 +67,7 @@ def job(recordings: Sequence[Recording]) -> KinetoTrace:
 
 @dataclass(frozen=True)
 class Plan:
-    """What ranks do in each step: compute for so long, leave an all-reduce so long after the last one came, update."""
+    """Plan of a job: in each step ranks compute, leave an all-reduce some time after the last arrival, and update."""
 
     #: By rank, nanoseconds; the first rank's clock is the job's.
     offsets: tuple[int, ...]

@@ -42,7 +42,7 @@ def kernel(name: str, start: float, stop: float, correlation: int, *, stream: in
 
 
 def synchronisation(start: float, stop: float, correlation: int) -> dict[str, Any]:
-    """What a call waited for, as Kineto says it where it is asked to: everything on the device."""
+    """Kineto's record of a call that waited for everything on the device."""
     args = {"cuda_sync_kind": "Context Sync", "device": 0, "stream": -1, "correlation": correlation}
     return on_thread("cuda_sync", "Context Sync", -1, start, stop, **args) | {"pid": GPU}
 

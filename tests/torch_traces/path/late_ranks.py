@@ -1,4 +1,4 @@
-"""What happens in the job of ``gloo_job.py``, for it and for those that judge its traces."""
+"""Plan of the job of ``gloo_job.py``, for it and for the tests of its traces."""
 
 from __future__ import annotations
 

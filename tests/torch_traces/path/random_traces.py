@@ -35,7 +35,7 @@ LONG_GAP = 1_600
 
 @dataclass
 class _Program:
-    """What all threads of a process share."""
+    """State that all threads of a process share."""
 
     chance: random.Random
     #: Events by what they are written after: operators, then calls and their work.
@@ -166,7 +166,7 @@ class _Thread:
         self.wait(call, "Event Sync", until, -1, **source)
 
     def stream_waits(self) -> None:
-        """What is asked for next on a stream waits for a CUDA event of another one."""
+        """Make the next work on a stream wait for a CUDA event of another one."""
         others = [event for event in self.program.recorded[-3:] if len(self.program.streams) > 1]
         if not others:
             return

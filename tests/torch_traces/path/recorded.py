@@ -29,7 +29,7 @@ def record_training(path: Path, *, steps: int = 3) -> None:
 
 
 def with_a_kernel(path: Path, target: Path) -> None:
-    """The same trace and, after its end, a launch and a kernel, without which HTA takes no trace."""
+    """Append a launch and a kernel, without which HTA takes no trace."""
     trace: dict[str, Any] = json.loads(path.read_text())
     timed = [event for event in trace["traceEvents"] if event.get("ph") == "X" and event.get("cat") == "cpu_op"]
     last = max(timed, key=lambda event: event["ts"])

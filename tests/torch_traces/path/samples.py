@@ -36,7 +36,7 @@ def recorded(name: str) -> TorchCriticalPath:
 
 @cache
 def with_execution() -> TorchCriticalPath:
-    """A recorded trace beside which three operators say what they read: the third needs the first one only."""
+    """A recorded trace with an execution trace of three operators: the third needs the first one only."""
     (rank,) = recorded("h100").trace.ranks
     events = rank.events
     operators = np.flatnonzero(events.category == Category.OPERATOR)

@@ -24,7 +24,7 @@ ALEX = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 
 
 def check(graph: TorchGraph) -> None:
-    """What holds for every graph."""
+    """Invariants of every graph."""
     nodes, edges = graph.nodes, graph.edges
     events = graph.trace.events
     assert all(np.diff(nodes.at) >= 0)

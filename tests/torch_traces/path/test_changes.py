@@ -11,7 +11,7 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.torch_traces import critical_path as torch_critical_path
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
-from dask_efficiency.torch_traces.path.changes import JobGraphs, as_it_was, retimed, with_changes, with_edges
+from dask_efficiency.torch_traces.path.changes import JobGraphs, retimed, unchanged, with_changes, with_edges
 from dask_efficiency.torch_traces.path.collectives import CollectiveArrivals
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 from dask_efficiency.torch_traces.path.ordering import CycleError
@@ -24,7 +24,7 @@ SYNC_END, ADD_END, GEMM_END, RELU = 4, 5, 6, 7
 
 
 def changed(graph: TorchGraph, changes: TorchChanges) -> TorchGraph:
-    was = as_it_was(graph)
+    was = unchanged(graph)
     (found,) = retimed(
         JobGraphs([graph], [0], [0], CollectiveArrivals.empty()), [was], [with_changes(graph, was, changes)]
     )
@@ -118,7 +118,7 @@ def test_a_collective_ends_on_each_rank_once_the_last_one_has_come() -> None:
             "stop": [85_000, 85_000],
         }
     )
-    was = [as_it_was(graph) for graph in graphs]
+    was = [unchanged(graph) for graph in graphs]
     faster = [with_changes(graph, w, TorchChanges({"gemm": 2.0})) for graph, w in zip(graphs, was, strict=True)]
     one, other = retimed(JobGraphs(graphs, [0, 1], [0, 0], arrivals), was, faster)
     assert [instants(graph)[RELU, True] for graph in (one, other)] == [40, 50]
@@ -131,7 +131,7 @@ def test_a_collective_ends_on_each_rank_once_the_last_one_has_come() -> None:
 
 def edited(**edits: Any) -> TorchGraph:
     graph = two_kernels()
-    was = as_it_was(graph)
+    was = unchanged(graph)
     wired = with_edges(graph, was, edits.get("add", ()), edits.get("remove", ()), edits.get("reweight", {}))
     (found,) = retimed(JobGraphs([graph], [0], [0], CollectiveArrivals.empty()), [was], [wired])
     return found

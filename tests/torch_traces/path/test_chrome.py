@@ -20,7 +20,7 @@ def of(*slices: tuple[int, int]) -> NestedSlices:
     return nested(rows[:, 0], rows[:, 1])
 
 
-def test_what_is_inside_or_beside_shares_a_track() -> None:
+def test_nested_and_successive_slices_share_a_track() -> None:
     assert of((0, 50_000), (0, 20_000), (20_000, 50_000), (50_000, 60_000)).track.tolist() == [0, 0, 0, 0]
 
 
@@ -105,7 +105,7 @@ def test_the_walk_has_a_track_of_its_own_and_covers_the_window(tmp_path: Path) -
     assert {event["args"]["rank"] for event in walk} == {int(rank) for rank in path.seconds("rank")}
 
 
-def test_only_annotations_and_python_stay_beside_what_is_critical(tmp_path: Path) -> None:
+def test_only_annotations_and_python_stay_with_critical_events(tmp_path: Path) -> None:
     kept = Counter(
         event["cat"]
         for event in events("h100", tmp_path / "a")

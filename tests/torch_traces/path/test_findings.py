@@ -18,7 +18,7 @@ from tests.torch_traces.path.samples import RECORDED, recorded
 
 
 def path_of(kinds: dict[str, float], names: dict[str, float] | None = None, meanwhile: float | None = 0.0) -> Any:
-    """Of one rank and 4 s; the GPU worked for so long while the CPU took the time, and None stands for no GPU."""
+    """A path of one rank and 4 s; ``meanwhile`` is the GPU's work during the CPU's time, None without a GPU."""
     path = SimpleNamespace(window_seconds=4.0, has_gpu=meanwhile is not None, graphs=[SimpleNamespace(trace="rank 0")])
     calls = {"seconds": lambda by: kinds, "seconds_of": lambda members: names or {}}
     vars(path).update(calls | {"gpu_seconds_during": lambda kind: meanwhile})
@@ -81,7 +81,7 @@ def test_what_helps_is_what_the_cpu_s_time_went_to(names: Any, meanwhile: float 
         (3.6, "GPU at work for 90 % of that"),
     ],
 )
-def test_it_is_said_what_the_gpu_did_while_the_cpu_took_the_time(meanwhile: float, said: str) -> None:
+def test_findings_have_the_gpus_state_during_the_cpus_time(meanwhile: float, said: str) -> None:
     assert first({"compute-cpu": 4.0}, {}, meanwhile).where == said
     assert said_of(path_of({"compute-cpu": 4.0}, {}, meanwhile)).endswith(f"on the CPU, {said}")
 
@@ -131,7 +131,7 @@ def test_a_rank_that_others_wait_for_is_named_with_why_and_what_it_costs() -> No
     assert slow.saves_seconds == pytest.approx(0.009)
 
 
-def test_a_rank_that_began_late_is_looked_at_first_and_not_told_twice() -> None:
+def test_a_rank_that_began_late_comes_first_and_only_once() -> None:
     path = recorded("dlrm")
     assert path.headline == "20.9 ms; 36 % of the window is before rank 7 began"
     assert [one.kind for one in path.findings] == ["torch/late-start", "torch/cpu", "torch/data-loading"]

@@ -35,7 +35,7 @@ def graph_of(trace: RankTrace, annotation: str = "", instance: int | tuple[int, 
 
 
 def shares(graph: TorchGraph) -> dict[str, float]:
-    """Of the longest path and of the tiling."""
+    """Figures of the longest path and of the tiling."""
     seconds = tile(graph).seconds()
     longest = summary(graph, path_edges(graph, longest_path(graph)))
     return longest | {str(kind): part / sum(seconds.values()) for kind, part in seconds.items()}

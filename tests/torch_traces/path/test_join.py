@@ -47,7 +47,7 @@ def profiled(
 
 
 def parts(path: CriticalPath) -> list[tuple[Kind, int, int]]:
-    """What the run's own time on the path was spent on, from its start."""
+    """Kinds of the run's own time on the path, from its start."""
     rows = path.segments.take((path.segments.run == RUN) & np.isin(path.segments.kind, [CODES[k] for k in COMPUTE]))
     columns = (rows.kind, rows.start - START, rows.stop - START)
     return [(KINDS[kind], start, stop) for kind, start, stop in zip(*(c.tolist() for c in columns), strict=True)]
@@ -153,7 +153,7 @@ def test_a_profile_in_which_the_thread_used_no_torch_changes_nothing(events: lis
 
 
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b damaged", b'{"traceEvents": [{"ph"'])
-def test_a_damaged_profile_is_said_and_the_path_stays(content: bytes) -> None:
+def test_a_damaged_profile_gives_a_note_and_the_path_stays(content: bytes) -> None:
     trace = profiled(STEP, content=content)
     path = critical_path(trace)
     assert parts(path) == parts(critical_path(TRACE))

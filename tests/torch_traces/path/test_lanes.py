@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.torch_traces.path.lanes import in_one_order, pairs_ranked, thread_lanes
+from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs, thread_lanes
 from tests.torch_traces.path.small_traces import SmallTrace
 
 
@@ -14,7 +14,7 @@ from tests.torch_traces.path.small_traces import SmallTrace
 def test_pairs_have_numbers_in_their_order(pairs: list[tuple[int, int]]) -> None:
     first, second = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
     wanted = {pair: number for number, pair in enumerate(sorted(set(pairs)))}
-    assert pairs_ranked(first, second).tolist() == [wanted[pair] for pair in pairs]
+    assert rank_pairs(first, second).tolist() == [wanted[pair] for pair in pairs]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1), st.sampled_from([1, 1 << 61]))
@@ -22,14 +22,14 @@ def test_lanes_come_first_then_times(pairs: list[tuple[int, int]], unit: int) ->
     lane = np.array([pair[0] for pair in pairs])
     # unit by unit these times do not fit into 64 bits beside their lanes
     time = np.array([pair[1] // 3 * unit for pair in pairs], np.int64)
-    keys = in_one_order((lane, time), (lane[::-1], time[::-1]))
+    keys = comparable_keys((lane, time), (lane[::-1], time[::-1]))
     assert keys[1].tolist() == keys[0][::-1].tolist()
     exact = list(zip(lane.tolist(), time.tolist(), strict=True))
     assert np.argsort(keys[0], kind="stable").tolist() == sorted(range(len(exact)), key=exact.__getitem__)
 
 
 def lanes_of(*operators: tuple[str, int]) -> int:
-    """How many lanes operators have, by name and thread."""
+    """Number of lanes of operators, by name and thread."""
     small = SmallTrace()
     for number, (name, thread) in enumerate(operators):
         small.operator(name, 10 * number, 10 * number + 5, thread)

@@ -37,7 +37,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> KinetoTrace:
 
 @pytest.fixture(scope="module")
 def ranks(trace: KinetoTrace) -> JobRanks:
-    """Who waited for whom in it."""
+    """Waits between its ranks."""
     return job_ranks(trace)
 
 

@@ -22,7 +22,7 @@ ALL_REDUCE, BROADCAST = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", "ncclDev
 
 
 def matched(trace: KinetoTrace) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Of each collective its kind, its group and its ranks."""
+    """Kind, group and ranks of each collective."""
     collectives = match_collectives(trace)
     arrivals = collectives.arrivals
     found = []
@@ -109,7 +109,7 @@ def test_process_groups_are_matched_apart():
     assert matched(job(ranks)) == step * 3
 
 
-def test_groups_of_one_name_are_told_apart_by_their_members():
+def test_groups_of_one_name_differ_by_their_members():
     ranks = [Recording(number, groups={"mesh": ((0, 1), (2, 3))[number // 2]}) for number in range(4)]
     for number, rank in enumerate(ranks):
         kernel(rank, BEGIN + number // 2 * MILLISECOND, group="mesh")
@@ -135,7 +135,7 @@ def test_sizes_tell_collectives_of_a_group_apart():
     assert collectives.left_out == {CUT: 2}
 
 
-def test_groups_that_share_a_stream_and_have_no_names_are_told_apart_by_the_ends():
+def test_nameless_groups_on_one_stream_differ_by_the_ends_of_their_collectives():
     """Two of 128 ranks, as in HTA's test data: most of their collectives are with ranks that are not there."""
     generator = np.random.default_rng(5)
     shared = BEGIN + np.sort(generator.integers(0, 2000, 6)) * MILLISECOND

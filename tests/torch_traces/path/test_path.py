@@ -115,7 +115,7 @@ def test_the_graph_for_networkx_has_the_same_longest_path() -> None:
     assert first["name"]
 
 
-def test_without_networkx_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_networkx_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(ImportError, match=r"to_networkx\(\) needs networkx, which is not installed"):
         recorded("event_sync").to_networkx()

@@ -137,7 +137,7 @@ def test_without_a_second_rank_nobody_waits(count: int):
 
 
 def by_hand() -> list[list[dict[str, float]]]:
-    """Of the eight ranks, each collective's kernels by rank, as their JSON says, in milliseconds."""
+    """Kernels of each collective of the eight ranks by rank, from their JSON, in milliseconds."""
     ranks = []
     for number in range(8):
         with gzip.open(DLRM / f"rank{number}.json.gz") as file:

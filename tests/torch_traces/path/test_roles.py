@@ -1,4 +1,4 @@
-"""What the calls of CUDA and HIP do, by their names."""
+"""Roles of events by their names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dask_efficiency.torch_traces.path.roles import (
     CallKind,
     call_kinds,
     cpu_collectives,
+    events_matching,
     gpu_collectives,
     kind_of_call,
-    matching,
 )
 from tests.torch_traces.path.small_traces import SmallTrace
 
@@ -61,8 +61,8 @@ def test_any_of_the_patterns_may_be_anywhere_in_a_name() -> None:
     small = SmallTrace()
     for name in ("enumerate(DataLoader)#next", "aten::add", "my.load.batch"):
         small.operator(name, 0, 1)
-    assert matching(small.trace(), ["DataLoader", r"load\.b"]).tolist() == [True, False, True]
-    assert not matching(small.trace(), []).any()
+    assert events_matching(small.trace(), ["DataLoader", r"load\.b"]).tolist() == [True, False, True]
+    assert not events_matching(small.trace(), []).any()
 
 
 @pytest.mark.parametrize(

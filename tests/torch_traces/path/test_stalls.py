@@ -1,4 +1,4 @@
-"""What memory and data cost is told by name, on the path and off it."""
+"""Costs of memory and data by name, on the path and off it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls and streams waited for."""
+"""Waits of calls and streams."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_stream_that_waits_holds_back_what_the_same_thread_asks_for_next() -> 
     assert edges[f"{held_back - 1}", f"{held_back}"] == (LAUNCH, 0, -1)
 
 
-def test_work_waits_for_each_stream_that_its_own_was_told_to_wait_for() -> None:
+def test_work_waits_for_each_stream_that_its_own_has_to_wait_for() -> None:
     small = SmallTrace()
     small.launched(0, 10, 60, stream=7)
     small.launched(3, 10, 50, stream=9)

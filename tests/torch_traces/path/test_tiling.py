@@ -34,7 +34,7 @@ def graph_of(trace: RankTrace, annotation: str = "", instance: int | None = None
 
 
 def wrong(graph: TorchGraph, stretches: TorchStretches) -> Iterator[str]:
-    """What is wrong with a tiling."""
+    """Errors of a tiling."""
     region, events = graph.region, graph.trace.events
     if region.start < region.stop and (stretches.start[0] != region.start or stretches.stop[-1] != region.stop):
         yield "it does not cover the window"
@@ -171,7 +171,7 @@ def test_the_kernels_of_a_cuda_graph_wait_for_each_other_on_any_stream() -> None
     ]
 
 
-def test_patterns_of_data_loading_are_beside_those_of_torchs_loaders() -> None:
+def test_patterns_of_data_loading_are_added_to_those_of_torchs_loaders() -> None:
     loading = on_cpu("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 20, cat="user_annotation")
     trace = rank_of([loading, on_cpu("read_file", 20, 30), on_cpu("aten::mm", 30, 40)])
     graph = build_graph(trace, find_region(trace), data_loading=("read_",))

@@ -1,4 +1,4 @@
-"""What a real MPICH sent, as `record` wrote it."""
+"""Messages of a real MPICH, as `record` wrote them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Recorded(NamedTuple):
     call
         The call.
     algorithm
-        The algorithm that MPICH was told to use, or ``auto``.
+        Algorithm that MPICH was set to use, or ``auto``.
     sends
         By rank: peer and bytes of each message to another rank, in order; -1 bytes where the data was not contiguous.
     """
