@@ -21,21 +21,8 @@ from dask_efficiency.simulation.model.units import nbytes_of, shown_count
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
     """Place ranks on hosts: hosts are filled in their order, as by ``mpiexec -f``.
 
-    Parameters
-    ----------
-    topology
-        Network with these hosts.
-    slots
-        Number of ranks by host.
-    ranks
-        Number of ranks.
-
-    Raises
-    ------
-    PlacementError
-        If there are too few slots, or a host has fewer than it is to use.
-    KeyError
-        If a host is unknown.
+    ``slots`` has the number of ranks by host. Raises PlacementError if there are too few slots, or a host has fewer
+    than it is to use, and KeyError for an unknown host.
 
     References
     ----------
@@ -60,12 +47,7 @@ def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> 
 def read_hosts_of_ranks(topology: Topology, path: str | os.PathLike[str], ranks: int) -> tuple[str, ...]:
     """Place ranks on hosts by a hostfile.
 
-    Raises
-    ------
-    TextFileError
-        With the line of an unknown host, or if there are too few slots.
-    OSError
-        If the file cannot be read.
+    Raises TextFileError with the line of an unknown host, or if there are too few slots.
     """
     hostfile: Hostfile = read_hostfile(path)
     for name, line in hostfile.lines.items():

@@ -20,22 +20,7 @@ _COLOURS = {
 
 
 def save_chrome(run: MpiPrediction, path: str | os.PathLike[str], **storage_options: Any) -> Written:
-    """Write the activity of ranks, in processes by host, for ui.perfetto.dev or chrome://tracing.
-
-    Parameters
-    ----------
-    run
-        A simulated program.
-    path
-        A local path or any fsspec URL. A name in ``.gz`` is compressed.
-    **storage_options
-        For the file system, as in :func:`fsspec.open`.
-
-    Returns
-    -------
-    Written
-        Numbers of slices and arrows in the file.
-    """
+    """Write the activity of ranks, in processes by host; see :meth:`MpiPrediction.to_chrome`."""
     with writing(path, compression="infer", **storage_options) as file:
         events = TraceEvents(file, 0)
         processes = {host: events.process(host) for host in dict.fromkeys(run.hosts)}

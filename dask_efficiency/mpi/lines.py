@@ -33,13 +33,7 @@ BYTE, DOUBLE = 1, 8
 
 
 def nbytes_of_type(number: str) -> int:
-    """Bytes of an element of a datatype, by SimGrid's number.
-
-    Raises
-    ------
-    ValueError
-        If there is no such datatype.
-    """
+    """Bytes of an element of a datatype, by SimGrid's number; a ValueError for an unknown one."""
     try:
         return _NBYTES[int(number)]
     except (ValueError, KeyError):
@@ -101,15 +95,7 @@ class SharedNumbers:
 
 
 class LineReader:
-    """Reads the lines of one rank.
-
-    Parameters
-    ----------
-    rank, size
-        Number of the rank, and number of ranks.
-    known
-        Numbers shared by all ranks.
-    """
+    """Reads the lines of one of ``size`` ranks."""
 
     def __init__(self, rank: int, size: int, known: SharedNumbers) -> None:
         self.actions = Actions()

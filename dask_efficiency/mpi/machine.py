@@ -63,19 +63,7 @@ class Rank:
 
 
 class Machine:
-    """A program's ranks at work.
-
-    Parameters
-    ----------
-    program
-        Actions of the ranks.
-    hosts
-        Name of each rank's host.
-    topology
-        Network of the hosts.
-    settings
-        Behaviour of the MPI implementation.
-    """
+    """A program's ranks at work on their hosts."""
 
     def __init__(self, program: Program, hosts: Sequence[str], topology: Topology, settings: MpiSettings) -> None:
         self._program = program

@@ -144,27 +144,9 @@ class MpiPrediction(Shown):
 def run(
     program: Program, topology: Topology, hosts: Sequence[str], settings: MpiSettings | None = None, name: str = ""
 ) -> MpiPrediction:
-    """Run a recorded MPI program in virtual time.
+    """Run a recorded MPI program in virtual time, by default with MPICH 4.0.2; ``name`` is that of the placement.
 
-    Parameters
-    ----------
-    program
-        Result of :func:`~dask_efficiency.mpi.load_trace`.
-    topology
-        Network of the hosts.
-    hosts
-        Name of each rank's host.
-    settings
-        Behaviour of the MPI implementation; by default MPICH 4.0.2.
-    name
-        Name of the placement.
-
-    Raises
-    ------
-    MpiTraceError
-        If ranks deadlock.
-    ValueError
-        If there are not as many hosts as ranks.
+    Raises MpiTraceError if ranks deadlock, and ValueError if there are not as many hosts as ranks.
     """
     settings = settings or MpiSettings()
     if len(hosts) != program.size:

@@ -124,11 +124,6 @@ def critical_path(timelines: Sequence[RankTimeline]) -> tuple[MpiStretch, ...]:
     From computation, the path goes to the rank's activity before it. From a message, it goes to the instant at which
     that could start, on the rank that was ready last, sender or receiver. So nothing on the path waits.
 
-    Parameters
-    ----------
-    timelines
-        Timelines by rank.
-
     References
     ----------
     Böhme et al., Scalable Critical-Path Based Performance Analysis, IPDPS 2012: the reverse walk over a trace, as

@@ -19,18 +19,8 @@ from dask_efficiency.mpi.program import CollectiveCall, MpiTraceError, Op, Progr
 from dask_efficiency.show.progress import progress
 
 
-class Agreement:
-    """Joins the collectives that ranks call into those of all ranks.
-
-    Parameters
-    ----------
-    readers
-        Reader of each rank.
-    known
-        Numbers of the collectives.
-    files
-        File of each rank, for errors.
-    """
+class _Agreement:
+    """Joins the collectives that ranks call into those of all ranks; ``files`` are for errors."""
 
     def __init__(
         self, readers: Sequence[LineReader], known: Mapping[CollectiveOfRank, int], files: Sequence[str]
@@ -45,10 +35,7 @@ class Agreement:
     def calls(self) -> tuple[CollectiveCall, ...]:
         """Join the collectives, and put the positions of the calls into the ranks' actions.
 
-        Raises
-        ------
-        MpiTraceError
-            If ranks of a communicator do not call the same collectives in the same order.
+        Raises :class:`MpiTraceError` if ranks of a communicator do not call the same collectives in the same order.
         """
         positions = [self._positions(reader) for reader in self._readers]
         for name, ranks in self._communicators().items():
@@ -213,7 +200,7 @@ def load_trace(path: str | os.PathLike[str]) -> Program:
         for file in dict.fromkeys(by_rank):
             read = _read(file, readers, [by_rank[rank] == file for rank in range(len(by_rank))], comments, read, report)
     names = [str(file) for file in by_rank]
-    calls = Agreement(readers, known.collectives, names).calls()
+    calls = _Agreement(readers, known.collectives, names).calls()
     return Program(path.name, [reader.actions for reader in readers], calls, names, comments.speed, comments.notes)
 
 

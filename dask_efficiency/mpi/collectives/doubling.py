@@ -16,7 +16,7 @@ from dask_efficiency.mpi.collectives.rounds import DataLayout, Round, exchange, 
 from dask_efficiency.mpi.collectives.trees import Folded
 
 
-class DoublingStep(NamedTuple):
+class _DoublingStep(NamedTuple):
     """One step of a rank: an exchange at doubling distance, and data for ranks without a partner.
 
     Parameters
@@ -38,7 +38,7 @@ class DoublingStep(NamedTuple):
     takers: tuple[int, ...]
 
 
-def doubling_steps(rank: int, size: int) -> Iterator[DoublingStep]:
+def doubling_steps(rank: int, size: int) -> Iterator[_DoublingStep]:
     """Steps of a rank, at distances 1, 2, 4, ..."""
     mask = 1
     while mask < size:
@@ -47,7 +47,7 @@ def doubling_steps(rank: int, size: int) -> Iterator[DoublingStep]:
         mine = range(first, min(first + mask, size))
         theirs = range(min(other, size), min(other + mask, size))
         source, takers = _passed_on(rank, first, mask, size) if other + mask > size else (None, ())
-        yield DoublingStep(partner if partner < size else None, mine, theirs, source, takers)
+        yield _DoublingStep(partner if partner < size else None, mine, theirs, source, takers)
         mask <<= 1
 
 
@@ -71,14 +71,7 @@ def _passed_on(rank: int, first: int, mask: int, size: int) -> tuple[int | None,
 def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> Iterator[Round]:
     """Gather all pieces on all ranks: each step exchanges everything.
 
-    Parameters
-    ----------
-    place
-        Place of the rank, counted from the owner of the first piece.
-    ranks
-        Ranks by place.
-    pieces
-        Pieces by place.
+    ``place`` is the rank's, counted from the owner of the first piece; ``ranks`` and ``pieces`` are by place.
     """
     for step in doubling_steps(place, len(ranks)):
         theirs = pieces.span(step.theirs.start, step.theirs.stop)
@@ -92,15 +85,7 @@ def doubling_allgather(place: int, ranks: Sequence[int], pieces: DataLayout) -> 
 
 
 def halves(place: int, count: int) -> Iterator[tuple[int, range, range]]:
-    """Partners of a place at distance 1, 2, 4, ..., with the pieces that it keeps and gives away.
-
-    Parameters
-    ----------
-    place
-        From 0 to `count` - 1.
-    count
-        Number of places and of pieces, a power of two.
-    """
+    """Partners of a place at distance 1, 2, 4, ..., with the pieces it keeps and gives; ``count`` is a power of two."""
     first, stop = 0, count
     mask = 1
     while mask < count:

@@ -96,13 +96,7 @@ def translated(rounds: Iterable[Round], ranks: Sequence[int]) -> Iterator[Round]
 
 
 class DataLayout:
-    """Byte ranges of consecutive pieces.
-
-    Parameters
-    ----------
-    sizes
-        Bytes of each piece.
-    """
+    """Byte ranges of consecutive pieces."""
 
     __slots__ = ("starts",)
 

@@ -28,24 +28,8 @@ class CannotCompileTracer(OSError):
 def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool:
     """Compile the tracer into a file, which is replaced atomically, as running programs may have loaded it.
 
-    Parameters
-    ----------
-    mpicc
-        Command of the compiler of the MPI that traced programs use.
-    library
-        The file to write.
-    flags
-        More flags for the compiler.
-
-    Returns
-    -------
-    bool
-        True if traces will be compressed.
-
-    Raises
-    ------
-    CannotCompileTracer
-        If there is no such command, or if it fails; with its output.
+    ``mpicc`` is the compiler of the MPI that traced programs use. Returns True if traces will be compressed; raises
+    :class:`CannotCompileTracer`, with the compiler's output, if there is no such command or it fails.
     """
     command = shlex.split(mpicc)
     if not command or shutil.which(command[0]) is None:
@@ -68,19 +52,9 @@ def compile_tracer(mpicc: str, library: Path, flags: Sequence[str] = ()) -> bool
 
 
 def preloaded(library: Path, folder: Path) -> dict[str, str]:
-    """Variables to add to the environment of a traced program.
+    """Variables to add to the environment of a traced program, whose files go to ``folder``.
 
-    Parameters
-    ----------
-    library
-        The compiled tracer.
-    folder
-        Folder for the files of the trace.
-
-    Raises
-    ------
-    ValueError
-        If the library cannot be preloaded from there.
+    Raises a ValueError if the library cannot be preloaded from its path.
     """
     if any(sign in str(library) for sign in " :"):
         raise ValueError(f"expected a path without spaces and colons, which part the files of LD_PRELOAD: {library}")

@@ -38,7 +38,7 @@ _CATEGORIES = {
 
 
 @lru_cache(maxsize=256)
-def category_of(name: Any) -> Category:
+def _category_of(name: Any) -> Category:
     """Category of an event by Kineto's ``cat``."""
     return _CATEGORIES.get(str(name).lower(), Category.OTHER)
 
@@ -50,21 +50,21 @@ def _which(categories: Iterable[Category]) -> Bool:
 
 
 #: Masks by category: events on a GPU.
-GPU_EVENTS = _which((*GPU_WORK, Category.SYNC, Category.GPU_ANNOTATION))
+_GPU_EVENTS = _which((*GPU_WORK, Category.SYNC, Category.GPU_ANNOTATION))
 #: Events that can have a correlation with a call.
-ASKED_FOR = _which((*GPU_WORK, Category.SYNC))
+_ASKED_FOR = _which((*GPU_WORK, Category.SYNC))
 #: Calls.
-ARE_CALLS = _which(CALLS)
+_ARE_CALLS = _which(CALLS)
 #: Operators and ranges on a CPU thread.
-ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
+_ON_CPU = _which((Category.OPERATOR, Category.ANNOTATION))
 #: Copies and fills.
-COPIES = _which((Category.COPY, Category.FILL))
+_COPIES = _which((Category.COPY, Category.FILL))
 #: Synchronisations.
-SYNCS = _which((Category.SYNC,))
+_SYNCS = _which((Category.SYNC,))
 #: Events that can belong to a collective.
-COLLECTIVES = ON_CPU | _which((Category.KERNEL, Category.COPY))
+_COLLECTIVES = _ON_CPU | _which((Category.KERNEL, Category.COPY))
 #: Everything.
-ALL = _which(Category)
+_ALL = _which(Category)
 
 _NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
 
@@ -94,22 +94,22 @@ class Lanes:
 
 #: By categories whose events have them, Kineto's names for each column; of two names the first one present counts.
 _ARGUMENTS: tuple[tuple[Bool, Mapping[str, Sequence[str]]], ...] = (
-    (ALL, {"external": ("External id", "external id")}),
-    (ASKED_FOR | ARE_CALLS, {"correlation": ("correlation",)}),
-    (ARE_CALLS, {"cbid": ("cbid",)}),
+    (_ALL, {"external": ("External id", "external id")}),
+    (_ASKED_FOR | _ARE_CALLS, {"correlation": ("correlation",)}),
+    (_ARE_CALLS, {"cbid": ("cbid",)}),
     (
-        ON_CPU,
+        _ON_CPU,
         {
             "sequence": ("Sequence number",),
             "forward_thread": ("Fwd thread id",),
             "record_function": ("Record function id",),
         },
     ),
-    (GPU_EVENTS, {"device": ("device",), "stream": ("stream",)}),
-    (COPIES, {"nbytes": ("bytes",)}),
-    (SYNCS, {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)}),
+    (_GPU_EVENTS, {"device": ("device",), "stream": ("stream",)}),
+    (_COPIES, {"nbytes": ("bytes",)}),
+    (_SYNCS, {"recorded_by": ("wait_on_cuda_event_record_corr_id",), "recorded_stream": ("wait_on_stream",)}),
     (
-        COLLECTIVES,
+        _COLLECTIVES,
         {
             "group_size": ("Group size",),
             "elements_in": ("In msg nelems",),
@@ -226,9 +226,9 @@ class ColumnsBuilder:
     def _of(self, events: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
         categories = [event.get("cat") for event in events]
         try:
-            category = np.array([*map(category_of, categories)], np.int8)
+            category = np.array([*map(_category_of, categories)], np.int8)
         except TypeError:  # a list, or an object, among them
-            category = np.array([category_of(str(name)) for name in categories], np.int8)
+            category = np.array([_category_of(str(name)) for name in categories], np.int8)
         process, thread = self._lanes.of(events)
         columns: dict[str, NDArray[Any]] = {
             "category": category,
@@ -277,8 +277,8 @@ def _calls_of(category: Int8, correlation: Int64) -> Int32:
     call.
     """
     found = np.full(len(category), MISSING, np.int32)
-    calls = np.flatnonzero(ARE_CALLS[category] & (correlation > 0))
-    asked = np.flatnonzero(ASKED_FOR[category] & (correlation > 0))
+    calls = np.flatnonzero(_ARE_CALLS[category] & (correlation > 0))
+    asked = np.flatnonzero(_ASKED_FOR[category] & (correlation > 0))
     place = first_with(correlation[calls], correlation[asked])
     found[asked[place != MISSING]] = calls[place[place != MISSING]]
     return found
@@ -286,7 +286,7 @@ def _calls_of(category: Int8, correlation: Int64) -> Int32:
 
 def _with_devices(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Fill in device and stream of events on a GPU that lack them: Kineto has them as process and thread, too."""
-    on_gpu = GPU_EVENTS[columns["category"]]
+    on_gpu = _GPU_EVENTS[columns["category"]]
     for name, lane in (("device", "process"), ("stream", "thread")):
         number = columns[lane]
         unknown = on_gpu & (columns[name] == MISSING) & (number >= 0) & (number <= np.iinfo(np.int32).max)

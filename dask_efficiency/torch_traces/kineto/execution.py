@@ -88,23 +88,12 @@ def _split(arguments: str) -> list[str]:
 
 
 def dependencies(accesses: Sequence[Access], operators: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of operators of which the second needs data of the first.
+    """Pairs (producer, reader) of operators' rows, perhaps repeated, of which the reader needs data of the producer.
 
     An operator waits for those that made the tensors it reads, and for the last one that wrote to their memory. One
     that writes to existing memory also waits for all that have read it since. Memory that is freed and reused makes no
-    dependency: an output that is no input is new, whoever had its number before.
-
-    Parameters
-    ----------
-    accesses
-        By node, in the order in which they began.
-    operators
-        By node, the row of the operator that it is part of, or MISSING.
-
-    Returns
-    -------
-    list of (producer, reader)
-        Rows; a pair may be there several times.
+    dependency: an output that is no input is new, whoever had its number before. ``accesses`` are by node, in the order
+    in which they began; ``operators`` has the row of the operator that each node is part of, or MISSING.
     """
     found: list[tuple[int, int]] = []
     # The key is the whole tensor: its number is soon reused, even by one that no operator made.
@@ -175,33 +164,19 @@ class ExecutionTrace:
 
 
 def read_execution(file: IO[bytes], path: str, *, block: int = BLOCK) -> ExecutionTrace:
-    """Read what ``torch.profiler.ExecutionTraceObserver`` wrote, or a Chakra trace in JSON.
+    """Read an execution trace of ``torch.profiler.ExecutionTraceObserver``, or a Chakra trace in JSON.
 
-    Parameters
-    ----------
-    file
-        Binary, at its beginning; JSON, or JSON in gzip. An object with ``nodes``, or the objects of Chakra's
-        JSON printer, one after the other.
-    path
-        Where it is, for messages.
-    block
-        Bytes that are read at a time.
-
-    Returns
-    -------
-    ExecutionTrace
-        Dependencies are the nodes' ``data_deps``, if there are any. Otherwise they follow from the operators' tensors:
-        see :func:`~dask_efficiency.torch_traces.kineto.execution.dependencies`.
+    The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``nodes``, or the objects of Chakra's
+    JSON printer, one after the other. Dependencies are the nodes' ``data_deps``, if there are any; otherwise they
+    follow from the operators' tensors. ``path`` is for messages, ``block`` the number of bytes read at a time.
 
     Raises
     ------
     KinetoFileError
-        If it is no such file, is damaged, or ends early; it says which file, what is wrong, and where.
+        If it is no such file, is damaged, or ends early; the message has file, position and reason.
 
-    References
-    ----------
-    PyTorch's ``execution_trace_observer.cpp``, schemas 1.0.1 to 1.1.1; MLCommons Chakra's ``et_def.proto``. We differ
-    from Chakra's converter: the order of operators on a thread is no dependency.
+    References ---------- PyTorch's ``execution_trace_observer.cpp``, schemas 1.0.1 to 1.1.1; MLCommons Chakra's
+    ``et_def.proto``. We differ from Chakra's converter: the order of operators on a thread is no dependency.
     """
     nodes = _Nodes()
     for batch in JsonStream(texts(file, path, block), path, "nodes").objects():

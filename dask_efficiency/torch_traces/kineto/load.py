@@ -24,21 +24,11 @@ from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
 def read_rank(
     file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
 ) -> RankTrace:
-    """Read what ``torch.profiler`` wrote in one process.
+    """Read a trace that ``torch.profiler`` wrote in one process.
 
-    The file is read block by block; no more than the events of one block are in memory as objects.
-
-    Parameters
-    ----------
-    file
-        Binary, at its beginning; JSON, or JSON in gzip. Either an object with ``traceEvents``, or the list of events
-        alone.
-    path
-        Where it is, for messages and :attr:`RankTrace.path <dask_efficiency.torch_traces.kineto.trace.RankTrace.path>`.
-    block
-        Bytes that are read at a time.
-    report
-        Called after each block with the number of bytes read.
+    The file is binary, at its beginning: JSON, or JSON in gzip; an object with ``traceEvents``, or the list of events
+    alone. It is read block by block: only the events of one block are in memory as objects. After each block,
+    ``report`` is called with the number of bytes read.
 
     Raises
     ------
@@ -114,7 +104,7 @@ MAX_APART_SECONDS = 2 * 3600
 MAX_NAMED = 16
 
 
-def check_one_job(trace: KinetoTrace) -> None:
+def _check_one_job(trace: KinetoTrace) -> None:
     """Raise :class:`RanksError` for a rank that is there twice, and for files of different jobs."""
     files = defaultdict(list)
     for rank in trace.ranks:
@@ -134,7 +124,7 @@ def check_one_job(trace: KinetoTrace) -> None:
     _check_one_run(trace)
 
 
-def check_all_there(trace: KinetoTrace) -> None:
+def _check_all_there(trace: KinetoTrace) -> None:
     """Raise :class:`RanksError` if ranks of the job are missing."""
     if missing := trace.missing_ranks:
         raise RanksError(
@@ -233,9 +223,9 @@ def load_kineto(
     if not files:
         raise KinetoFileError("no files were given")
     trace = KinetoTrace(tuple(sorted(_all_read(files), key=lambda rank: rank.rank)))
-    check_one_job(trace)
+    _check_one_job(trace)
     if whole:
-        check_all_there(trace)
+        _check_all_there(trace)
     if execution_trace is None:
         return trace
     if not isinstance(execution_trace, Mapping):

@@ -19,12 +19,8 @@ BLOCK = 1 << 18
 def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
     """Text of a file in blocks, decompressed, without a byte order mark; invalid UTF-8 is replaced.
 
-    Raises
-    ------
-    KinetoFileError
-        If a compressed file is damaged or ends early; the message says where.
-    FileTooLargeError
-        If it decompresses to far more than its size.
+    Raises :class:`KinetoFileError` for a compressed file that is damaged or ends early, and FileTooLargeError for one
+    that decompresses to far more than its size.
     """
     decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
     content = decompressed(file, path)
@@ -58,17 +54,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 class JsonStream:
-    """A trace's JSON, decoded in the order of the file.
-
-    Parameters
-    ----------
-    texts
-        Text in blocks.
-    path
-        Path for messages.
-    key
-        Name of the list.
-    """
+    """A trace's JSON, decoded from blocks of text: the long list named ``key``, and the other members of the object."""
 
     def __init__(self, texts: Iterator[str], path: str, key: str = "traceEvents") -> None:
         self.path = path
@@ -88,12 +74,8 @@ class JsonStream:
     def batches(self) -> Iterator[list[Any]]:
         """The list, about a block at a time; numbers with a fraction or exponent stay text.
 
-        The file may also be that list alone.
-
-        Raises
-        ------
-        KinetoFileError
-            If the text is not JSON, or has no such list; the message says where.
+        The file may also be that list alone. Raises :class:`KinetoFileError` with the position if the text is not JSON,
+        or has no such list.
         """
         character = self._next()
         if character == "[":

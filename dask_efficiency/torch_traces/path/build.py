@@ -19,16 +19,8 @@ from dask_efficiency.torch_traces.path.syncs import sync_edges
 from dask_efficiency.torch_traces.path.threads import call_stacks, holds_lock, lock_edges, thread_edges
 
 
-def gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[Int32, Int32], *, infer: bool) -> Edges:
-    """Edges to, within and from work on GPUs.
-
-    Parameters
-    ----------
-    positions
-        By row of the trace, the nodes of its start and of its end; missing where it has none.
-    infer
-        Infer waits if the trace has no synchronisations.
-    """
+def _gpu_edges(trace: RankTrace, region: Region, nodes: Nodes, positions: tuple[Int32, Int32], *, infer: bool) -> Edges:
+    """Edges to, within and from work on GPUs; ``positions`` are the nodes of starts and ends by row of the trace."""
     everything = stream_work(trace)
     has_nodes = positions[0][everything.event] != MISSING
     alone = alone_in_queue(trace, everything)[has_nodes]
@@ -57,12 +49,8 @@ def build_graph(
 ) -> TorchGraph:
     """Build the graph of a region.
 
-    Parameters
-    ----------
-    data_loading
-        Regular expressions for the names of events on threads that load data; these events can be on a path.
-    infer
-        Infer what calls waited for if the trace has work on a GPU but no synchronisations.
+    ``data_loading`` are regular expressions for the names of events on threads that load data; these events can be on a
+    path. ``infer``: infer what calls waited for if the trace has work on a GPU but no synchronisations.
 
     References
     ----------
@@ -82,7 +70,7 @@ def build_graph(
     parts = [
         lock_edges(nodes, holds, lane),
         thread_edges(stacks, nodes, positions, holds, blocks),
-        gpu_edges(trace, region, nodes, positions, infer=infer),
+        _gpu_edges(trace, region, nodes, positions, infer=infer),
     ]
     edges = _without_cycles(nodes, joined(parts))
     return TorchGraph(trace, region, nodes, edges, tuple(data_loading))

@@ -26,18 +26,10 @@ from dask_efficiency.torch_traces.path.retime import (
 from dask_efficiency.torch_traces.path.speeds import TorchChanges, dropped_waits, time_shares
 
 
-def shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
-    """Move a graph's trace and region with its nodes.
+def _shifted_trace(graph: TorchGraph, at: Int64) -> tuple[RankTrace, Region]:
+    """Move a graph's trace and region with its nodes, whose new instants are ``at``.
 
-    Parameters
-    ----------
-    at
-        By node, its new instant in nanoseconds.
-
-    Returns
-    -------
-    trace, region
-        Events without nodes move with those of their thread, and events after the region with its end.
+    Events without nodes move with those of their thread, and events after the region with its end.
     """
     events, nodes, region = graph.trace.events, graph.nodes, graph.region
     if not len(nodes):
@@ -161,17 +153,9 @@ def with_edges(
 ) -> Rewired:
     """Add, remove and reweight edges.
 
-    Parameters
-    ----------
-    add
-        Source, target and weight in nanoseconds of new edges, which are of kind ``DEPENDENCY``.
-    remove, reweight
-        Positions of edges; new weights in nanoseconds, by position.
-
-    Raises
-    ------
-    ValueError
-        If there is no such node or edge, a weight is negative, or an edge to be added is there already.
+    ``add`` has source, target and nanoseconds of new edges, which are of kind ``DEPENDENCY``; ``remove`` and
+    ``reweight`` have positions of edges, the latter with new nanoseconds. Raises a ValueError for a node or edge that
+    does not exist, a negative weight, or a new edge that exists already.
     """
     edges, lag = was.edges, was.lag.copy()
     weight = edges.weight.copy()
@@ -216,23 +200,10 @@ def _weight(ns: int) -> int:
 
 
 def retimed(job: JobGraphs, was: Sequence[Rewired], changed: Sequence[Rewired]) -> tuple[TorchGraph, ...]:
-    """Work out a job's graphs anew with other edges.
+    """Work out a job's graphs anew, from the edges of each before and after a change.
 
-    Parameters
-    ----------
-    was, changed
-        By graph, its edges before and after the change.
-
-    Returns
-    -------
-    tuple
-        Graphs with new instants of nodes and events. Unexplained time stays as long as it was, and nodes that wait for
-        nothing stay where they were. A collective ends on each rank after the last rank has arrived.
-
-    Raises
-    ------
-    CycleError
-        If nodes would have to wait for one another.
+    Unexplained time stays as long as it was, and nodes that wait for nothing stay where they were. A collective ends on
+    each rank after the last rank has arrived. Raises :class:`CycleError` if nodes would have to wait for one another.
     """
     base = np.concatenate([[0], np.cumsum([len(graph.nodes) for graph in job.graphs])]).astype(np.int64)
     nodes = int(base[-1])
@@ -294,7 +265,7 @@ def _rebuilt(graph: TorchGraph, edges: Edges, at: Int64, place: Int64, leaving: 
     weight = np.where(own, at[edges.target] - at[edges.source], edges.weight)
     source, target = (now[column].astype(np.int32) for column in (edges.source, edges.target))
     rewired = replace(edges, source=source, target=target, weight=weight)
-    trace, region = shifted_trace(graph, at)
+    trace, region = _shifted_trace(graph, at)
     return replace(
         graph, trace=trace, region=region, nodes=Nodes(at[order], old.event[order], old.is_start[order]), edges=rewired
     )

@@ -34,15 +34,7 @@ class NestedSlices(NamedTuple):
 def nested(start: Int64, stop: Int64) -> NestedSlices:
     """Put slices on tracks where they are nested; greedily from left to right, so on few tracks.
 
-    Parameters
-    ----------
-    start, stop
-        In any order; none stops before its start.
-
-    Returns
-    -------
-    NestedSlices
-        Overlaps of up to :data:`ROUNDING_NS` are cut off; other times stay.
+    Overlaps of up to :data:`ROUNDING_NS` are cut off; other times stay.
     """
     order = np.lexsort((np.arange(len(start)), -stop, start)).tolist()
     starts, stops = start.tolist(), stop.tolist()
@@ -139,7 +131,7 @@ def save_overlay(
     Events of the path have the argument ``critical``, and its arrows are called ``critical_path``. Categories of
     arrows are HTA's.
     """
-    marked = [critical_rows(overlay, rank) for rank in range(len(overlay.trace.ranks))]
+    marked = [_critical_rows(overlay, rank) for rank in range(len(overlay.trace.ranks))]
     with writing(path, compression="infer", **storage_options) as file:
         events = TraceEvents(file, _origin(overlay))
         export = _Export(overlay, events)
@@ -152,7 +144,7 @@ def save_overlay(
         return events.written
 
 
-def critical_rows(overlay: Overlay, position: int) -> Bool:
+def _critical_rows(overlay: Overlay, position: int) -> Bool:
     """Mask of a rank's events on the longest path, or on the walk where the longest path is another rank's."""
     found = np.zeros(len(overlay.trace.ranks[position].events), np.bool_)
     if position == overlay.position:

@@ -40,20 +40,11 @@ class RankClocks(Table):
 
 
 def align_clocks(arrivals: CollectiveArrivals, hosts: Sequence[str]) -> RankClocks:
-    """Offsets with which ranks leave collectives at the same instants.
+    """Offsets with which ranks leave collectives at the same instants; ``hosts`` are names, "" if unknown.
 
-    Parameters
-    ----------
-    arrivals
-        Arrivals of all ranks. Only collectives that no rank can leave before all have arrived are used.
-    hosts
-        Name of each rank's host; empty where unknown.
-
-    Returns
-    -------
-    RankClocks
-        Offsets are medians, since a rank may sometimes leave late. An offset within the noise is 0. Ranks of one host
-        have the offset of its first rank, unless theirs are milliseconds apart. Drift within a trace is ignored.
+    Only collectives that no rank can leave before all have arrived are used. Offsets are medians, since a rank may
+    sometimes leave late. An offset within the noise is 0. Ranks of one host have the offset of its first rank, unless
+    theirs are milliseconds apart. Drift within a trace is ignored.
     """
     ranks = len(hosts)
     used = arrivals.take(arrivals.together)

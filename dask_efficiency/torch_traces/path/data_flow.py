@@ -71,22 +71,14 @@ class DataFlow:
 def data_flow(trace: RankTrace, region: Region | None = None) -> DataFlow:
     """Find the earliest start of each operator, and the time that data alone need.
 
-    Parameters
-    ----------
-    trace
-        With the execution trace that was recorded together with it.
-    region
-        Only operators in it; data from before it are there when it begins.
+    The trace must have its execution trace. With a region, only operators in it count, and data from before it are
+    there when it begins. Operators are the outermost ones that name their tensors; operators within them stay in
+    sequence. Decisions of Python that depend on values are no dependency.
 
     Raises
     ------
     ValueError
         If there is no execution trace, or its dependencies have a cycle.
-
-    Notes
-    -----
-    Operators are the outermost ones that name their tensors; operators within them stay in sequence. Decisions of
-    Python that depend on values are no dependency.
     """
     execution = trace.execution
     if execution is None:

@@ -121,10 +121,7 @@ class StreamQueues:
     def next_of_thread(self, asking: _Rows, at: Int64, other_than: Int64) -> Int64:
         """Work that each call's thread asked for next after an instant; missing if there is none.
 
-        Parameters
-        ----------
-        other_than
-            Stream to skip, by call; missing for none.
+        Work on the stream ``other_than`` is skipped, by call; missing for none.
         """
         found = np.full(len(at), MISSING)
         for here, mine in self._of_threads(asking):
@@ -150,7 +147,7 @@ MAX_RETURN = 30_000
 MIN_FULL_QUEUE = 1_000
 
 
-class InferredWaits(NamedTuple):
+class _Waits(NamedTuple):
     """Rows of work, and of calls that waited for it."""
 
     work: _Rows
@@ -160,20 +157,8 @@ class InferredWaits(NamedTuple):
 def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     """Edges from ends of work to the ends of calls that waited for it, and to work that streams held back for it.
 
-    Parameters
-    ----------
-    region
-        Edges are between events in it.
-    nodes
-        Starts and ends of events, in time order.
+    Edges are between events of the region, of kind SYNC and weight 0, marked as inferred, and none goes back in time.
 
-    Returns
-    -------
-    Edges
-        Of kind SYNC, weight 0, all marked as inferred, and none that goes back in time.
-
-    References
-    ----------
     The rules are ours. A call that waits for
 
     - a device waits for the last work of each of its streams;
@@ -215,7 +200,7 @@ def inferred_syncs(trace: RankTrace, region: Region, nodes: Nodes) -> Edges:
     )
 
 
-def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits]:
+def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[_Waits]:
     """Calls among some events that waited, and the work that each waited for."""
     kinds = np.where(inside, call_kinds(trace), CallKind.OTHER)
     enqueued = StreamQueues.of(trace)
@@ -231,19 +216,19 @@ def waits(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits
     yield _for_room(trace, enqueued, np.flatnonzero(inside))
 
 
-def _for_device(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Iterator[InferredWaits]:
+def _for_device(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> Iterator[_Waits]:
     for stream in range(enqueued.streams):
         work = enqueued.last(stream, trace.events.start[calls])
         yield _ended_in_time(trace, work, calls)
 
 
-def _for_stream(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
+def _for_stream(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> _Waits:
     at = trace.events.start[calls]
     work = enqueued.last_of_each(enqueued.used_by(calls, at), at)
     return _ended_in_time(trace, *_or_ended_during_call(trace, enqueued, calls, work, at))
 
 
-def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
+def _for_event(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> _Waits:
     """Waits for the last event recorded before the call, as the trace does not say which event it is."""
     events = trace.events
     records = np.flatnonzero(call_kinds(trace) == CallKind.EVENT_RECORD)
@@ -273,7 +258,7 @@ def _or_ended_during_call(
     return np.where(better, other, work), calls
 
 
-def _for_own_copies(trace: RankTrace, calls: _Rows) -> InferredWaits:
+def _for_own_copies(trace: RankTrace, calls: _Rows) -> _Waits:
     """Waits of calls for their own copies that ended during the call."""
     wanted = np.zeros(len(trace.events), bool)
     wanted[calls] = True
@@ -282,14 +267,14 @@ def _for_own_copies(trace: RankTrace, calls: _Rows) -> InferredWaits:
     return _ended_in_time(trace, copies, trace.events.call[copies])
 
 
-def _for_any_work(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> InferredWaits:
+def _for_any_work(trace: RankTrace, enqueued: StreamQueues, calls: _Rows) -> _Waits:
     work = enqueued.last_ended(trace.events.start[calls], trace.events.stop[calls])
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] > trace.events.start[calls[known]]
-    return InferredWaits(work[known], calls[known])
+    return _Waits(work[known], calls[known])
 
 
-def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> InferredWaits:
+def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> _Waits:
     """Waits of long launches into a full queue for the last work to end on that stream before they returned."""
     events = trace.events
     works = rows[np.isin(events.category[rows], (Category.KERNEL, Category.FILL)) & (events.call[rows] != MISSING)]
@@ -301,17 +286,17 @@ def _for_room(trace: RankTrace, enqueued: StreamQueues, rows: _Rows) -> Inferred
     ended = enqueued.last_ended_of(stream, events.start[calls], events.stop[calls])
     known = ended != MISSING
     known[known] = events.stop[ended[known]] > events.start[calls[known]]
-    return InferredWaits(ended[known], calls[known])
+    return _Waits(ended[known], calls[known])
 
 
-def _ended_in_time(trace: RankTrace, work: _Rows, calls: _Rows) -> InferredWaits:
+def _ended_in_time(trace: RankTrace, work: _Rows, calls: _Rows) -> _Waits:
     """Waits for work that had ended when the call returned."""
     known = work != MISSING
     known[known] = trace.events.stop[work[known]] <= trace.events.stop[calls[known]]
-    return InferredWaits(work[known], calls[known])
+    return _Waits(work[known], calls[known])
 
 
-def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[InferredWaits]:
+def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[_Waits]:
     """Waits of work that a stream held back until an event, for work of another stream."""
     events, kinds = trace.events, call_kinds(trace)
     calls = np.flatnonzero(inside & (kinds == CallKind.STREAM_WAITS_EVENT))
@@ -327,7 +312,7 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[In
     began = np.where(held_back != MISSING, events.start[held_back], 0)
     work = enqueued.last_ended_of(meant, recorded_at, began)
     likely = (work != MISSING) & (held_back != MISSING)
-    yield InferredWaits(work[likely], held_back[likely])
+    yield _Waits(work[likely], held_back[likely])
     # Otherwise the thread's next work waited for the last work to end before it.
     calls, at = calls[~likely], at[~likely]
     held_back = enqueued.next_of_thread(calls, at, np.full(len(calls), MISSING))
@@ -339,7 +324,7 @@ def _between_streams(trace: RankTrace, inside: NDArray[np.bool_]) -> Iterator[In
         later = (work != MISSING) & (events.device[work] == events.device[held_back])
         later &= (last == MISSING) | (events.stop[work] > events.stop[last])
         last[later] = work[later]
-    yield InferredWaits(last[last != MISSING], held_back[last != MISSING])
+    yield _Waits(last[last != MISSING], held_back[last != MISSING])
 
 
 def _last_recorded(trace: RankTrace, records: _Rows, calls: _Rows) -> Int64:

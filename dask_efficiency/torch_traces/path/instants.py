@@ -188,21 +188,9 @@ def _along_streams(before: Int32, lane: Int32, partner: Int32, is_start: Bool, o
 def last_before(
     group: NDArray[np.integer], positions: NDArray[np.integer], is_source: Bool
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Last source before each of some instants that are no sources, in its group.
+    """Last source before each of some instants that are no sources, in its group: sources and targets, by position.
 
-    Parameters
-    ----------
-    group
-        Group of each instant.
-    positions
-        Instants to look at, ascending.
-    is_source
-        Mask of instants.
-
-    Returns
-    -------
-    sources, targets
-        Positions; targets without a source are left out.
+    ``positions`` are the instants to look at, ascending. Targets without a source are left out.
     """
     order = positions[stable_order(group[positions])]
     sources = is_source[order]

@@ -28,17 +28,11 @@ _BY_THREAD = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
-class ProfiledRun:
+class _ProfiledRun:
     """A profile, read.
 
-    Parameters
-    ----------
-    trace
-        All its events, and one more: an annotation on the run's thread, as long as the profile.
-    region
-        That window, and the rows of the run's own events.
-    ahead
-        Nanoseconds that the clock of the run's trace is ahead of the profile's.
+    The trace has one more event: an annotation on the run's thread, as long as the profile. The region is that window
+    with the rows of the run's own events.
     """
 
     trace: RankTrace
@@ -56,19 +50,8 @@ class ProfiledRun:
         return length(overlaps(union(kernels.start, kernels.stop), window)[0])
 
 
-def read_profile(profile: Profile, name: str) -> ProfiledRun | None:
-    """Read a run's profile; None if its thread did not use torch.
-
-    Parameters
-    ----------
-    name
-        Its name in messages.
-
-    Raises
-    ------
-    KinetoFileError
-        If it is damaged.
-    """
+def read_profile(profile: Profile, name: str) -> _ProfiledRun | None:
+    """Read a run's profile; None if its thread did not use torch. Raises :class:`KinetoFileError` if it is damaged."""
     trace = read_rank(io.BytesIO(profile.content), name)
     ahead = profile.start - profile.started
     start, stop = profile.started, profile.stop - ahead
@@ -93,7 +76,7 @@ def read_profile(profile: Profile, name: str) -> ProfiledRun | None:
         for column, values in events.columns().items()
     }
     whole = replace(trace, events=Events(**columns), names=(*trace.names, name))
-    return ProfiledRun(whole, Region(start, stop, rows, name), ahead)
+    return _ProfiledRun(whole, Region(start, stop, rows, name), ahead)
 
 
 def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
@@ -180,7 +163,7 @@ def with_gpu_times(trace: RunTrace) -> RunTrace:
     return replace(trace, runs=replace(trace.runs, gpu_ns=gpu_ns)) if trace.profiles else trace
 
 
-def _read(trace: RunTrace, profile: Profile) -> ProfiledRun | None:
+def _read(trace: RunTrace, profile: Profile) -> _ProfiledRun | None:
     try:
         return read_profile(profile, _name(trace, profile))
     except KinetoFileError:
@@ -201,7 +184,7 @@ def _stretches(trace: RunTrace, profile: Profile) -> list[_Stretch]:
     return stretches
 
 
-def _stretches_of(found: ProfiledRun) -> list[_Stretch]:
+def _stretches_of(found: _ProfiledRun) -> list[_Stretch]:
     tiled = tile(build_graph(found.trace, found.region))
     # One for each operator: neighbours of one kind are joined.
     first = np.flatnonzero(np.diff(tiled.kind, prepend=np.int8(MISSING)))

@@ -25,7 +25,7 @@ _DISTRIBUTED = re.compile("c10d::")
 _Pairs = tuple[NDArray[np.integer], NDArray[np.integer]]
 
 
-def across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
+def _across_threads(trace: RankTrace, instants: Instants) -> Iterator[_Pairs]:
     """Pairs of instants of different threads, of which the second may have waited for the first.
 
     A trace does not record it; it is inferred from what idle threads of PyTorch wait for:
@@ -96,7 +96,7 @@ def _collectives(trace: RankTrace, lanes: _Lanes, instants: Instants) -> Iterato
 MAX_LAUNCH_DELAY = 50_000
 
 
-class Candidates(NamedTuple):
+class _Candidates(NamedTuple):
     """Pairs of instants, by position, of which the second had to wait for the first."""
 
     source: NDArray[np.integer]
@@ -125,7 +125,7 @@ def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
         _after_work_before_window(graph, instants),
     ]
     groups.append(_after_own_copies(graph.trace, instants))
-    groups += [Candidates(*pairs, True) for pairs in across_threads(graph.trace, instants)]
+    groups += [_Candidates(*pairs, True) for pairs in _across_threads(graph.trace, instants)]
     _take_latest(causes, instants, groups)
     _take_latest(
         causes, instants, [_without_launch(graph, instants), _after_late_launches(graph.trace, instants, causes)]
@@ -133,7 +133,7 @@ def last_causes(graph: TorchGraph, instants: Instants) -> LastCauses:
     return causes
 
 
-def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates]) -> None:
+def _take_latest(causes: LastCauses, instants: Instants, groups: list[_Candidates]) -> None:
     """Replace each cause by the latest candidate that is later."""
     source = np.concatenate([group.source for group in groups])
     target = np.concatenate([group.target for group in groups])
@@ -157,7 +157,7 @@ def _take_latest(causes: LastCauses, instants: Instants, groups: list[Candidates
     causes.inferred[places] = inferred[chosen[places]]
 
 
-def _along_edges(graph: TorchGraph, instants: Instants) -> Candidates:
+def _along_edges(graph: TorchGraph, instants: Instants) -> _Candidates:
     """Edges between threads and streams; those along one are in the instants already.
 
     Edges of the runtime's lock from the start of a call to the end of another are left out: an end waits for no start.
@@ -166,29 +166,29 @@ def _along_edges(graph: TorchGraph, instants: Instants) -> Candidates:
     source, target = instants.of_node[edges.source], instants.of_node[edges.target]
     known = (source != MISSING) & (target != MISSING) & (instants.lane[source] != instants.lane[target])
     known &= ~((edges.kind == EdgeKind.DEPENDENCY) & start[source] & ~start[target])
-    return Candidates(source[known], target[known], edges.inferred[known])
+    return _Candidates(source[known], target[known], edges.inferred[known])
 
 
-def _within_cuda_graphs(trace: RankTrace, instants: Instants) -> Candidates:
+def _within_cuda_graphs(trace: RankTrace, instants: Instants) -> _Candidates:
     """Kernels of a CUDA graph, which share one call, wait for one another across streams."""
     call = trace.events.call[instants.event]
     works = np.flatnonzero(instants.on_gpu & (call != MISSING))
     several = np.bincount(call[works], minlength=1)[call[works]] > 2
     works = works[several]
-    return Candidates(*last_before(call, works, ~instants.is_start), False)
+    return _Candidates(*last_before(call, works, ~instants.is_start), False)
 
 
-def _after_work_before_window(graph: TorchGraph, instants: Instants) -> Candidates:
+def _after_work_before_window(graph: TorchGraph, instants: Instants) -> _Candidates:
     """Calls that wait for the GPU may wait for work from before the window, which the graph lacks."""
     waiting = np.isin(call_kinds(graph.trace), WAITS)[instants.event] & ~instants.is_start & ~instants.on_gpu
     in_graph = np.zeros(len(instants), bool)
     in_graph[instants.of_node[instants.of_node != MISSING]] = True
     before = instants.on_gpu & ~instants.is_start & ~in_graph
     group = np.zeros(len(instants), np.int8)
-    return Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
+    return _Candidates(*last_before(group, np.flatnonzero(waiting | before), before), True)
 
 
-def _after_own_copies(trace: RankTrace, instants: Instants) -> Candidates:
+def _after_own_copies(trace: RankTrace, instants: Instants) -> _Candidates:
     """Calls waited for their own copies that ended during the call, as the host's memory was pageable."""
     events = trace.events
     ends = np.flatnonzero(instants.on_gpu & ~instants.is_start)
@@ -196,10 +196,10 @@ def _after_own_copies(trace: RankTrace, instants: Instants) -> Candidates:
     call = events.call[instants.event[ends]]
     ends, call = ends[call != MISSING], call[call != MISSING]
     _, returns = starts_and_stops(instants.event, instants.is_start, len(events))
-    return Candidates(ends, returns[call], True)
+    return _Candidates(ends, returns[call], True)
 
 
-def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:
+def _without_launch(graph: TorchGraph, instants: Instants) -> _Candidates:
     """Work whose call begins after it, or is not in the graph, waited for the last instant on any thread."""
     events, edges = graph.trace.events, graph.edges
     launched = np.zeros(len(instants), bool)
@@ -210,10 +210,10 @@ def _without_launch(graph: TorchGraph, instants: Instants) -> Candidates:
     lost[lost] = events.start[call[lost]] >= graph.region.start
     threads = instants.working & ~instants.on_gpu
     group = np.zeros(len(instants), np.int8)
-    return Candidates(*last_before(group, np.flatnonzero(lost | threads), threads), True)
+    return _Candidates(*last_before(group, np.flatnonzero(lost | threads), threads), True)
 
 
-def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> Candidates:
+def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCauses) -> _Candidates:
     """Work that started long after its launch waited for the last end on its device, on any stream."""
     events, cause = trace.events, causes.cause
     late = instants.on_gpu & instants.is_start & (cause != MISSING)
@@ -221,4 +221,4 @@ def _after_late_launches(trace: RankTrace, instants: Instants, causes: LastCause
     called = events.call[instants.event[late]]
     late[late] = (called != MISSING) & (instants.at[late] - events.stop[called] > MAX_LAUNCH_DELAY)
     works = np.flatnonzero(late | (instants.on_gpu & ~instants.is_start))
-    return Candidates(*last_before(events.device[instants.event], works, ~instants.is_start), True)
+    return _Candidates(*last_before(events.device[instants.event], works, ~instants.is_start), True)

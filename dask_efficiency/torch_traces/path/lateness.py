@@ -49,14 +49,8 @@ def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADIN
     """Find the activity of a rank.
 
     Of several activities at once the first of these counts: its GPU computes, which delays the next kernel; it loads
-    data, whose operators do not count as computing; it is in an operator; it exchanges data.
-
-    Parameters
-    ----------
-    trace
-        Trace of the rank.
-    data_loading
-        Regular expressions for the names of annotations and operators that load data.
+    data, whose operators do not count as computing; it is in an operator; it exchanges data. ``data_loading`` are
+    regular expressions for the names of annotations and operators that load data.
     """
     events = trace.events
     exchanges = gpu_collectives(trace) | cpu_collectives(trace)
@@ -73,7 +67,7 @@ def occupation_of(trace: RankTrace, *, data_loading: Sequence[str] = DATA_LOADIN
     return Occupation(compute, loading, exchanged, int(events.start[known].min()) if known.any() else 0)
 
 
-def time_before(intervals: Intervals, at: Int64) -> Int64:
+def _time_before(intervals: Intervals, at: Int64) -> Int64:
     """Nanoseconds of a set before each instant."""
     before = np.searchsorted(intervals.start, at, side="right")
     total = np.concatenate([[0], np.cumsum(intervals.lengths)])[before]
@@ -138,21 +132,9 @@ def activities(
     occupations: Sequence[Occupation],
     steps: Sequence[ProfilerSteps],
 ) -> NDArray[np.int64]:
-    """Time of each rank by activity, from the last time together to its arrival.
+    """Time of each rank by cause, from ``since``, when all were together, to its arrival.
 
-    Parameters
-    ----------
-    arrivals
-        Arrivals of all ranks.
-    offset, occupations, steps
-        By rank.
-    since
-        By collective, on the clock of the job.
-
-    Returns
-    -------
-    array, shape (rows of ``arrivals``, causes)
-        Nanoseconds; the sum over causes is the whole time.
+    An array of the shape (arrivals, causes) in nanoseconds; its sum over causes is the whole time.
     """
     found = np.zeros((len(arrivals), len(LatenessCause)), np.int64)
     begin = repeat_for_rows(arrivals, since) - offset[arrivals.rank]
@@ -167,10 +149,10 @@ def activities(
             (LatenessCause.DATA_LOADING, occupation.data_loading),
             (LatenessCause.COMMUNICATION, occupation.communication),
         ):
-            until = time_before(intervals, start)
-            found[rows, cause] = time_before(intervals, stop) - until
+            until = _time_before(intervals, start)
+            found[rows, cause] = _time_before(intervals, stop) - until
             known += found[rows, cause]
-            before_step += time_before(intervals, began) - until
+            before_step += _time_before(intervals, began) - until
         found[rows, LatenessCause.LATE_START] = began - start - before_step
         found[rows, LatenessCause.UNKNOWN] = stop - start - known - found[rows, LatenessCause.LATE_START]
     return found
@@ -184,19 +166,8 @@ def _began(steps: ProfilerSteps, step: NDArray[np.int32], first: int) -> Int64:
 def excess(arrivals: CollectiveArrivals, rows: NDArray[np.intp], found: NDArray[np.int64]) -> NDArray[np.int64]:
     """Time of each cause of one rank of each collective, above the median of the other ranks.
 
-    Parameters
-    ----------
-    arrivals
-        Arrivals of all ranks.
-    rows
-        By collective, the row of the rank.
-    found
-        Result of :func:`activities`.
-
-    Returns
-    -------
-    array, shape (collectives, causes)
-        Nanoseconds; negative where it has less.
+    ``rows`` has the rank's row for each collective. An array of the shape (collectives, causes) in nanoseconds,
+    negative where the rank has less.
     """
     others = np.ones(len(arrivals), np.bool_)
     others[rows] = False

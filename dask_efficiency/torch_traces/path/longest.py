@@ -103,18 +103,7 @@ class PathBreakdown(Table):
 
 
 def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
-    """Positions of the edges of a path, in order.
-
-    Parameters
-    ----------
-    nodes
-        Positions of the path's nodes, in order.
-
-    Raises
-    ------
-    ValueError
-        If no edge leads from a node to the next one.
-    """
+    """Positions of the edges between a path's nodes, in order. Raises a ValueError if one is missing."""
     edges = graph.edges
     after = np.full(len(graph.nodes), MISSING, np.int32)
     place = np.zeros(len(graph.nodes), np.int32)
@@ -130,11 +119,6 @@ def path_edges(graph: TorchGraph, nodes: Int32) -> Int32:
 
 def breakdown(graph: TorchGraph, edges: Int32) -> PathBreakdown:
     """Break a path down by edge.
-
-    Parameters
-    ----------
-    edges
-        Positions of the path's edges.
 
     References
     ----------
@@ -161,17 +145,7 @@ def bounds(graph: TorchGraph) -> Int8:
 
 
 def summary(graph: TorchGraph, edges: Int32) -> dict[str, float]:
-    """Shares of a path's length by what bounds it.
-
-    Parameters
-    ----------
-    edges
-        Positions of the path's edges.
-
-    Returns
-    -------
-    dict
-        By the names of :class:`Bound`, in [0, 1]; their sum is 1, or 0 for a path without length.
+    """Shares of a path's length by :class:`Bound`, in [0, 1]; their sum is 1, or 0 for a path without length.
 
     References
     ----------

@@ -26,7 +26,7 @@ from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessGroups:
+class _ProcessGroups:
     """The groups of a job, numbered over all ranks."""
 
     #: Names; groups with the same name and other members are different groups. Where a trace names no groups, each
@@ -38,7 +38,7 @@ class ProcessGroups:
     numbers: tuple[Int64, ...]
 
 
-def process_groups(trace: KinetoTrace, parts: Sequence[RankExchanges]) -> ProcessGroups:
+def _process_groups(trace: KinetoTrace, parts: Sequence[RankExchanges]) -> _ProcessGroups:
     """Find the groups of the ranks' exchanges."""
     streams = [tuple(np.unique(part.stream[part.stream != MISSING]).tolist()) for part in parts]
     # If all ranks use the same streams, their numbers mean the same; otherwise the place among a rank's own has to do.
@@ -57,7 +57,7 @@ def process_groups(trace: KinetoTrace, parts: Sequence[RankExchanges]) -> Proces
             if group != MISSING or stream == MISSING:
                 ordered.add(found)
         numbers.append(number)
-    return ProcessGroups(tuple(name for name, _ in known), frozenset(ordered), tuple(numbers))
+    return _ProcessGroups(tuple(name for name, _ in known), frozenset(ordered), tuple(numbers))
 
 
 def _key(rank: RankTrace, group: int, stream: int, annotation: int) -> tuple[str, tuple[int, ...]]:
@@ -103,26 +103,12 @@ class _PointToPoint:
         return cls(rank, row, column("kind"), group, start, stop, column("nbytes"), column("step"))
 
 
-def pair_up(parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64) -> NDArray[np.int64]:
-    """Pair the sends and receives of a job.
+def _pair_up(parts: Sequence[RankExchanges], groups: Sequence[Int64], offset: Int64) -> NDArray[np.int64]:
+    """Pair the sends and receives of a job: rows of sending rank, its exchange, receiving rank, its exchange.
 
     Traces seldom record the peer of a send. In a group of two it is the other rank, which receives in the order of the
     sends. In larger groups the send and receive that end closest together are paired first, if their bytes agree as
     far as known.
-
-    Parameters
-    ----------
-    parts
-        Exchanges of each rank.
-    groups
-        By rank, the group of each exchange.
-    offset
-        To add to each rank's instants.
-
-    Returns
-    -------
-    array, shape (pairs, 4)
-        Sending rank, row of its exchange, receiving rank, row of its exchange.
     """
     if not parts:
         return np.empty((0, 4), np.int64)
@@ -192,24 +178,15 @@ _Rows = NDArray[np.int64]
 
 
 def match_collectives(trace: KinetoTrace) -> Collectives:
-    """Match the collectives of a job over its ranks.
+    """Match the collectives of a job over its ranks, of which some may be missing.
 
     Within a process group all ranks ask for the same collectives in the same order. Their profiles begin and end at
     different ones, so the orders of two ranks are aligned where kinds, sizes, the profiler's steps and the times in
-    between agree best. Sends and receives are paired by their ends once the clocks are aligned.
-
-    Parameters
-    ----------
-    trace
-        Ranks of one job, not necessarily all.
-
-    Returns
-    -------
-    Collectives
-        Collectives of at least two of the ranks, and the number of exchanges that are in none.
+    between agree best. Sends and receives are paired by their ends once the clocks are aligned. A collective has at
+    least two of the ranks; exchanges that are in none are counted.
     """
     parts = [communication_of(rank) for rank in trace.ranks]
-    groups = process_groups(trace, parts)
+    groups = _process_groups(trace, parts)
     left_out: Counter[str] = Counter()
     matched = [np.empty((0, 4), np.int64)]
     for group in range(len(groups.names)):
@@ -263,7 +240,7 @@ def _order(part: RankExchanges, rows: NDArray[np.intp]) -> CollectiveOrder:
 def _match_pairs(
     parts: Sequence[RankExchanges], numbers: Sequence[Int64], offset: Int64, left_out: Counter[str]
 ) -> _Rows:
-    pairs = pair_up(parts, numbers, offset)
+    pairs = _pair_up(parts, numbers, offset)
     all_of_them = sum(int(np.isin(part.kind, POINT_TO_POINT).sum()) for part in parts)
     left_out[UNPAIRED] += all_of_them - 2 * len(pairs)
     group = np.array([numbers[rank][row] for rank, row in pairs[:, :2]], np.int64)

@@ -22,17 +22,7 @@ def places_in(order: NDArray[np.integer]) -> Int64:
 def topological_ranks(at: Int64, source: Int32, target: Int32) -> NDArray[np.intp]:
     """Place of each node in a topological order: that of time, where possible.
 
-    Parameters
-    ----------
-    at
-        Instant of each node, ascending.
-    source, target
-        Positions of nodes.
-
-    Raises
-    ------
-    CycleError
-        If the edges have a cycle.
+    ``at`` is ascending. Raises :class:`CycleError` if the edges have a cycle.
     """
     if not np.any(source >= target):
         return np.arange(len(at))

@@ -122,31 +122,22 @@ class JobRanks:
 
 
 def job_ranks(trace: KinetoTrace, *, data_loading: Sequence[str] = ()) -> JobRanks:
-    """Find the waits between the ranks of a job, and their causes.
+    """Find the waits between the ranks of a job, and their causes; empty tables if ranks have no collective in common.
 
-    Parameters
-    ----------
-    trace
-        Ranks of one job.
-    data_loading
-        Regular expressions for the names of annotations that load data, in addition to those of PyTorch's loaders.
-
-    Returns
-    -------
-    JobRanks
-        With empty tables for a single rank, or if ranks have no collective in common.
+    ``data_loading`` are regular expressions for the names of annotations that load data, in addition to those of
+    PyTorch's loaders.
     """
     collectives = match_collectives(trace)
     arrivals = collectives.arrivals
     clocks = align_clocks(arrivals, hosts_of(trace))
-    waits = waits_of(arrivals, clocks.offset)
+    waits = _waits_of(arrivals, clocks.offset)
     late = _late_arrivals(trace, arrivals, clocks.offset, waits, (*DATA_LOADING, *data_loading))
     numbers = tuple(rank.rank for rank in trace.ranks)
     stragglers = _stragglers(late, arrivals.together[arrivals.begins], len(numbers))
     return JobRanks(numbers, collectives, clocks, _rank_waits(numbers, arrivals, waits, late), late, stragglers)
 
 
-def waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
+def _waits_of(arrivals: CollectiveArrivals, offset: Int64) -> Int64:
     """Nanoseconds that each rank waited in each collective for the last arrival.
 
     An instant in several collectives counts once: for the one that the rank arrived at first, and for a receive only if

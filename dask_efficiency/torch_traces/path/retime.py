@@ -37,23 +37,11 @@ def unexplained_ns(at: Int64, waits: NodeWaits) -> Int64:
 
 
 def earliest(at: Int64, unexplained: Int64, waits: NodeWaits, order: Int64) -> Int64:
-    """Earliest instant of each node under changed waits.
+    """Earliest instant of each node, in nanoseconds, under changed waits.
 
-    Parameters
-    ----------
-    at
-        Recorded instants.
-    unexplained
-        Result of :func:`unexplained_ns` for the recorded waits. Its cause is unknown, so it stays.
-    waits
-        The changed waits.
-    order
-        Result of :func:`topological` for these waits.
-
-    Returns
-    -------
-    array, shape (nodes,)
-        Nanoseconds. A node without waits stays where it was; with the recorded waits, every node does.
+    ``at`` are the recorded instants, ``unexplained`` is the result of :func:`unexplained_ns` for the recorded waits,
+    whose cause is unknown and which stays, and ``order`` that of :func:`topological` for the changed waits. A node
+    without waits stays where it was; with the recorded waits, every node does.
     """
     place = places_in(order)
     by_target = np.argsort(place[waits.target], kind="stable")
@@ -76,15 +64,7 @@ def earliest(at: Int64, unexplained: Int64, waits: NodeWaits, order: Int64) -> I
 def topological(at: Int64, waits: NodeWaits, name_of: Callable[[int], str] = str) -> Int64:
     """Nodes in an order in which each comes after all that it waits for: that of time, where possible.
 
-    Parameters
-    ----------
-    name_of
-        Gives a node's name for a message.
-
-    Raises
-    ------
-    CycleError
-        If nodes would have to wait for one another; the message names them.
+    Raises :class:`CycleError` if nodes would have to wait for one another, with their names by ``name_of``.
     """
     order = np.argsort(at, kind="stable")
     place = places_in(order)
@@ -170,12 +150,8 @@ def collective_nodes(
 ) -> CollectiveNodes:
     """Find the collectives of a job as nodes.
 
-    Parameters
-    ----------
-    graphs, position
-        Graphs of one or more ranks, and by graph its rank in the arrivals.
-    base, at
-        Number of the first node, by graph; instant on the job's clock, by node.
+    ``position`` has the rank of each graph in the arrivals, ``base`` the number of its first node; ``at`` is on the
+    job's clock.
     """
     start, stop = np.full(len(arrivals), MISSING, np.int64), np.full(len(arrivals), MISSING, np.int64)
     for graph, rank, first in zip(graphs, position, base.tolist(), strict=False):

@@ -55,20 +55,10 @@ class CollectiveOrder(NamedTuple):
 
 
 def aligned_places(reference: CollectiveOrder, other: CollectiveOrder, *, one_group: bool) -> Int64:
-    """Place of each collective of a rank in the order of the reference, also beyond both ends.
+    """Place of each collective of a rank in the order of the reference, also beyond both ends; or ``NOWHERE``.
 
-    Parameters
-    ----------
-    reference, other
-        Two ranks.
-    one_group
-        They are one group, so in one order. Otherwise, if the order as a whole does not fit, only collectives that end
-        together have places.
-
-    Returns
-    -------
-    array
-        ``NOWHERE`` for collectives that cannot be any of the reference's.
+    ``one_group``: both are one group, so in one order. Otherwise, if the order as a whole does not fit, only
+    collectives that end together have places.
     """
     nowhere = np.full(len(other.stop), NOWHERE)
     found = _shift(reference, other)

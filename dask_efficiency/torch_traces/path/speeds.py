@@ -69,11 +69,11 @@ def check_patterns(graphs: Iterable[TorchGraph], patterns: Iterable[str]) -> Non
     found = list(graphs)
     for pattern in patterns:
         if not any(_rows_of(graph, pattern).any() for graph in found):
-            known = dict.fromkeys(name for graph in found for name in names_by_time(graph))
+            known = dict.fromkeys(name for graph in found for name in _names_by_time(graph))
             raise UnknownNameError("kernel or operator", pattern, known)
 
 
-def names_by_time(graph: TorchGraph) -> list[str]:
+def _names_by_time(graph: TorchGraph) -> list[str]:
     """Names of kernels and operators in the graph, by their total time, the longest first."""
     events, rows = graph.trace.events, _events_of(graph)
     spent = np.bincount(

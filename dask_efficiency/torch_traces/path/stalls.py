@@ -54,18 +54,10 @@ def sums_by_name(parts: Iterable[tuple[TorchGraph, Stalls]]) -> dict[str, Stall]
 
 
 def stalls(graph: TorchGraph, stretches: TorchStretches) -> Stalls:
-    """Add up time in calls that manage memory and in events that load data, in a window and on its critical path.
+    """Add up time in calls that manage memory and in events that load data, in a window and on its tiling.
 
-    Parameters
-    ----------
-    stretches
-        Tiling of the same graph.
-
-    Returns
-    -------
-    Stalls
-        Events within others of the same kind are not counted again. Memory management while data are loaded is data
-        loading on the path.
+    Events within others of the same kind are not counted again. Memory management while data are loaded is data loading
+    on the path.
     """
     events, region = graph.trace.events, graph.region
     memory = region.rows[np.isin(call_kinds(graph.trace)[region.rows], ALLOCATES)]

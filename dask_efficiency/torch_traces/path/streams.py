@@ -70,7 +70,7 @@ def alone_in_queue(trace: RankTrace, work: StreamWork) -> Bool:
     return alone
 
 
-def previous_on_stream(work: StreamWork) -> NDArray[np.intp]:
+def _previous_on_stream(work: StreamWork) -> NDArray[np.intp]:
     """Position of the work before each on its stream, or missing."""
     position = np.arange(len(work.event)) - 1
     position[1:][work.stream[1:] != work.stream[:-1]] = MISSING
@@ -91,11 +91,8 @@ class QueueLengths(Table):
 def queue_lengths(trace: RankTrace) -> QueueLengths:
     """Count the launches that each stream had not begun, over time.
 
-    Returns
-    -------
-    QueueLengths
-        A row where a call for work begins, and one where the work begins; calls come first at equal times. The one call
-        of a CUDA graph asks for all its kernels.
+    There is a row where a call for work begins, and one where the work begins; calls come first at equal times. The one
+    call of a CUDA graph asks for all its kernels.
 
     References
     ----------
@@ -126,29 +123,21 @@ NEVER = np.iinfo(np.int64).min
 def work_edges(
     trace: RankTrace, nodes: Nodes, positions: tuple[Int32, Int32], work: StreamWork, alone: Bool, waited: Int64
 ) -> list[Edges]:
-    """Build the edges to and within work on streams.
+    """Build the edges to and within the work of a region.
 
     A kernel's delay belongs to its launch if its stream was idle when it was asked for, and nothing else was asked for
     until it began. Otherwise the kernel before it on its stream delayed it, unless it waited for another stream or the
     gap reaches :data:`MAX_KERNEL_DELAY`. In any case it did not begin before it was asked for.
 
-    Parameters
-    ----------
-    positions
-        By row of the trace, the nodes of its start and of its end; missing where it has none.
-    work
-        Work of the region.
-    alone
-        Result of :func:`alone_in_queue`.
-    waited
-        End of the work on other streams that it waited for, nanoseconds; :data:`NEVER` without any.
+    ``positions`` are the nodes of starts and ends by row of the trace, ``alone`` is the result of
+    :func:`alone_in_queue`, and ``waited`` the end of the work on other streams that it waited for, or :data:`NEVER`.
 
     References
     ----------
     HTA (``traceinsight`` 0.6.1), ``_construct_graph_from_kernels``, always with its launch edges of no weight.
     """
     starts, stops = positions
-    before = previous_on_stream(work)
+    before = _previous_on_stream(work)
     has_before = before != MISSING
     ended = np.where(has_before, trace.events.stop[work.event[before]], NEVER)
     call = trace.events.call[work.event]

@@ -80,13 +80,7 @@ GROUPS = ("kind", "name", "rank")
 
 
 def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[str, float]:
-    """Seconds of each group, largest first; time in no group is under :data:`NOBODY`.
-
-    Raises
-    ------
-    ValueError
-        If ``by`` is none of :data:`GROUPS`.
-    """
+    """Seconds of each group of :data:`GROUPS`, largest first; time in no group is under :data:`NOBODY`."""
     position, names = _grouped(by, stretches, trace)
     added = np.zeros(len(names) + 1, np.int64)
     np.add.at(added, position, stretches.stop - stretches.start)
@@ -121,23 +115,10 @@ def in_figures(seconds: float) -> str:
 def gpu_seconds_during(
     kind: Kind, stretches: TorchStretches, graphs: Sequence[TorchGraph], positions: Sequence[int], offset: Sequence[int]
 ) -> float:
-    """Seconds of a path's time of a kind in which the GPUs of its rank had work that ran.
+    """Seconds of a path's time of a kind in which the GPUs of its rank had work that ran, exchanges included.
 
-    Parameters
-    ----------
-    kind
-        Kind of stretches.
-    stretches
-        The path, on the clock of the job.
-    graphs, positions
-        Graph of each rank of the path, and its position in the trace.
-    offset
-        By position, nanoseconds to add to the rank's clock for the job's.
-
-    Returns
-    -------
-    float
-        Kernels that exchange data with other ranks are work, too.
+    ``positions`` are those of the graphs' ranks in the trace; ``offset`` has, by position, nanoseconds to add for the
+    job's clock.
     """
     found = 0
     for graph, position in zip(graphs, positions, strict=True):

@@ -17,7 +17,7 @@ from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 from dask_efficiency.torch_traces.path.streams import StreamWork
 
 
-class SyncKind(IntEnum):
+class _SyncKind(IntEnum):
     """Kind of a synchronisation."""
 
     #: A call waits for all streams of a device.
@@ -32,14 +32,14 @@ class SyncKind(IntEnum):
 
 #: By Kineto's names.
 _KINDS = {
-    "Context Sync": SyncKind.CONTEXT,
-    "Stream Sync": SyncKind.STREAM,
-    "Event Sync": SyncKind.EVENT,
-    "Stream Wait Event": SyncKind.STREAM_WAIT,
+    "Context Sync": _SyncKind.CONTEXT,
+    "Stream Sync": _SyncKind.STREAM,
+    "Event Sync": _SyncKind.EVENT,
+    "Stream Wait Event": _SyncKind.STREAM_WAIT,
 }
 
 
-class SyncWaits(NamedTuple):
+class _Waits(NamedTuple):
     """Pairs of work and what waited for its end."""
 
     #: Position in the work on streams.
@@ -49,18 +49,10 @@ class SyncWaits(NamedTuple):
 
 
 def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tuple[Int32, Int32]) -> Edges:
-    """Edges of all recorded synchronisations, to work and to the ends of calls.
-
-    Parameters
-    ----------
-    work
-        Work of the whole trace.
-    positions
-        By row of the trace, the nodes of its start and of its end; missing where it has none.
-    """
+    """Edges of all recorded synchronisations, to work and to the ends of calls; from the work of the whole trace."""
     starts, stops = positions
-    streams = waits_of_streams(trace, work)
-    calls = waits_of_calls(trace, work, starts[work.event] != MISSING)
+    streams = _waits_of_streams(trace, work)
+    calls = _waits_of_calls(trace, work, starts[work.event] != MISSING)
     source = stops[work.event[np.concatenate([streams.work, calls.work])]]
     target = np.concatenate([starts[work.event[streams.waiter]], stops[calls.waiter]])
     good = (source != MISSING) & (target != MISSING)
@@ -74,13 +66,10 @@ def sync_edges(trace: RankTrace, work: StreamWork, nodes: Nodes, positions: tupl
     )
 
 
-def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> SyncWaits:
+def _waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> _Waits:
     """Work that each waiting call waited for: the last on a stream to begin before the wait ended and end before it.
 
-    Parameters
-    ----------
-    in_region
-        Mask of the work that can have been waited for.
+    Only work ``in_region`` can have been waited for.
 
     References
     ----------
@@ -88,24 +77,24 @@ def waits_of_calls(trace: RankTrace, work: StreamWork, in_region: Bool) -> SyncW
     last one that ended in time is taken, while HTA takes the last one that began, even if it ended later than the call.
     """
     events = trace.events
-    syncs = _syncs(trace, (SyncKind.CONTEXT, SyncKind.STREAM))
-    found = [_before_events(trace, work, SyncKind.EVENT)]
+    syncs = _syncs(trace, (_SyncKind.CONTEXT, _SyncKind.STREAM))
+    found = [_before_events(trace, work, _SyncKind.EVENT)]
     for here in _by_stream(work, in_region):
         first = work.event[here[0]]
         device, stream = events.device[first], events.stream[first]
         concerned = syncs.rows[
             _on_device(events.device[syncs.rows], device)
-            & ((syncs.kind == SyncKind.CONTEXT) | (events.stream[syncs.rows] == stream))
+            & ((syncs.kind == _SyncKind.CONTEXT) | (events.stream[syncs.rows] == stream))
         ]
         call = events.call[concerned]
         begun = np.searchsorted(work.start[here], events.stop[concerned], side="left")
         ended = np.searchsorted(np.maximum.accumulate(events.stop[work.event[here]]), events.stop[call], side="right")
         number = np.minimum(begun, ended)
-        found.append(SyncWaits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
-    return SyncWaits(*(np.concatenate(part) for part in zip(*found, strict=True)))
+        found.append(_Waits(here[number[number > 0] - 1], call[number > 0].astype(np.intp)))
+    return _Waits(*(np.concatenate(part) for part in zip(*found, strict=True)))
 
 
-def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
+def _waits_of_streams(trace: RankTrace, work: StreamWork) -> _Waits:
     """Waits of work on one stream for work on another.
 
     A call makes a stream wait for an event. The next work that its thread asks for on that stream begins only after the
@@ -117,7 +106,7 @@ def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
     streams waits for all of them, not only for the last one named; and waiting for its own stream is no wait.
     """
     events = trace.events
-    waits = _before_events(trace, work, SyncKind.STREAM_WAIT, by_call=False)
+    waits = _before_events(trace, work, _SyncKind.STREAM_WAIT, by_call=False)
     threads = _threads(trace, np.concatenate([events.call[work.event], events.call[waits.waiter]]))
     asking, waiting = threads[: len(work.event)], threads[len(work.event) :]
     next_work = np.full(len(waits.waiter), MISSING)
@@ -137,7 +126,7 @@ def waits_of_streams(trace: RankTrace, work: StreamWork) -> SyncWaits:
     good = next_work != MISSING
     source, target = waits.work[good], next_work[good]
     apart = work.stream[source] != work.stream[target]
-    return SyncWaits(source[apart], target[apart])
+    return _Waits(source[apart], target[apart])
 
 
 class _Syncs(NamedTuple):
@@ -145,7 +134,7 @@ class _Syncs(NamedTuple):
     kind: NDArray[np.int8]
 
 
-def _syncs(trace: RankTrace, kinds: tuple[SyncKind, ...]) -> _Syncs:
+def _syncs(trace: RankTrace, kinds: tuple[_SyncKind, ...]) -> _Syncs:
     """Synchronisations of some kinds with known calls."""
     events = trace.events
     of_name = np.array([*(_KINDS.get(name, MISSING) for name in trace.names), MISSING], np.int8)
@@ -155,7 +144,7 @@ def _syncs(trace: RankTrace, kinds: tuple[SyncKind, ...]) -> _Syncs:
     return _Syncs(rows[wanted], kind[wanted])
 
 
-def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_call: bool = True) -> SyncWaits:
+def _before_events(trace: RankTrace, work: StreamWork, kind: _SyncKind, *, by_call: bool = True) -> _Waits:
     """Waits for an event: each for the last work that the event's stream was asked for before it was recorded."""
     events = trace.events
     rows = _syncs(trace, (kind,)).rows
@@ -172,7 +161,7 @@ def _before_events(trace: RankTrace, work: StreamWork, kind: SyncKind, *, by_cal
         number = np.searchsorted(work.asked[here][order], recorded[concerned], side="right")
         found[concerned[number > 0]] = here[order[number[number > 0] - 1]]
     good = found != MISSING
-    return SyncWaits(found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp))
+    return _Waits(found[good], (events.call[rows] if by_call else rows)[good].astype(np.intp))
 
 
 def _recorded_at(trace: RankTrace, correlation: Int64) -> Int64:

@@ -29,14 +29,9 @@ class CallStacks(NamedTuple):
 
 
 def call_stacks(trace: RankTrace, rows: NDArray[np.integer], has_nodes: Bool) -> CallStacks:
-    """Find the call stacks of threads from starts and ends of events.
+    """Find the call stacks of threads from starts and ends of events, ascending rows that take any time.
 
-    Parameters
-    ----------
-    rows
-        Events on threads that take any time, ascending.
-    has_nodes
-        Mask of those that can be on a path; the others only show which event is around which.
+    Events without nodes (``has_nodes``) cannot be on a path; they only show which event is around which.
 
     References
     ----------
@@ -155,14 +150,8 @@ def thread_edges(stacks: CallStacks, nodes: Nodes, positions: tuple[Int32, Int32
     """Edges from each start or end of events with nodes to the next one on the thread.
 
     Edges between outermost events weigh nothing, nor do edges to the end of a call that waits for the GPU. Edges that
-    :func:`lock_edges` has already are left out.
-
-    Parameters
-    ----------
-    positions
-        By row of the trace, the nodes of its start and of its end; missing where it has none.
-    holds, blocks
-        Masks of events that are calls that hold the runtime's lock, and of calls that wait.
+    :func:`lock_edges` has already are left out. ``holds`` and ``blocks`` are masks of events: calls that hold the
+    runtime's lock, and calls that wait.
 
     References
     ----------
@@ -201,14 +190,7 @@ def holds_lock(trace: RankTrace) -> Bool:
 
 
 def lock_edges(nodes: Nodes, holds: Bool, lane: NDArray[np.integer]) -> Edges:
-    """Edges of the runtime's lock: from each start of such a call to the next end, and between successive ends.
-
-    Parameters
-    ----------
-    holds
-        Mask of events that hold the lock.
-    lane
-        By row of the trace, the number of its thread.
+    """Edges of the runtime's lock: from each start of a call that ``holds`` it to the next end, and between ends.
 
     References
     ----------

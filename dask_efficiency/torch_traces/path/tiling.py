@@ -131,8 +131,8 @@ def tile(graph: TorchGraph) -> TorchStretches:
     region = graph.region
     instants = Instants.of(graph)
     causes = last_causes(graph, instants)
-    path = _walk(causes, instants, last_instant(graph, instants), region.start)
-    raw = with_loading(graph, stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
+    path = _walk(causes, instants, _last_instant(graph, instants), region.start)
+    raw = with_loading(graph, _stretches_along(graph, instants, causes, own_kinds(graph.trace), path))
     return TorchStretches.between(
         raw.bounds,
         kind=raw.kind,
@@ -152,7 +152,7 @@ def tile_job(
     return replace(found, rank=np.full(len(found), positions[0], np.int32))
 
 
-def last_instant(graph: TorchGraph, instants: Instants) -> int:
+def _last_instant(graph: TorchGraph, instants: Instants) -> int:
     """Find the instant at which the walk begins; missing if the window has none."""
     stop, events = graph.region.stop, graph.trace.events
     inside = int(np.searchsorted(instants.at, stop, side="right"))
@@ -189,7 +189,7 @@ def _walk(causes: LastCauses, instants: Instants, last: int, start: int) -> Int6
     return np.concatenate(runs).astype(np.int64)
 
 
-def stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own: Int8, path: Int64) -> RawStretches:
+def _stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, own: Int8, path: Int64) -> RawStretches:
     """Name the time between the instants of a path, and before and after them."""
     region = graph.region
     if not len(path):
@@ -274,14 +274,8 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: R
     """Find the critical path of a job, as stretches that tile its window exactly.
 
     The walk begins at the end of the rank that ends last, and goes on as it does for one rank. From a collective in
-    which the rank waited, it continues at the arrival of the last rank, on that rank.
-
-    Parameters
-    ----------
-    graphs
-        By rank, in the order of the trace.
-    collectives, clocks
-        Of the same ranks.
+    which the rank waited, it continues at the arrival of the last rank, on that rank. Graphs are of every rank, in the
+    order of the trace.
 
     Returns
     -------
@@ -294,7 +288,7 @@ def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: R
     number = max(range(len(ranks)), key=lambda rank: ranks[rank].stop)
     # the region of a rank without events has no length and a meaningless start
     start = min((rank.start for rank in ranks if rank.start < rank.stop), default=ranks[number].start)
-    at, position = ranks[number].stop, last_instant(graphs[number], ranks[number].instants)
+    at, position = ranks[number].stop, _last_instant(graphs[number], ranks[number].instants)
     while True:
         rank = ranks[number]
         path, collective = ways.walk(number, position)
@@ -329,7 +323,7 @@ class _Rank:
             return
         region = replace(self._graph.region, start=start - self.offset, stop=stop - self.offset)
         graph = replace(self._graph, region=region)
-        self._raw.append(stretches_along(graph, self.instants, self._causes, self._own, path))
+        self._raw.append(_stretches_along(graph, self.instants, self._causes, self._own, path))
 
     def raw(self) -> RawStretches | None:
         """All stretches in time order, with :data:`_ELSEWHERE` in between; None if there are none."""
