@@ -32,14 +32,6 @@ _NBYTES = {
 BYTE, DOUBLE = 1, 8
 
 
-def nbytes_of_type(number: str) -> int:
-    """Bytes of an element of a datatype, by SimGrid's number; a ValueError for an unknown one."""
-    try:
-        return _NBYTES[int(number)]
-    except (ValueError, KeyError):
-        raise ValueError(f"expected the number of a datatype, -1 to {max(_NBYTES)}, got {number[:80]!r}") from None
-
-
 #: SimGrid 3.32 writes this for MPI_PROC_NULL, and in receives also for MPI_ANY_SOURCE.
 _NOBODY = "-333"
 
@@ -52,6 +44,14 @@ WORLD = ""
 #: First tag of messages in other communicators, above those of programs: MPICH's largest is 2**29 - 1 with several
 #: processes a host.
 _FIRST_TAG = 1 << 30
+
+
+def nbytes_of_type(number: str) -> int:
+    """Bytes of an element of a datatype, by SimGrid's number; a ValueError for an unknown one."""
+    try:
+        return _NBYTES[int(number)]
+    except (ValueError, KeyError):
+        raise ValueError(f"expected the number of a datatype, -1 to {max(_NBYTES)}, got {number[:80]!r}") from None
 
 
 class CollectiveOfRank(NamedTuple):

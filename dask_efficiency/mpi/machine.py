@@ -21,6 +21,10 @@ from dask_efficiency.simulation.model.topology import Topology
 STEPS = 50_000
 
 
+#: Ranks that an error names (a few lines).
+MAX_SHOWN = 10
+
+
 class Rank:
     """State of one rank: its next action and its pending requests."""
 
@@ -354,10 +358,6 @@ def _speed(topology: Topology, name: str) -> float:
     host = topology.host(name)
     assert host is not None, name
     return host.speed
-
-
-#: Ranks that an error names (a few lines).
-MAX_SHOWN = 10
 
 
 def check_finished(program: Program, machine: Machine) -> None:

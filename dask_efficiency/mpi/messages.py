@@ -6,6 +6,9 @@ from collections import defaultdict, deque
 
 from dask_efficiency.mpi.program import ANY
 
+#: Sender and receiver.
+Way = tuple[int, int]
+
 
 class SentMessage:
     """Bytes from one rank to another.
@@ -140,10 +143,6 @@ class Mailbox:
 def _matches(source: int, tag: int, sender: int, sent: int) -> bool:
     """True if a wildcard receive matches a message."""
     return source in (ANY, sender) and (tag == sent or (tag == ANY and sent > ANY))
-
-
-#: Sender and receiver.
-Way = tuple[int, int]
 
 
 class Connections:

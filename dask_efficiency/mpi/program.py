@@ -9,6 +9,12 @@ from enum import IntEnum
 
 from dask_efficiency.mpi.collectives.call import Collective
 
+#: Source or tag of a wildcard receive.
+ANY = -1
+
+#: Size of a receive that takes the sender's size.
+UNKNOWN = -1
+
 
 class MpiTraceError(ValueError):
     """A recorded MPI program that cannot be read or that cannot run to its end.
@@ -40,13 +46,6 @@ class Op(IntEnum):
     WAITALL = 7
     TEST = 8
     COLLECTIVE = 9
-
-
-#: Source or tag of a wildcard receive.
-ANY = -1
-
-#: Size of a receive that takes the sender's size.
-UNKNOWN = -1
 
 
 @dataclass(slots=True)

@@ -18,6 +18,27 @@ from dask_efficiency.mpi.lines import WORLD, CollectiveOfRank, LineReader, Share
 from dask_efficiency.mpi.program import CollectiveCall, MpiTraceError, Op, Program
 from dask_efficiency.show.progress import progress
 
+#: ``0 send 1 0 100``: old traces have ``p0``.
+_ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
+
+#: In the first line of a trace with the speed of its machine.
+_SPEED = re.compile(r"instructions_per_second=(\S+)")
+
+#: Counters in a tracer's comments, such as ``# not traced: MPI_Put 12 MPI_Get 3``, and their words in notes.
+_COUNTED = {
+    "not traced": "calls that the trace does not have",
+    "errors": "calls that returned an error",
+    "as blocking where waited for": "collectives that did not block, taken as blocking where they were waited for",
+    "not waited for": "requests that were begun and never waited for",
+}
+_COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
+
+#: Files of a trace, one for each rank; more are no trace (a guess: jobs are smaller).
+MAX_RANKS = 100_000
+
+#: Lines between two reports of progress (a guess: nothing depends on it).
+_LINES = 10_000
+
 
 class _Agreement:
     """Joins the collectives that ranks call into those of all ranks; ``files`` are for errors."""
@@ -137,28 +158,6 @@ def _sizes(name: str, root: int, made: list[CollectiveOfRank]) -> tuple[int, ...
             return tuple(max(sends[one][other], receives[other][one]) for one in ranks for other in ranks)
         case _:
             return (max(row[0] for row in sends),)
-
-
-#: ``0 send 1 0 100``: old traces have ``p0``.
-_ACTION = re.compile(r"p?(\d{1,7})\s+([A-Za-z]\w*)\b")
-
-#: In the first line of a trace with the speed of its machine.
-_SPEED = re.compile(r"instructions_per_second=(\S+)")
-
-#: Counters in a tracer's comments, such as ``# not traced: MPI_Put 12 MPI_Get 3``, and their words in notes.
-_COUNTED = {
-    "not traced": "calls that the trace does not have",
-    "errors": "calls that returned an error",
-    "as blocking where waited for": "collectives that did not block, taken as blocking where they were waited for",
-    "not waited for": "requests that were begun and never waited for",
-}
-_COMMENT = re.compile(rf"#\s*(stopped|{'|'.join(_COUNTED)}):\s*(.*)")
-
-#: Files of a trace, one for each rank; more are no trace (a guess: jobs are smaller).
-MAX_RANKS = 100_000
-
-#: Lines between two reports of progress (a guess: nothing depends on it).
-_LINES = 10_000
 
 
 def load_trace(path: str | os.PathLike[str]) -> Program:

@@ -23,6 +23,23 @@ from dask_efficiency.torch_traces.path.path import TorchCriticalPath
 from dask_efficiency.torch_traces.path.speeds import WITHOUT
 from dask_efficiency.torch_traces.path.stretches import GROUPS, NOBODY, in_figures
 
+#: Share of the window below which there is no row and no sentence (a thousandth: not visible in two digits).
+HARDLY = 0.001
+
+#: Names of a thread's time in no event, and of unexplained time.
+BETWEEN = "(between operators: Python, or nothing recorded)"
+UNKNOWN = "(unattributed)"
+_KERNEL = re.compile(r"^void |<|^nccl")
+
+#: Rows of tables of ranks and of steps: what fits on a screen.
+MAX_RANKS, MAX_STEPS = 16, 12
+
+#: Nodes of graphs above which a page lacks what would help: working that out takes some seconds.
+MAX_NODES = 200_000
+
+#: Number of names that a page tries to speed up, and by how much (a guess: examples).
+TRIED_NAMES, TRIED_FACTOR = 4, 2.0
+
 
 def to_dict(path: TorchCriticalPath) -> dict[str, Any]:
     """Figures of a path, ready for JSON: seconds, and shares in [0, 1]."""
@@ -67,25 +84,6 @@ def _stragglers(path: TorchCriticalPath) -> list[dict[str, Any]]:
         }
         for step, position, cause, caused in rows
     ]
-
-
-#: Share of the window below which there is no row and no sentence (a thousandth: not visible in two digits).
-HARDLY = 0.001
-
-#: Names of a thread's time in no event, and of unexplained time.
-BETWEEN = "(between operators: Python, or nothing recorded)"
-UNKNOWN = "(unattributed)"
-
-_KERNEL = re.compile(r"^void |<|^nccl")
-
-#: Rows of tables of ranks and of steps: what fits on a screen.
-MAX_RANKS, MAX_STEPS = 16, 12
-
-#: Nodes of graphs above which a page lacks what would help: working that out takes some seconds.
-MAX_NODES = 200_000
-
-#: Number of names that a page tries to speed up, and by how much (a guess: examples).
-TRIED_NAMES, TRIED_FACTOR = 4, 2.0
 
 
 def title(path: TorchCriticalPath) -> str:

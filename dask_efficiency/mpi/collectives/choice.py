@@ -61,7 +61,6 @@ MAX_REDUCE_SCATTER_HALVING_BYTES = 524_288
 #: ``MPIR_CVAR_GATHERV_INTER_SSEND_MIN_PROCS``, also inside one communicator: from this number of ranks on, the sends of
 #: a gatherv are synchronous.
 MIN_GATHERV_SYNCHRONOUS_RANKS = 32
-
 _REDUCE_SCATTER = ("noncommutative", "pairwise", "recursive_doubling", "recursive_halving")
 
 #: Algorithms of each collective.
@@ -83,7 +82,6 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "scatter": ("binomial",),
     "scatterv": ("linear",),
 }
-
 _NEEDS_POWER_OF_TWO = {("allgather", "recursive_doubling"), ("allgatherv", "recursive_doubling")}
 _NEEDS_COMMUTATIVE = {
     ("allreduce", "reduce_scatter_allgather"),
@@ -96,6 +94,13 @@ _NEEDS_COMMUTATIVE = {
     ("reduce_scatter_block", "recursive_halving"),
 }
 _NEEDS_ELEMENTS = {("allreduce", "reduce_scatter_allgather"), ("reduce", "reduce_scatter_gather")}
+
+
+#: Known versions of MPICH.
+VERSIONS = ("3.2.1", "4.0.2")
+
+#: Lets MPICH choose.
+AUTO = "auto"
 
 
 def falls_back(call: Collective, algorithm: str) -> str:
@@ -121,13 +126,6 @@ def aborts(call: Collective, algorithm: str) -> str:
     if algorithm == "noncommutative" and len(set(call.blocks)) > 1:
         return "it needs blocks of the same size for all ranks"
     return ""
-
-
-#: Known versions of MPICH.
-VERSIONS = ("3.2.1", "4.0.2")
-
-#: Lets MPICH choose.
-AUTO = "auto"
 
 
 def choose(call: Collective, version: str = "4.0.2", forced: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -45,6 +45,42 @@ from dask_efficiency.mpi.collectives.smp import Expand, allreduce_smp, barrier_s
 MAX_KEPT = 1 << 12
 
 
+_SIMPLE: dict[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {
+    ("allgather", "brucks"): allgather_brucks,
+    ("allgather", "recursive_doubling"): allgather_recursive_doubling,
+    ("allgather", "ring"): allgather_ring,
+    ("allgatherv", "brucks"): allgather_brucks,
+    ("allgatherv", "recursive_doubling"): allgather_recursive_doubling,
+    ("allreduce", "recursive_doubling"): allreduce_recursive_doubling,
+    ("alltoall", "brucks"): alltoall_brucks,
+    ("alltoall", "pairwise"): alltoall_pairwise,
+    ("alltoall", "scattered"): alltoall_scattered,
+    ("alltoallv", "scattered"): alltoallv_scattered,
+    ("barrier", "dissemination"): barrier_dissemination,
+    ("bcast", "binomial"): bcast_binomial,
+    ("bcast", "scatter_recursive_doubling_allgather"): bcast_scatter_recursive_doubling_allgather,
+    ("bcast", "scatter_ring_allgather"): bcast_scatter_ring_allgather,
+    ("exscan", "recursive_doubling"): exscan_recursive_doubling,
+    ("gather", "binomial"): gather_binomial,
+    ("gatherv", "linear"): gatherv_linear,
+    ("reduce", "binomial"): reduce_binomial,
+    ("scan", "recursive_doubling"): scan_recursive_doubling,
+    ("scatter", "binomial"): scatter_binomial,
+    ("scatterv", "linear"): scatterv_linear,
+}
+_BY_VERSION: Mapping[tuple[str, str], Callable[[Collective, int, str], Iterator[Round]]] = {
+    ("allgatherv", "ring"): allgatherv_ring,
+    ("allreduce", "reduce_scatter_allgather"): allreduce_reduce_scatter_allgather,
+    ("reduce", "reduce_scatter_gather"): reduce_reduce_scatter_gather,
+}
+_IN_LEVELS: Mapping[tuple[str, str], Callable[[Collective, int, Expand], Iterator[Round]]] = {
+    ("allreduce", "smp"): allreduce_smp,
+    ("barrier", "smp"): barrier_smp,
+    ("reduce", "smp"): reduce_smp,
+    ("scan", "smp"): scan_smp,
+}
+
+
 def rounds_of(
     call: Collective,
     algorithm: str,
@@ -129,44 +165,8 @@ def _expanded(call: Collective, algorithm: str, rank: int, version: str, forced:
     return _IN_LEVELS[key](call, rank, expand)
 
 
-_SIMPLE: dict[tuple[str, str], Callable[[Collective, int], Iterator[Round]]] = {
-    ("allgather", "brucks"): allgather_brucks,
-    ("allgather", "recursive_doubling"): allgather_recursive_doubling,
-    ("allgather", "ring"): allgather_ring,
-    ("allgatherv", "brucks"): allgather_brucks,
-    ("allgatherv", "recursive_doubling"): allgather_recursive_doubling,
-    ("allreduce", "recursive_doubling"): allreduce_recursive_doubling,
-    ("alltoall", "brucks"): alltoall_brucks,
-    ("alltoall", "pairwise"): alltoall_pairwise,
-    ("alltoall", "scattered"): alltoall_scattered,
-    ("alltoallv", "scattered"): alltoallv_scattered,
-    ("barrier", "dissemination"): barrier_dissemination,
-    ("bcast", "binomial"): bcast_binomial,
-    ("bcast", "scatter_recursive_doubling_allgather"): bcast_scatter_recursive_doubling_allgather,
-    ("bcast", "scatter_ring_allgather"): bcast_scatter_ring_allgather,
-    ("exscan", "recursive_doubling"): exscan_recursive_doubling,
-    ("gather", "binomial"): gather_binomial,
-    ("gatherv", "linear"): gatherv_linear,
-    ("reduce", "binomial"): reduce_binomial,
-    ("scan", "recursive_doubling"): scan_recursive_doubling,
-    ("scatter", "binomial"): scatter_binomial,
-    ("scatterv", "linear"): scatterv_linear,
-}
 for _name in ("reduce_scatter", "reduce_scatter_block"):
     _SIMPLE[_name, "noncommutative"] = reduce_scatter_noncommutative
     _SIMPLE[_name, "pairwise"] = reduce_scatter_pairwise
     _SIMPLE[_name, "recursive_doubling"] = reduce_scatter_recursive_doubling
     _SIMPLE[_name, "recursive_halving"] = reduce_scatter_recursive_halving
-
-_BY_VERSION: Mapping[tuple[str, str], Callable[[Collective, int, str], Iterator[Round]]] = {
-    ("allgatherv", "ring"): allgatherv_ring,
-    ("allreduce", "reduce_scatter_allgather"): allreduce_reduce_scatter_allgather,
-    ("reduce", "reduce_scatter_gather"): reduce_reduce_scatter_gather,
-}
-
-_IN_LEVELS: Mapping[tuple[str, str], Callable[[Collective, int, Expand], Iterator[Round]]] = {
-    ("allreduce", "smp"): allreduce_smp,
-    ("barrier", "smp"): barrier_smp,
-    ("reduce", "smp"): reduce_smp,
-    ("scan", "smp"): scan_smp,
-}

@@ -37,6 +37,13 @@ _CATEGORIES = {
 }
 
 
+_NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
+_NOTHING: Mapping[str, Any] = {}
+
+#: Kineto's names for the columns of a collective's event.
+_NAMED = {"collective": "Collective name", "group": "Process Group Name", "element_type": "dtype"}
+
+
 @lru_cache(maxsize=256)
 def _category_of(name: Any) -> Category:
     """Category of an event by Kineto's ``cat``."""
@@ -65,8 +72,6 @@ _SYNCS = _which((Category.SYNC,))
 _COLLECTIVES = _ON_CPU | _which((Category.KERNEL, Category.COPY))
 #: Everything.
 _ALL = _which(Category)
-
-_NUMBER_AT_END = re.compile(r"(?:^|\s)(-?[0-9]{1,18})\s*$")
 
 
 class Lanes:
@@ -141,12 +146,6 @@ def _argument_columns(
                 found = integers([each.get(key, MISSING) for each in chosen], dtype)
                 column[rows] = np.where(column[rows] == MISSING, found, column[rows])
     return columns
-
-
-_NOTHING: Mapping[str, Any] = {}
-
-#: Kineto's names for the columns of a collective's event.
-_NAMED = {"collective": "Collective name", "group": "Process Group Name", "element_type": "dtype"}
 
 
 class ColumnsBuilder:

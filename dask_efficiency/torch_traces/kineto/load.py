@@ -20,6 +20,19 @@ from dask_efficiency.torch_traces.kineto.numbers import MAX_INSTANT, MAX_RANKS, 
 from dask_efficiency.torch_traces.kineto.parse import BLOCK, JsonStream, texts
 from dask_efficiency.torch_traces.kineto.trace import KinetoTrace, RankTrace
 
+#: Seconds between the windows of two ranks from which on they belong to different runs. Clocks of one job's hosts are
+#: closer, even if one has the wrong daylight saving time.
+MAX_APART_SECONDS = 2 * 3600
+
+#: Ranks that a message names: a line or two.
+MAX_NAMED = 16
+
+#: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes. In a folder that has some, only these
+#: are read; in any other, all JSON.
+_HANDLER = (".pt.trace.json", ".pt.trace.json.gz")
+_JSON = (".json", ".json.gz")
+_Path = str | os.PathLike[str]
+
 
 def read_rank(
     file: IO[bytes], path: str, *, block: int = BLOCK, report: Callable[[int], object] = lambda read: None
@@ -40,12 +53,12 @@ def read_rank(
     "Trace Event Format", Chromium; Kineto's ``output_json.cpp`` for its additions. We differ: of events without a
     duration, only the names of threads are kept.
     """
-    pieces = JsonStream(texts(file, path, block), path)
+    stream = JsonStream(texts(file, path, block), path)
     columns = ColumnsBuilder()
-    for batch in pieces.batches():
+    for batch in stream.batches():
         columns.add(batch)
         report(file.tell())
-    about = pieces.about
+    about = stream.about
     base = _base(about, path)
     events = columns.build(base)
     job = about.get("distributedInfo")
@@ -94,14 +107,6 @@ def _members(ranks: Any) -> tuple[int, ...]:
     if not isinstance(ranks, list) or not all(type(rank) is int and 0 <= rank < MAX_RANKS for rank in ranks):
         return ()
     return tuple(ranks)
-
-
-#: Seconds between the windows of two ranks from which on they belong to different runs. Clocks of one job's hosts are
-#: closer, even if one has the wrong daylight saving time.
-MAX_APART_SECONDS = 2 * 3600
-
-#: Ranks that a message names: a line or two.
-MAX_NAMED = 16
 
 
 def _check_one_job(trace: KinetoTrace) -> None:
@@ -170,14 +175,6 @@ def _check_one_run(trace: KinetoTrace) -> None:
             raise RanksError(f"files of different runs: {path} begins {apart:.0f} s after the end of {before}")
         if stop > reached:
             reached, before = stop, path
-
-
-#: Endings of the files that ``torch.profiler.tensorboard_trace_handler`` writes. In a folder that has some, only these
-#: are read; in any other, all JSON.
-_HANDLER = (".pt.trace.json", ".pt.trace.json.gz")
-_JSON = (".json", ".json.gz")
-
-_Path = str | os.PathLike[str]
 
 
 def load_kineto(

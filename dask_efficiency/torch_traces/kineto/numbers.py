@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Int64
 
-
-def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int64:
-    """First position of each wanted number among the numbers; missing where it is not one of them."""
-    if not len(numbers):
-        return np.full(len(wanted), MISSING, np.int64)
-    order = np.argsort(numbers, kind="stable")
-    place = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
-    found: Int64 = np.where(numbers[order[place]] == wanted, order[place], MISSING).astype(np.int64)
-    return found
-
-
 #: Stands for an invalid instant or duration.
 NO_TIME = np.iinfo(np.int64).min
 
@@ -34,6 +23,16 @@ MAX_RANKS = 1 << 20
 
 #: Largest number of microseconds, 146 years: the sum of two in nanoseconds fits into 64 bits.
 MAX_MICROSECONDS = 1 << 52
+
+
+def first_with(numbers: NDArray[np.integer], wanted: NDArray[np.integer]) -> Int64:
+    """First position of each wanted number among the numbers; missing where it is not one of them."""
+    if not len(numbers):
+        return np.full(len(wanted), MISSING, np.int64)
+    order = np.argsort(numbers, kind="stable")
+    place = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
+    found: Int64 = np.where(numbers[order[place]] == wanted, order[place], MISSING).astype(np.int64)
+    return found
 
 
 def nanoseconds(microseconds: Sequence[Any]) -> Int64:

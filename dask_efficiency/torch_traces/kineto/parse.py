@@ -16,6 +16,14 @@ from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 BLOCK = 1 << 18
 
 
+#: White space of RFC 8259.
+_SPACE = " \t\n\r"
+_IN_NUMBERS = "0123456789+-.eE"
+
+#: Characters within which a number or literal ends, so that less before the end of a block may be cut.
+_MAX_CUT = 32
+
+
 def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
     """Text of a file in blocks, decompressed, without a byte order mark; invalid UTF-8 is replaced.
 
@@ -30,15 +38,6 @@ def texts(file: IO[bytes], path: str, block: int = BLOCK) -> Iterator[str]:
     except DamagedFileError as error:
         raise KinetoFileError(str(error)) from error
     yield decode(b"", final=True)
-
-
-#: White space of RFC 8259.
-_SPACE = " \t\n\r"
-
-_IN_NUMBERS = "0123456789+-.eE"
-
-#: Characters within which a number or literal ends, so that less before the end of a block may be cut.
-_MAX_CUT = 32
 
 
 @contextmanager

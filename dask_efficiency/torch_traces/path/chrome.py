@@ -22,6 +22,19 @@ from dask_efficiency.torch_traces.path.stretches import TorchStretches
 ROUNDING_NS = 1000
 
 
+#: Categories that are kept with the critical events if only these are wanted: they show where in the program one is.
+KEPT = (Category.ANNOTATION, Category.PYTHON)
+
+#: Kinds of arrows of the path that tell more than the order of events.
+TELLING = (EdgeKind.DEPENDENCY, EdgeKind.LAUNCH_DELAY, EdgeKind.SYNC)
+
+#: Names of arrows: on the longest path, not on it, and from one rank to another on the path over all.
+CRITICAL, OTHER, RANKS = "critical_path", "dependency", "critical_path_rank"
+
+#: Events on a GPU that span other events or wait, each kind on tracks of its own.
+_OWN_TRACKS = {Category.SYNC: "synchronisations", Category.GPU_ANNOTATION: "annotations"}
+
+
 class NestedSlices(NamedTuple):
     """Slices on tracks, in the order in which they were given."""
 
@@ -69,19 +82,6 @@ def _fits(row: int, stack: list[int], starts: list[int], stops: list[int]) -> bo
         else:
             return False
     return True
-
-
-#: Categories that are kept with the critical events if only these are wanted: they show where in the program one is.
-KEPT = (Category.ANNOTATION, Category.PYTHON)
-
-#: Kinds of arrows of the path that tell more than the order of events.
-TELLING = (EdgeKind.DEPENDENCY, EdgeKind.LAUNCH_DELAY, EdgeKind.SYNC)
-
-#: Names of arrows: on the longest path, not on it, and from one rank to another on the path over all.
-CRITICAL, OTHER, RANKS = "critical_path", "dependency", "critical_path_rank"
-
-#: Events on a GPU that span other events or wait, each kind on tracks of its own.
-_OWN_TRACKS = {Category.SYNC: "synchronisations", Category.GPU_ANNOTATION: "annotations"}
 
 
 @dataclass(frozen=True, slots=True)

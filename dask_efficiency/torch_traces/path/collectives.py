@@ -16,6 +16,18 @@ from dask_efficiency.torch_traces.kineto.trace import NAMED_BY_PROGRAMS, Categor
 from dask_efficiency.torch_traces.path.region import step_at, steps_of
 from dask_efficiency.torch_traces.path.roles import cpu_collectives, events_named, gpu_collectives
 
+#: Operator around the call that asks for a kernel of NCCL, which names the collective; and annotations that do.
+_COMMS = "record_param_comms"
+_ASKING = re.compile(r"nccl:")
+
+#: Bytes of an element by PyTorch's names of types.
+_NBYTES = {
+    **dict.fromkeys(("bool", "byte", "char", "uint8", "int8", "unsigned char", "signed char"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short", "float16", "int16"), 2),
+    **dict.fromkeys(("float", "int", "float32", "int32"), 4),
+    **dict.fromkeys(("double", "long", "long int", "float64", "int64"), 8),
+}
+
 
 class CollectiveKind(IntEnum):
     """Kind of collective, by the names of ``torch.distributed``."""
@@ -126,19 +138,6 @@ class Collectives:
 
     def __len__(self) -> int:
         return int(self.arrivals.collective[-1]) + 1 if len(self.arrivals) else 0
-
-
-#: Operator around the call that asks for a kernel of NCCL, which names the collective; and annotations that do.
-_COMMS = "record_param_comms"
-_ASKING = re.compile(r"nccl:")
-
-#: Bytes of an element by PyTorch's names of types.
-_NBYTES = {
-    **dict.fromkeys(("bool", "byte", "char", "uint8", "int8", "unsigned char", "signed char"), 1),
-    **dict.fromkeys(("half", "bfloat16", "short", "float16", "int16"), 2),
-    **dict.fromkeys(("float", "int", "float32", "int32"), 4),
-    **dict.fromkeys(("double", "long", "long int", "float64", "int64"), 8),
-}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

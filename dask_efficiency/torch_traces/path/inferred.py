@@ -19,6 +19,14 @@ from dask_efficiency.torch_traces.path.roles import CallKind, call_kinds
 _Rows = NDArray[np.integer]
 
 
+#: A call that waited returns within this many nanoseconds after the work ended; only then may it have waited for
+#: another stream than the last that its thread used. 3 to 9 us in HTA's two traces of AlexNet with synchronisations.
+MAX_RETURN = 30_000
+
+#: A long launch onto a stream with this many works has waited for room: CUDA's queue takes 1024.
+MIN_FULL_QUEUE = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class StreamQueues:
     """Work that GPUs' streams were asked for by known calls, a row each, by stream and then in the order of calls."""
@@ -137,14 +145,6 @@ class StreamQueues:
         """For each thread, positions of its calls among some rows, and of the work it asked for, in order of time."""
         for here, mine in by_thread(self.events, asking, self.events.call[self.work]):
             yield here, mine[np.argsort(self.at[mine], kind="stable")]
-
-
-#: A call that waited returns within this many nanoseconds after the work ended; only then may it have waited for
-#: another stream than the last that its thread used. 3 to 9 us in HTA's two traces of AlexNet with synchronisations.
-MAX_RETURN = 30_000
-
-#: A long launch onto a stream with this many works has waited for room: CUDA's queue takes 1024.
-MIN_FULL_QUEUE = 1_000
 
 
 class _Waits(NamedTuple):

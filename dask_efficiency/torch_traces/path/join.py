@@ -27,6 +27,19 @@ from dask_efficiency.torch_traces.path.tiling import tile
 _BY_THREAD = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON)
 
 
+_COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)
+
+#: Kinds that are a thread's time. Its CPU clock, not the profile, tells how much of that was computing.
+_OF_THREADS = frozenset(CODES[kind] for kind in (Kind.COMPUTE_CPU, Kind.UNATTRIBUTED))
+_CPU, _NONCPU = CODES[Kind.COMPUTE_CPU], CODES[Kind.COMPUTE_NONCPU]
+
+#: Kind, start and stop on the trace's clock.
+_Stretch = tuple[int, int, int]
+
+#: Stretches of profiles that were read before, as one trace may be asked for many paths.
+_READ: WeakKeyDictionary[Profile, list[_Stretch]] = WeakKeyDictionary()
+
+
 @dataclass(frozen=True, slots=True)
 class _ProfiledRun:
     """A profile, read.
@@ -101,20 +114,6 @@ def _own(events: Events, own_thread: Bool, start: int, stop: int) -> Int32:
     asked_for = (events.call != MISSING) & on_threads[events.call]
     without_call = begins & (events.call == MISSING) & events.is_gpu_work & (not others)
     return np.flatnonzero(on_threads | asked_for | without_call).astype(np.int32)
-
-
-_COMPUTE = frozenset(CODES[kind] for kind in COMPUTE)
-
-#: Kinds that are a thread's time. Its CPU clock, not the profile, tells how much of that was computing.
-_OF_THREADS = frozenset(CODES[kind] for kind in (Kind.COMPUTE_CPU, Kind.UNATTRIBUTED))
-
-_CPU, _NONCPU = CODES[Kind.COMPUTE_CPU], CODES[Kind.COMPUTE_NONCPU]
-
-#: Kind, start and stop on the trace's clock.
-_Stretch = tuple[int, int, int]
-
-#: Stretches of profiles that were read before, as one trace may be asked for many paths.
-_READ: WeakKeyDictionary[Profile, list[_Stretch]] = WeakKeyDictionary()
 
 
 def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:

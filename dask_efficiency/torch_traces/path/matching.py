@@ -24,6 +24,21 @@ from dask_efficiency.torch_traces.path.collectives import (
 from dask_efficiency.torch_traces.path.ordering import places_in
 from dask_efficiency.torch_traces.path.sequences import NOWHERE, CollectiveOrder, aligned_places
 
+#: Receives considered for each send, before and after its end (a guess: pairs end within a few).
+_MAX_LOOKED_AT = 16
+
+#: Positions of sends and of their receives.
+_Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+#: Reasons why a kernel or annotation is in no collective.
+CUT = "no other rank's profile has it"
+ALONE = "no other rank of its group is in this trace"
+DIFFERENT = "other ranks of its group did something else at its place"
+UNPAIRED = "no other rank's profile has its send or receive"
+
+#: Rows of collective, rank, row of the rank's exchange, group.
+_Rows = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class _ProcessGroups:
@@ -67,13 +82,6 @@ def _key(rank: RankTrace, group: int, stream: int, annotation: int) -> tuple[str
     if annotation != MISSING:
         return rank.names[annotation].split(":", 1)[0], ()
     return f"stream {stream}", ()
-
-
-#: Receives considered for each send, before and after its end (a guess: pairs end within a few).
-_MAX_LOOKED_AT = 16
-
-#: Positions of sends and of their receives.
-_Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +173,6 @@ def _closest(found: _PointToPoint, mine: NDArray[np.intp]) -> _Pairs:
             free[[send[pair], receive[pair]]] = False
             chosen.append(pair)
     return send[chosen], receive[chosen]
-
-
-#: Reasons why a kernel or annotation is in no collective.
-CUT = "no other rank's profile has it"
-ALONE = "no other rank of its group is in this trace"
-DIFFERENT = "other ranks of its group did something else at its place"
-UNPAIRED = "no other rank's profile has its send or receive"
-
-#: Rows of collective, rank, row of the rank's exchange, group.
-_Rows = NDArray[np.int64]
 
 
 def match_collectives(trace: KinetoTrace) -> Collectives:

@@ -26,6 +26,10 @@ ON_THREADS = (Category.OPERATOR, Category.ANNOTATION, Category.PYTHON, *CALLS)
 MAX_LISTED = 20
 
 
+#: Name of a step of ``torch.profiler`` with a schedule. Longer numbers do not fit into 32 bits.
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
+
+
 @dataclass(frozen=True, slots=True)
 class TorchQuestion:
     """Request to explain a part of a trace."""
@@ -141,10 +145,6 @@ def _listed(names: list[str]) -> list[str]:
         f"{name!r} ({count} times)" if count > 1 else repr(name) for name, count in counts.most_common(MAX_LISTED)
     ]
     return [*listed, "..."] if len(counts) > MAX_LISTED else listed
-
-
-#: Name of a step of ``torch.profiler`` with a schedule. Longer numbers do not fit into 32 bits.
-_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

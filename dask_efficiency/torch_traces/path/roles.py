@@ -12,6 +12,20 @@ from dask_efficiency.accounts.tables import MISSING, Bool, Int8
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import CALLS, NAMED_BY_PROGRAMS, Category, RankTrace
 
+_API = re.compile(r"(?:cuda|cu|hip)(?=[A-Z])")
+_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|_spt)+$")
+_COPY = re.compile(r"Memcpy(?:2D|3D|Peer|3DPeer|HtoD|DtoH|DtoD|HtoA|AtoH|DtoA|AtoD|AtoA|ToSymbol|FromSymbol|[23]D\w+)?")
+
+#: Calls that hold a lock of CUDA's runtime: only one of them runs at a time, over all threads.
+HOLD_THE_RUNTIMES_LOCK = frozenset(["cudaHostAlloc", "cudaLaunchKernel", "cudaMemcpyAsync"])
+
+#: Parts of the names of kernels of NCCL, and of its relatives from AMD, Huawei and Microsoft.
+_KERNEL = re.compile("nccl|rccl|hccl|msccl", re.IGNORECASE)
+
+#: Names of work of torch.distributed's backends for the CPU on their own threads, such as ``gloo:all_reduce``. NCCL's
+#: work on the CPU only asks for a kernel.
+_ON_CPU = re.compile("(?:gloo|mpi|ucc):")
+
 
 class CallKind(IntEnum):
     """Kind of a call of CUDA or HIP. Calls that ask for work on the GPU have none: the work itself names its call."""
@@ -71,9 +85,6 @@ _KINDS = {
     "MemFree": CallKind.FREE,
     "MemFreeHost": CallKind.FREE,
 }
-_API = re.compile(r"(?:cuda|cu|hip)(?=[A-Z])")
-_VERSION = re.compile(r"(?:_v\d+|_ptsz|_ptds|_spt)+$")
-_COPY = re.compile(r"Memcpy(?:2D|3D|Peer|3DPeer|HtoD|DtoH|DtoD|HtoA|AtoH|DtoA|AtoD|AtoA|ToSymbol|FromSymbol|[23]D\w+)?")
 
 #: Kinds of calls in which a thread may wait for the GPU.
 BLOCKING = (
@@ -84,9 +95,6 @@ BLOCKING = (
     CallKind.COPY,
     CallKind.COPY_ASYNC,
 )
-
-#: Calls that hold a lock of CUDA's runtime: only one of them runs at a time, over all threads.
-HOLD_THE_RUNTIMES_LOCK = frozenset(["cudaHostAlloc", "cudaLaunchKernel", "cudaMemcpyAsync"])
 
 
 def kind_of_call(name: str) -> CallKind:
@@ -126,13 +134,6 @@ def events_matching(trace: RankTrace, patterns: Sequence[str]) -> Bool:
         return np.zeros(len(trace.events), np.bool_)
     expression = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
     return events_named(trace, lambda name: expression.search(name) is not None)
-
-
-#: Parts of the names of kernels of NCCL, and of its relatives from AMD, Huawei and Microsoft.
-_KERNEL = re.compile("nccl|rccl|hccl|msccl", re.IGNORECASE)
-#: Names of work of torch.distributed's backends for the CPU on their own threads, such as ``gloo:all_reduce``. NCCL's
-#: work on the CPU only asks for a kernel.
-_ON_CPU = re.compile("(?:gloo|mpi|ucc):")
 
 
 def gpu_collectives(trace: RankTrace) -> Bool:

@@ -13,6 +13,13 @@ from dask_efficiency.torch_traces.kineto.trace import RankTrace
 from dask_efficiency.torch_traces.path.graph import EdgeKind, Edges, Nodes
 from dask_efficiency.torch_traces.path.lanes import comparable_keys, rank_pairs
 
+#: Nanoseconds from which on a gap on a stream has another cause than the GPU: kernels are about 10 us apart,
+#: collectives up to 1 ms (HTA, ``KERNEL_KERNEL_DELAY_THRESHOLD_US``).
+MAX_KERNEL_DELAY = 1_500_000
+
+#: An instant before all others.
+NEVER = np.iinfo(np.int64).min
+
 
 class StreamWork(NamedTuple):
     """Work on GPUs by stream, then in the order in which it began."""
@@ -110,14 +117,6 @@ def queue_lengths(trace: RankTrace) -> QueueLengths:
     length = np.cumsum(change, dtype=np.int64)
     length -= np.repeat((length - change)[first], np.diff(np.append(first, len(change))))
     return QueueLengths(at, device, stream, length.astype(np.int32))
-
-
-#: Nanoseconds from which on a gap on a stream has another cause than the GPU: kernels are about 10 us apart,
-#: collectives up to 1 ms (HTA, ``KERNEL_KERNEL_DELAY_THRESHOLD_US``).
-MAX_KERNEL_DELAY = 1_500_000
-
-#: An instant before all others.
-NEVER = np.iinfo(np.int64).min
 
 
 def work_edges(

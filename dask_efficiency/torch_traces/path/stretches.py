@@ -14,6 +14,12 @@ from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KinetoTrace
 from dask_efficiency.torch_traces.path.graph import TorchGraph
 
+#: Stands for no event or rank.
+NOBODY = "-"
+
+#: Names of groupings.
+GROUPS = ("kind", "name", "rank")
+
 
 class RawStretches(NamedTuple):
     """Stretches between the instants of a walk, in order, some without length; not yet joined."""
@@ -70,13 +76,6 @@ class TorchStretches(Table):
         nanoseconds = np.bincount(self.kind, weights=self.stop - self.start, minlength=len(KINDS))
         found = np.flatnonzero(np.bincount(self.kind, minlength=len(KINDS)))
         return {KINDS[i]: float(nanoseconds[i]) / 1e9 for i in found[np.argsort(-nanoseconds[found], kind="stable")]}
-
-
-#: Stands for no event or rank.
-NOBODY = "-"
-
-#: Names of groupings.
-GROUPS = ("kind", "name", "rank")
 
 
 def seconds_by(by: str, stretches: TorchStretches, trace: KinetoTrace) -> dict[str, float]:

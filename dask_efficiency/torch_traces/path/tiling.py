@@ -113,6 +113,12 @@ from dask_efficiency.torch_traces.path.stretches import RawStretches, TorchStret
 _CLOSES = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
 
 
+_Columns = tuple[Int8, Int32, Int32]
+
+#: Kind of a rank's time that is not on the path.
+_ELSEWHERE = -1
+
+
 def tile(graph: TorchGraph) -> TorchStretches:
     """Find the critical path of a window, as stretches that tile it exactly.
 
@@ -209,9 +215,6 @@ def _stretches_along(graph: TorchGraph, instants: Instants, causes: LastCauses, 
     return RawStretches(np.clip(bounds, region.start, region.stop), kind, event, guessed[::-1], thread)
 
 
-_Columns = tuple[Int8, Int32, Int32]
-
-
 def _between(graph: TorchGraph, own: Int8, instants: Instants, earlier: Int64, later: Int64) -> _Columns:
     """Name the time between instants and their causes: its kind, its event, and an event of its thread."""
     from_gpu, to_gpu = instants.on_gpu[earlier], instants.on_gpu[later]
@@ -264,10 +267,6 @@ def _unattributed(graph: TorchGraph) -> RawStretches:
     return RawStretches(
         bounds, np.array([KINDS.index(Kind.UNATTRIBUTED)], np.int8), missing, np.zeros(1, bool), missing
     )
-
-
-#: Kind of a rank's time that is not on the path.
-_ELSEWHERE = -1
 
 
 def tile_ranks(graphs: Sequence[TorchGraph], collectives: Collectives, clocks: RankClocks) -> TorchStretches:
