@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import platform
 import random
 import sys
@@ -233,7 +234,7 @@ class WaitingSampler:
     def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
         before, faults = own.clocks() or Clocks(0, 0, 0), 0
-        loop = self._worker.io_loop.asyncio_loop
+        loop: asyncio.AbstractEventLoop = self._worker.io_loop.asyncio_loop  # type: ignore[attr-defined]
         # A worker may be left open when its event loop is closed.
         while not self._closing and not loop.is_closed():
             began = thread_time_ns()
