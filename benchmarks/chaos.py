@@ -52,7 +52,7 @@ _SAMPLE = re.compile(r"^(dask_efficiency_\w+_total(?:\{.*\})?) (\S+)$", re.MULTI
 
 
 async def _look(dask_scheduler: Any) -> dict[str, Any]:
-    """What the accounts say, at one instant: by how much they are off, and what they have no reason for."""
+    """The accounts at one instant: their errors, and what has no reason."""
     meter = dask_scheduler.plugins[PLUGIN]._meter
     accounts, cluster = meter.accounts, meter.accounts.cluster
     before = accounts.now()
@@ -112,13 +112,11 @@ class Judge:
         self._logged = 0
 
     def found(self, event: str, defects: Sequence[str]) -> None:
-        """Note defects."""
         self.defects += [f"after {event!r}: {what}" for what in defects]
         for what in defects:
             print(f"    DEFECT {what}", flush=True)
 
     def look(self) -> dict[str, Any]:
-        """What the accounts say once all workers have answered."""
         seen: dict[str, Any] = {}
 
         def settled() -> bool:
@@ -165,7 +163,6 @@ class Judge:
         return fallen if now else ["nothing is exported"]
 
     def _errors(self) -> list[str]:
-        """What the cluster's processes logged of failures of ours."""
         text = self.bed.log.read_text(errors="replace")
         new, self._logged = text[self._logged :], len(text)
         return [
@@ -191,7 +188,7 @@ class Judge:
 
 
 def schedule(seed: int, names: Sequence[str]) -> Iterator[tuple[str, random.Random]]:
-    """What happens, without end, each with what it draws from: all of these before any comes again."""
+    """Endless events, each with its random generator; all come once before any comes again."""
     rng = random.Random(seed)
     while True:
         for name in rng.sample(sorted(names), len(names)):
@@ -247,10 +244,10 @@ def _happen(bed: Bed, judge: Judge, name: str) -> None:
                 judge.found(name, [f"{type(error).__name__}: {error}"])
             times.append(time.monotonic_ns())
         times.append(time.monotonic_ns())
-    said = [str(one.message) for one in warned if issubclass(one.category, RuntimeWarning)]
-    if (name in ENDS_WINDOWS) is not any("no window" in message for message in said):
-        judge.found(name, [f"its report says {said}"])
-    if not said:
+    messages = [str(one.message) for one in warned if issubclass(one.category, RuntimeWarning)]
+    if (name in ENDS_WINDOWS) is not any("no window" in message for message in messages):
+        judge.found(name, [f"its report says {messages}"])
+    if not messages:
         judge.window(name, report.report, times)
     judge.step(name)
 

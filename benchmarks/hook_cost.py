@@ -1,4 +1,4 @@
-"""Which form of a plugin's hook costs Dask least to call, in instructions for each transition of a task.
+"""Instructions that Dask spends on calling a plugin's hook for a transition of a task, by the form of the hook.
 
 ``python -m benchmarks.hook_cost`` drives upstream's own loops over plugins, ``SchedulerState._transition`` with a
 transition that does nothing and ``WorkerState._notify_plugins``, with hooks that do nothing, under valgrind's
@@ -141,7 +141,6 @@ def drive_worker(plugins: list[Any], calls: int) -> None:
 
 
 def drive(side: str, name: str, calls: int) -> None:
-    """Drive one of the loops."""
     if side == "worker":
         drive_worker(WORKER[name](), calls)
     else:
@@ -174,7 +173,6 @@ def instructions() -> list[int]:
 
 
 def main() -> None:
-    """Print the instructions of each form."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fork", action="store_true", help=argparse.SUPPRESS)
     if parser.parse_args().fork:

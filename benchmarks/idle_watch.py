@@ -71,7 +71,6 @@ def _worker(address: str) -> WorkerState:
 
 
 def measure(workers: int, scene: str, looks: int) -> str:
-    """What looks at so many workers cost."""
     scheduler: Any = Scheduler(workers, scene)
     cluster = ClusterLedger(at=0)
     for address in scheduler.workers:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster
 
-from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
-from benchmarks.stragglers_bed import end_worker
+from benchmarks.worker_bed import add_bridge, add_cable, add_host, end_worker, sh, unlike_others
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import ClusterFile
 from dask_efficiency.simulation.model.topology import Link
@@ -29,7 +28,7 @@ QUEUE = "20ms"
 
 
 def lacking() -> str:
-    """Why there can be no bed here; empty if there can."""
+    """Reason for which there can be no bed here; empty if there can."""
     if os.geteuid() != 0:
         return "that takes root"
     for program in ("ip", "tc"):

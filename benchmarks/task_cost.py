@@ -53,11 +53,9 @@ class Bytecodes:
         self.calls: Counter[CodeType] = Counter()
 
     def start(self) -> None:
-        """Count from now on."""
         sys.settrace(self._called)
 
     def stop(self) -> None:
-        """Count no more."""
         sys.settrace(None)
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -192,9 +190,8 @@ def instructions_a_task(mode: str, work: str, sizes: tuple[int, int]) -> Counter
 
 
 def used(mode: str, work: str, sizes: tuple[int, int]) -> Used:
-    """What tasks take in a process of its own."""
-    said = _in_a_process(["timed", mode, work, *sizes])
-    return Used(*map(float, re.findall(r"^USED (\S+) (\S+) (\S+)$", said, re.MULTILINE)[-1]))
+    printed = _in_a_process(["timed", mode, work, *sizes])
+    return Used(*map(float, re.findall(r"^USED (\S+) (\S+) (\S+)$", printed, re.MULTILINE)[-1]))
 
 
 def print_compared(modes: Sequence[str], found: dict[str, list[float]], unit: str) -> None:
@@ -221,7 +218,6 @@ def print_functions(base: Counter[str], other: Counter[str], rows: int = 30) -> 
 
 
 def main() -> None:
-    """Print the costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default="bytecodes")
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
