@@ -184,7 +184,7 @@ def machine(work: Work) -> None:
     meter = CuptiMeter()
     say("meter", meter.description)
     say("library", meter._cupti.path)
-    reading = meter._reading()
+    reading = meter._read_both_clocks()
     say(
         "CUPTI's clock less the wall clock, ns",
         reading.record - (time.time_ns() - time.monotonic_ns() + reading.monotonic),
