@@ -308,7 +308,7 @@ def spill(client: Client, folder: Path, scale: float) -> Work:
 
 
 def retry(client: Client, folder: Path, scale: float) -> Work:
-    """Tasks of which a third of the tries fails, by chance: so many that some do."""
+    """Tasks of which a third of the tries fails, by chance; at full size at least, so that some do."""
     return lambda: demo.retry(client, max(scale, 1.0))
 
 

@@ -5,7 +5,7 @@ with nannies, shuffling throughout, and lets one thing after the other happen to
 After each it judges: the buckets add up to the threads times their time by the scheduler's clock, a report's window
 does, no exported counter falls, workers that vanished have a reason, and so has time that is not measured. In the end,
 nobody is a straggler who is well, and the scheduler's memory has not grown. The same seed brings the same events in the
-same order. ``--memory TASKS`` drives the state machines alone through so many tasks, of a tenth as many prefixes, and
+same order. ``--memory TASKS`` drives the state machines alone through these tasks, of a tenth as many prefixes, and
 says what the plugin keeps.
 """
 
@@ -45,7 +45,7 @@ MAX_GROWTH = 150 * 2**20
 #: 500,000 keys, and a thousand prefixes.
 MAX_KEPT_MORE = 8 * 2**20
 
-#: So many events happen however slow the machine is.
+#: Events that happen at least, however slow the machine is.
 MIN_EVENTS = 5
 
 _SAMPLE = re.compile(r"^(dask_efficiency_\w+_total(?:\{.*\})?) (\S+)$", re.MULTILINE)
@@ -196,7 +196,7 @@ def schedule(seed: int, names: Sequence[str]) -> Iterator[tuple[str, random.Rand
 
 
 def chaos(seed: int, seconds: float, names: Sequence[str]) -> list[str]:
-    """Let things happen for so long; gives the defects."""
+    """Let events happen for these seconds; returns the defects."""
     until, counts = time.monotonic() + seconds, Counter[str]()
     with tempfile.TemporaryDirectory() as folder, closing(Bed(Path(folder))) as bed:
         users = Users(bed, seed)
@@ -290,7 +290,7 @@ def kept(roots: Sequence[object]) -> int:
 
 
 def memory(tasks: int) -> None:
-    """Drive the state machines through so many tasks, and see that the plugin keeps no more and more."""
+    """Drive the state machines through tasks, and fail if what the plugin keeps grows with them."""
     from benchmarks.one_process import MODES, WORK, run, session
     from benchmarks.state_machines import BATCH, Driver
 

@@ -38,7 +38,7 @@ SETTINGS = {
     "efficiency.report-timeout": "60s",
 }
 
-#: What has not come about in so many seconds is a defect.
+#: Seconds after which a state that has not come about is a defect.
 PATIENCE_SECONDS = 180
 
 #: Tries of one piece of work, which may fail when a disk is full or a scheduler is gone.
@@ -138,7 +138,7 @@ class Bed:
         return self.client.run(function, workers=[address], on_error="ignore", **kwargs).get(address)
 
     def scale(self, n: int) -> bool:
-        """Have so many workers, whatever became of those that there were; gives whether there are."""
+        """Ask for n workers, whatever became of the old ones; returns True once they are there."""
 
         def scale(dask_scheduler: Any, n: int) -> bool:
             cluster = dask_scheduler.chaos_cluster
@@ -156,7 +156,7 @@ class Bed:
 
 
 def _mounted(disk: Path, nbytes: int) -> bool:
-    """Make a folder a disk of so many bytes; False, and an ordinary folder, where that needs rights."""
+    """Mount a disk of this size at a folder; False, and an ordinary folder, without the rights."""
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(disk)]
     return (

@@ -24,7 +24,7 @@ TOLERANCE = 0.8
 
 PROCESSES = r"[Uu]se processes"
 CHAINED = r"one after the other"
-#: How long a headline says that it took.
+#: The time that a headline gives.
 TOOK = re.compile(r"^([\d.]+) (ms|s|min)\b")
 #: A list of all that waiting may be for names none of it.
 ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
@@ -46,7 +46,7 @@ class Diagnosis:
     names: str
     #: Modules that Dask does not bring along.
     needs: tuple[str, ...] = ()
-    #: Whether the trace is worth keeping.
+    #: True if the trace is worth keeping.
     traced: bool = True
 
 

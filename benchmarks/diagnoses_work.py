@@ -213,7 +213,7 @@ def skew(scale: float, *, mended: bool = False) -> Ran:
 
 
 def keyed(seed: int, rows: int, salts: int) -> Any:
-    """A frame of which more than half of the rows have the same key, or one of so many."""
+    """A frame in which more than half of the rows have one key, or one of ``salts`` keys."""
     import pandas as pd
 
     rng = np.random.default_rng(seed)
@@ -244,7 +244,7 @@ def skewed_shuffle(scale: float, *, mended: bool = False) -> Ran:
 
 
 def flood(scale: float, *, mended: bool = False) -> Ran:
-    """Tasks of a millisecond, so many that the scheduler is what they wait for; mended, a hundred are one."""
+    """So many tasks of a millisecond that they wait for the scheduler; mended, a hundred are one."""
     fused = 100 if mended else 1
     with cluster() as client:
         wait_for(client, burn, [0.001] * 100)

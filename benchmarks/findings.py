@@ -46,7 +46,7 @@ NOTHING = "nothing"
 #: Shares of what has an interval, and of the run.
 INSIDE, MAX_WIDTH, MAX_ERROR = 0.9, 0.25, 0.1
 
-#: Two runs of the same differ by so much of the run.
+#: Difference of two runs of one workload, as a share of the run.
 NOISE = 0.05
 
 
@@ -57,7 +57,7 @@ class Cure:
     #: Of the findings that name the fault.
     kinds: tuple[str, ...]
     words: str
-    #: That the workload is run with; None where there is no cure, and the words say why.
+    #: Options of the workload with the cure; None where there is no cure, and the words say why.
     options: Mapping[str, Any] | None = field(default_factory=lambda: {"mended": True})
 
 

@@ -57,7 +57,7 @@ class TorchWork:
         self.torch.mm(self.large, self.large)
 
     def sleep(self, seconds: float) -> None:
-        """One kernel of about so many seconds, asynchronous."""
+        """One kernel of about this length, asynchronous."""
         self.torch.cuda._sleep(int(seconds * 1.5e9))
 
     def sync(self) -> None:

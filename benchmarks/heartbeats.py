@@ -105,7 +105,7 @@ class FakeWorker:
         return [RunningTask(prefix, 2.5, 1e6) for prefix in self._prefixes[:2]]
 
     def live(self, changing: int) -> Snapshot:
-        """Half a second later, after tasks of so many prefixes."""
+        """The snapshot half a second later, after tasks of ``changing`` prefixes."""
         begin = self.at
         some = self._random.sample(self._prefixes, changing)
         for prefix in some:

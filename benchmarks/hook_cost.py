@@ -116,7 +116,7 @@ SIDES = {"worker": WORKER, "scheduler": SCHEDULER, "scheduler, with a result": S
 
 
 def drive_scheduler(plugins: list[Any], calls: int, passed: Mapping[str, Any]) -> None:
-    """Run so many transitions that do nothing through the scheduler's own function."""
+    """Run transitions that do nothing through the scheduler's own function."""
     group = SimpleNamespace(name="group")
     ts = SimpleNamespace(key="key", _state="waiting", state="waiting", dependents={1}, dependencies={2}, group=group)
     state: Any = SimpleNamespace(
@@ -134,7 +134,6 @@ def drive_scheduler(plugins: list[Any], calls: int, passed: Mapping[str, Any]) -
 
 
 def drive_worker(plugins: list[Any], calls: int) -> None:
-    """Call the worker's plugins so many times."""
     state: Any = SimpleNamespace(plugins=dict(enumerate([_WorkerBase(), *plugins])))
     for _ in range(calls):
         WorkerState._notify_plugins(state, "transition", "key", "waiting", "ready")

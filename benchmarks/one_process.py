@@ -90,7 +90,7 @@ class Mode:
     around: Callable[[Any], AbstractAsyncContextManager[Any]] = lambda client: nullcontext()
     #: Beside :data:`QUIET`.
     config: dict[str, Any] = field(default_factory=dict)
-    #: Whether upstream's spans and fine performance metrics are there; it has no switch for them.
+    #: True if upstream's spans and fine performance metrics are there; it has no switch for them.
     fine_metrics: bool = True
     #: Why its instructions cannot be counted.
     not_counted: str = ""
@@ -194,7 +194,7 @@ class Session:
         return plugin._meter if plugin is not None else None
 
     async def compute(self, tasks: int) -> None:
-        """Compute so many tasks; what is to surround them does."""
+        """Compute tasks, surrounded by what the mode has around them."""
         async with self._mode.around(self._client):
             for first in range(0, tasks, self._work.batch):
                 numbers = range(first, min(tasks, first + self._work.batch))

@@ -20,7 +20,7 @@ from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import ClusterFile
 from dask_efficiency.simulation.model.topology import Link
 
-#: Of a link of at least so many bytes a second nothing is throttled: the machine has no more.
+#: Bytes a second from which on a link is not throttled: the machine has no more.
 UNTHROTTLED = 1e9
 
 #: Of what waits for a link; a switch's queue of this length, at most.

@@ -54,7 +54,7 @@ from dask_efficiency.accounts.slow_worker import Cause
 #: How often it is looked whether the victim measures.
 LOOK_SECONDS = 0.01
 
-#: A neighbour must slow memory by so much, or the fault cannot be injected on this machine.
+#: Least slowdown of memory by neighbours; with less, the fault cannot be injected on this machine.
 MIN_SLOWDOWN = 1.5
 
 _STREAM = """

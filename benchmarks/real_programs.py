@@ -61,7 +61,7 @@ def spread(rows: Any) -> float:
 
 
 def timeseries_shuffle(client: Client, folder: Path, scale: float, *, salts: int = 1) -> Work:
-    """Groups Dask's own timeseries, of whose rows most have one key, or one of so many."""
+    """Groups Dask's own timeseries, in which most rows have one key, or one of ``salts`` keys."""
     import pandas as pd
 
     begins = pd.Timestamp("2000-01-01")

@@ -28,7 +28,7 @@ from distributed.scheduler import heartbeat_interval
 
 SIZES = (10, 100, 1_000, 10_000)
 
-#: A run lasts for so many seconds, and so many heartbeats of each worker, at least.
+#: Least seconds of a run, and least heartbeats of each worker in it.
 MIN_SECONDS = 120.0
 MIN_HEARTBEATS = 6
 
@@ -55,7 +55,7 @@ def run(**asked: Any) -> Run:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that so many are not above; 0 of none."""
+    """The value that a share of the values are not above; 0 without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 

@@ -62,7 +62,7 @@ GPU = "GPU-of-the-worker"
 #: Seconds of a worker's life before its first heartbeat.
 FIRST_SECONDS = 0.1
 
-#: How many times as long as the others the first worker takes.
+#: Slowdown of the first worker.
 SLOW = 2.0
 
 
@@ -399,7 +399,7 @@ class Cluster:
             self.scheduler.stream_comms[worker.address] = worker  # type: ignore[assignment]
 
     async def run(self, until: float) -> None:
-        """Let heartbeats and results arrive, until so many seconds after the first call."""
+        """Let heartbeats and results arrive, until ``until`` seconds after the first call."""
         self._began = self._began or time.monotonic()
         while (now := time.monotonic() - self._began) < until:
             while self._due[0][0] <= now:

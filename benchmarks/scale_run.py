@@ -101,11 +101,11 @@ def event_loop(clock: Clock) -> asyncio.AbstractEventLoop:
 
 WINDOW = "scale"
 
-#: A window lasts for so many seconds, and so many heartbeats of each worker, at least.
+#: Least seconds of a window, and least heartbeats of each worker in it.
 MIN_SECONDS = 30.0
 MIN_HEARTBEATS = 3
 
-#: In so many seconds workers answer, or more where they are asked to.
+#: Seconds in which workers answer, or more where they are asked to.
 ANSWER_SECONDS = 0.02
 
 
@@ -207,7 +207,7 @@ class Figures:
     seconds: float = 0.0
     #: The longest of these, milliseconds, and its part.
     longest: tuple[float, str] = (0.0, "")
-    #: Whether calls are counted: not while the cluster starts.
+    #: True if calls are counted: not while the cluster starts.
     counting: bool = False
     #: CPU nanoseconds of a call that does nothing, as it is seen from inside.
     empty_ns: int = 0

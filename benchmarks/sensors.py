@@ -76,7 +76,7 @@ def metrics_of(random: np.random.Generator) -> dict[str, Any]:
 
 
 def filled_series(workers: int) -> tuple[WorkerSeries, float]:
-    """Twenty minutes of so many workers, and microseconds of CPU of a heartbeat."""
+    """Series of twenty minutes, and microseconds of CPU of a heartbeat."""
     cluster = ClusterLedger(at=0)
     series = WorkerSeries(cluster, SECONDS)
     random = np.random.default_rng(0)

@@ -75,7 +75,7 @@ class Settings:
     seceding: frozenset[int] = frozenset()
     #: (worker, nanoseconds after the start) of a worker that is killed.
     dies: tuple[int, int] | None = None
-    #: How many times as long tasks take on a worker.
+    #: By worker, the factor by which its tasks take longer.
     slow: dict[int, float] = field(default_factory=dict)
 
 

@@ -145,7 +145,7 @@ class Change:
     after: Setting
     #: The cluster that the recorded one becomes, given that and the name of the worker that was slow.
     cluster: Callable[[ClusterSpec, str], ClusterSpec]
-    #: Whether its error counts.
+    #: True if its error counts.
     counts: bool = True
 
 

@@ -79,7 +79,7 @@ class Driver:
         self.lock = threading.Lock()
 
     def compute(self, tasks: int, start: int = 0) -> None:
-        """Compute so many tasks, from their graphs to their release; ``start`` is the number of the first."""
+        """Compute tasks, from their graphs to their release; ``start`` is the number of the first."""
         for first in range(start, start + tasks, BATCH):
             self._compute_batch(first)
             if self.meter is not None:

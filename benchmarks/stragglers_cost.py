@@ -54,7 +54,7 @@ class Payloads:
         self._writers = [TaskRateWriter() for _ in range(workers)]
 
     def next(self, worker: int, seconds: float) -> dict[str, object]:
-        """The next heartbeat's, after so many seconds of work."""
+        """The next heartbeat's payload, after some seconds of work."""
         n = 20.0
         wall = self._rng.lognormal(-1 + 0.7 * (worker == 0), 0.1, len(self._prefixes))
         log, share = np.log(wall / MIN_WALL_SECONDS), 0.95

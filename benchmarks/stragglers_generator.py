@@ -29,7 +29,7 @@ REPORT = range(3000, 3300)
 
 SECONDS = 900
 
-#: What share of the windows has no fault.
+#: Share of the windows without a fault.
 FAULT_FREE = 1 / 3
 
 
@@ -66,7 +66,7 @@ METRICS = {
     "retransmits": Metric(5.0, 2.0, 0.0, falls=False),
 }
 
-#: What detectors see unless an ablation says otherwise.
+#: The metrics that detectors get.
 SEVEN = ("cpu", "gpu_duty", "gpu_tensor", "pfc", "throughput", "nvlink", "memory")
 
 #: The package's names for these: there, "memory" is that of a Dask worker's process, and more of it is worse.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from distributed import Client, wait
 
-#: A round that a worker holds up is given up after so many seconds.
+#: Seconds after which a round that a worker holds up is given up.
 PATIENCE = 6.0
 
 

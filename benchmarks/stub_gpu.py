@@ -84,7 +84,7 @@ def launch(
     api: int = RUNTIME,
     holding_the_gil: bool = False,
 ) -> Span:
-    """Ask for kernels of so many seconds each, one after another on a stream; returns at once.
+    """Ask for kernels of ``seconds`` each, one after another on a stream; returns at once.
 
     Several kernels of one call are what a graph's launch asks for: give ``GRAPH_LAUNCH`` as ``cbid``, too.
     """

@@ -41,7 +41,7 @@ from benchmarks.one_process import HEARTBEAT_SECONDS, MODES, WORK, run, session
 COUNTED = (400, 1_400)
 TIMED = (400, 3_400)
 
-#: How much slower a program is under cachegrind: 0.24 G instructions a second, of 4.3 G without.
+#: Slowdown of a program under cachegrind: 0.24 G instructions a second, of 4.3 G without.
 SLOWNESS = 18.0
 
 
@@ -88,7 +88,7 @@ class Used(NamedTuple):
 
 
 def bytecodes(mode: str, tasks: int) -> None:
-    """Print the bytecodes of so many no-op tasks in a mode, in this process."""
+    """Print the bytecodes of no-op tasks in a mode, in this process."""
     counted = Bytecodes()
 
     async def work() -> None:
@@ -103,7 +103,7 @@ def bytecodes(mode: str, tasks: int) -> None:
 
 
 def _compute(mode: str, work: str, tasks: int) -> None:
-    """Compute so many tasks: what runs under valgrind."""
+    """Compute tasks under valgrind."""
 
     async def computed() -> None:
         async with session(MODES[mode], WORK[work], SLOWNESS) as here:

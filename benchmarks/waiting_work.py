@@ -147,7 +147,7 @@ def sleeping(scale: float, measure: Measure) -> None:
 def _in_four_threads(
     task: Callable[..., list[Mark]], scale: float, measure: Measure, *, tasks: int = 80, seconds: float = NAP
 ) -> None:
-    """Tasks that wait for so long, after a short one in each thread."""
+    """Tasks that wait, after a short one in each thread."""
     with cluster(workers=1, threads=4) as client:
         marks_of(client, task, [0.001] * 4)
         measure(client, lambda: marks_of(client, task, [seconds] * number(tasks, scale)))

@@ -41,7 +41,7 @@ START = 1_700_000_000
 
 EVERY, WINDOW, HISTORY = 480.0, 900.0, 3600.0
 
-#: A fault can be named when so much of it is in a window; and how long faults last at least.
+#: Seconds of a fault that a window must have for naming it, and least seconds of a fault.
 SEEN, LASTS = 270.0, 300.0
 
 #: Machines of a replay, and its seconds before those in which the fault begins.

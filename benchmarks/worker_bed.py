@@ -108,7 +108,7 @@ def lacking() -> str:
     return ""
 
 
-#: Makes network namespaces for so many workers: the address of this one, and their names.
+#: Makes network namespaces, by the number of workers: the address of this one, and their names.
 Network = Callable[[int], AbstractContextManager[tuple[str, list[str]]]]
 
 

@@ -23,7 +23,7 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, load_trace
 
-#: What the clusters share, whatever the machine has: the bottlenecks are known for so many.
+#: Cores of a cluster, whatever the machine has: the bottlenecks are known for this number.
 CORES = 2
 
 

@@ -37,7 +37,7 @@ class Deployment:
     #: What is tried on it, each in a folder of its own.
     runs: dict[str, Callable[[Path], list[Check]]]
     root: bool = False
-    #: Whether it is only started when it is asked for.
+    #: True if it is only started when it is asked for.
     opt_in: bool = False
 
 

@@ -42,7 +42,6 @@ class Stopwatch:
 
 
 def burn(seconds: float) -> Seconds:
-    """Compute for so many seconds of CPU time."""
     watch = Stopwatch()
     while watch.read()[0] < seconds:
         pass
@@ -100,7 +99,7 @@ class Submitted:
 
 
 def submit(client: Client, *, burning: int = 12, resting: int = 6, failing: int = 3) -> Submitted:
-    """Give a cluster so many tasks of each kind."""
+    """Submit tasks of each kind."""
     good = client.map(burn, [BURN] * burning, pure=False) + client.map(rest, [REST] * resting, pure=False)
     return Submitted(good, client.map(burn_and_fail, [BURN] * failing, pure=False))
 
@@ -108,7 +107,7 @@ def submit(client: Client, *, burning: int = 12, resting: int = 6, failing: int 
 #: Between an entry in Dask's log and the hook by which we hear of the same, on a busy machine; seconds.
 HOOK = 0.5
 
-#: A worker that closes may still tell, for so long, of time after its removal; seconds.
+#: Seconds after its removal that a closing worker may still report.
 GRACE = GRACE_NS / 1e9
 
 
@@ -225,9 +224,9 @@ def _off(known: Known) -> float:
 
 
 def of_report(seen: Observed, known: Known, *, workers: int, threads: int, lost_seconds: float = 0) -> list[Check]:
-    """A report's totals, workers and sums, where each of the workers has so many threads.
+    """Checks of a report's totals, workers and sums.
 
-    At most so many thread-seconds may be lost with workers that were killed.
+    Each worker has ``threads``; at most ``lost_seconds`` may be lost with workers that were killed.
     """
     report = seen.report
     return [
