@@ -7,6 +7,7 @@ an environment of its own, as containers are; brings a wheel there in each of th
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -99,6 +100,8 @@ def metered(client: Client, *names: str) -> bool:
 
 
 def main() -> None:
+    """Print the cost of each way."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     ways: dict[str, Callable[[Client, Path], None]] = {
         "PipInstall": by_pip,
         "PipInstall, restart_workers": lambda client, file: by_pip(client, file, restart_workers=True),
