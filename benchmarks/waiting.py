@@ -28,6 +28,7 @@ from typing import Any
 from distributed import Client
 
 from benchmarks import waiting_work as work
+from benchmarks.diagnoses_work import chain, flood, skew, thinking_client
 from benchmarks.waiting_work import Mark
 from benchmarks.workload_runs import in_a_process, kernel_clocks, lacking, parser_of, write
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report
@@ -53,7 +54,8 @@ class Workload:
     """A workload, and what is true of it."""
 
     name: str
-    run: Callable[[float, work.Measure], None]
+    #: Runs it on this scale and measures; a diagnosis measures itself, and returns its report.
+    run: Callable[[float, work.Measure], EfficiencyReport | None]
     built_in: str
     #: Right names of the seconds of its bucket.
     causes: tuple[str, ...]
@@ -194,13 +196,20 @@ WORKLOADS = (
         known={"lock": work.NAP},
         needs=("threadpoolctl",),
     ),
-    Workload("flood", work.flood, "50,000 tasks of 1 ms: slots wait for the scheduler", ("scheduler",), bucket="idle"),
-    Workload("slow_client", work.slow_client, "the client thinks for 80 % of the time", ("no-work",), bucket="no-work"),
-    Workload("chain", work.chain, "each task needs the one before", ("parallelism",), bucket="idle", prefix="link"),
+    Workload("flood", work.of_diagnosis(flood), "50,000 tasks of 1 ms", ("scheduler",), bucket="idle"),
+    Workload("slow_client", work.of_diagnosis(thinking_client), "a client that thinks", ("no-work",), bucket="no-work"),
+    Workload(
+        "chain",
+        work.of_diagnosis(chain),
+        "each task needs the one before",
+        ("parallelism",),
+        bucket="idle",
+        prefix="burn",
+    ),
     Workload(
         "big_partition",
-        work.big_partition,
-        "one of 41 tasks takes 80 times as long as the others",
+        work.of_diagnosis(skew),
+        "one of 41 partitions is 20 times as large as the others",
         ("parallelism",),
         bucket="idle",
         prefix="convert",
@@ -211,7 +220,7 @@ WORKLOADS = (
         "workers= keeps all tasks on one worker of two",
         ("restricted",),
         bucket="idle",
-        prefix="convert",
+        prefix="burn",
     ),
 )
 
@@ -354,7 +363,9 @@ def measure(workload: Workload, scale: float) -> Result:
             result.core_wait = sum(mark.core_wait for mark in marks) / 1e9
         fill_in(workload, block.report, result)
 
-    workload.run(scale, measured)
+    report = workload.run(scale, measured)
+    if report is not None:
+        fill_in(workload, report, result)
     return result
 
 

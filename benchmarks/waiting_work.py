@@ -24,12 +24,13 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
-from distributed import Client, wait
+from distributed import Client
 
-from benchmarks.diagnoses_work import SLOW_SERVER, keep_to, number, process, sines
+from benchmarks.diagnoses_work import SLOW_SERVER, keep_to, number, process, sines, wait_for
 from benchmarks.stragglers_work import burn
 from benchmarks.worker_bed import CGROUPS, cgroup
-from benchmarks.workload_runs import cluster, cores
+from benchmarks.workload_runs import Ran, cluster, cores
+from dask_efficiency import EfficiencyReport
 
 WAITS = "# waits"
 
@@ -97,11 +98,6 @@ def waiting_lines(*functions: Callable[..., Any]) -> set[int]:
 def marks_of(client: Client, function: Callable[..., list[Mark]], *columns: Any, **options: Any) -> list[Mark]:
     futures = client.map(function, *columns, pure=False, **options)
     return [mark for marks in client.gather(futures) for mark in marks]
-
-
-def done(client: Client, function: Callable[..., Any], *columns: Any, **options: Any) -> list[Mark]:
-    wait(client.map(function, *columns, pure=False, **options))
-    return []  # there are no marks
 
 
 # -- one cause each --------------------------------------------------------------------------------
@@ -446,55 +442,18 @@ def blas_and_lock(scale: float, measure: Measure) -> None:
 # -- idle slots ------------------------------------------------------------------------------------
 
 
-def flood(scale: float, measure: Measure) -> None:
-    with cluster() as client:
-        done(client, burn, [0.001] * 100)
-        measure(client, lambda: done(client, burn, [0.001] * number(50_000, scale)))
-
-
-def slow_client(scale: float, measure: Measure) -> None:
-
-    def work() -> list[Mark]:
-        for _ in range(number(10, scale)):
-            time.sleep(0.9)
-            done(client, burn, [0.1] * 4)
-        return []
-
-    with cluster() as client:
-        done(client, burn, [0.001] * 4)
-        measure(client, work)
-
-
-def link(seconds: float, before: Any) -> int:
-    return burn(seconds)
-
-
-def chain(scale: float, measure: Measure) -> None:
-    def work() -> list[Mark]:
-        last = None
-        for _ in range(number(40, scale)):
-            last = client.submit(link, 0.2, last, pure=False)
-        wait(last)
-        return []
-
-    with cluster() as client:
-        done(client, burn, [0.001] * 4)
-        measure(client, work)
-
-
-def convert(seconds: float) -> int:
-    """Takes as long as it is told."""
-    return burn(seconds)
-
-
-def big_partition(scale: float, measure: Measure) -> None:
-    with cluster() as client:
-        done(client, burn, [0.001] * 4)
-        measure(client, lambda: done(client, convert, [*[0.1] * 40, max(1.0, 8.0 * scale)]))
+def of_diagnosis(run: Callable[[float], Ran]) -> Callable[[float, Measure], EfficiencyReport]:
+    """A workload of :mod:`benchmarks.diagnoses_work`, which measures itself."""
+    return lambda scale, _: run(scale).report
 
 
 def restrictions(scale: float, measure: Measure) -> None:
     with cluster() as client:
-        done(client, burn, [0.001] * 4)
+        wait_for(client, burn, [0.001] * 4)
         first = [min(client.scheduler_info(n_workers=-1)["workers"])]
-        measure(client, lambda: done(client, convert, [0.2] * number(40, scale), workers=first))
+
+        def work() -> list[Mark]:
+            wait_for(client, burn, [0.2] * number(40, scale), workers=first)
+            return []  # there are no marks
+
+        measure(client, work)
