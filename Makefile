@@ -18,7 +18,7 @@ JUPYTER_STAMP := $(if $(filter-out 0 no,$(JUPYTER)),$(VENV)/.stamp-jupyter)
 # Given DEPLOY=1, what starts Dask by SSH, SLURM, MPI and so on is installed too.
 DEPLOY ?=
 DEPLOY_STAMP := $(if $(filter-out 0 no,$(DEPLOY)),$(VENV)/.stamp-deploy)
-# Which of benchmarks/ to run: what_if, trace_files, critical_path, live and others.
+# Which of benchmarks/ to run; benchmarks/README.md lists them.
 BENCH ?= overhead
 # What an installation compiles, and how; so a change of it installs again.
 COMPILED := hatch_build.py $(addprefix dask_efficiency/gpu/cupti/,callbacks.c build.py)
@@ -98,7 +98,7 @@ dashboards: $(VENV)/.stamp-test ## Write the Grafana dashboards anew, and run al
 	@$(BIN)/python -m dashboards.prove
 
 .PHONY: benchmark
-benchmark: $(VENV)/.stamp-benchmark $(ORACLE_STAMP) ## What the plugin costs; another one of benchmarks/ with BENCH=critical_path and so on
+benchmark: $(VENV)/.stamp-test ## Costs of the plugin; another claim of benchmarks/README.md with BENCH=critical_path and so on
 	@$(BIN)/python -m benchmarks.$(BENCH)
 
 .PHONY: docs
@@ -141,11 +141,6 @@ $(VENV)/.stamp-test: pyproject.toml $(COMPILED) | $(VENV)/.stamp-venv
 	@echo "Installing what the tests need in $(VENV)"
 	@$(PIP) install --quiet --editable '.[prometheus,dashboard,report,gpu]' --group test --group lint
 	@touch $@ $(VENV)/.stamp-demo $(VENV)/.stamp-monitor
-
-$(VENV)/.stamp-benchmark: pyproject.toml | $(VENV)/.stamp-test
-	@echo "Installing what the benchmarks need in $(VENV)"
-	@$(PIP) install --quiet --group benchmark
-	@touch $@
 
 $(VENV)/.stamp-docs: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing what the documentation needs in $(VENV)"

@@ -23,10 +23,9 @@ from dask.delayed import delayed
 from distributed import Client, secede, wait
 from distributed.metrics import context_meter
 
-from benchmarks.diagnoses_work import cluster
-from benchmarks.in_a_process import lacking, parser_of, write
-from benchmarks.real_programs.programs import PROGRAMS, Program, Work, write_orders
+from benchmarks.real_programs import PROGRAMS, Program, Work, write_orders
 from benchmarks.stragglers_work import burn
+from benchmarks.workload_runs import cluster, lacking, parser_of, write
 from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, snapshot
 from dask_efficiency.accounts.buckets import HELD, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN
@@ -59,7 +58,7 @@ SPILLING = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What both say of one run; seconds by prefix, and by bucket or label."""
+    """Our figures and Dask's of one run; seconds by prefix, and by bucket or label."""
 
     report: EfficiencyReport
     #: Our buckets, without what libraries' threads did in the place of free slots.
@@ -124,12 +123,12 @@ class Figures:
 
 
 def is_cpu(label: str) -> bool:
-    """Whether a label of Dask's is of the CPU clock of a task's thread: Dask's own, and those of P2P."""
+    """True for Dask's labels of the CPU clock of a task's thread: its own, and those of P2P."""
     return label == "thread-cpu" or label.endswith("-cpu")
 
 
 def is_in_the_thread(label: str) -> bool:
-    """Whether it is of the time in the thread, as users' own labels are."""
+    """True for labels of time in the thread, users' own among them."""
     return label not in OUTSIDE_THE_THREAD and label not in CAME_TO_NOTHING
 
 
@@ -146,21 +145,21 @@ def measured(client: Client, name: str, work: Work) -> Figures:
         if prefix in before:
             library -= before[prefix].ns(Bucket.LIBRARY_THREADS)
         ours[prefix] = {**row, Bucket.LIBRARY_THREADS: library / 1e9}
-    while (said := client.run_on_scheduler(_said, name=name, told=client.run(_told))) is None:
+    while (theirs := client.run_on_scheduler(_dask_figures, name=name, reported=client.run(_worker_digests))) is None:
         time.sleep(0.05)
-    return Figures(report, ours, *said)
+    return Figures(report, ours, *theirs)
 
 
-async def _told(dask_worker: Any) -> dict[Any, float]:
+async def _worker_digests(dask_worker: Any) -> dict[Any, float]:
     """A worker's digests of tasks so far, after a heartbeat."""
     await dask_worker.heartbeat()
     return {key: value for key, value in dask_worker.digests_total.items() if key[0] == "execute"}
 
 
-def _said(dask_scheduler: Any, name: str, told: Mapping[str, Mapping[Any, float]]) -> Any:
-    """What Dask says of a span; None while the scheduler has not read what workers told."""
+def _dask_figures(dask_scheduler: Any, name: str, reported: Mapping[str, Mapping[Any, float]]) -> Any:
+    """Dask's figures of a span; None until the scheduler has read all workers' digests."""
     expected: Counter[Any] = Counter()
-    for digests in told.values():
+    for digests in reported.values():
         for (context, _, *rest), value in digests.items():
             expected[context, *rest] += value
     of_all = dask_scheduler.cumulative_worker_metrics
@@ -192,10 +191,10 @@ def missing_ns(client: Client, report: EfficiencyReport) -> int:
 
 async def _off(dask_worker: Any) -> int:
     """By how much a worker's buckets differ from its threads times its time, in its present snapshot."""
-    told = decode((await dask_worker.handlers["efficiency"]("snapshot"))["snapshot"])
-    if isinstance(told, NotMeasured):
-        raise RuntimeError(told.reason)
-    balance = told.balance
+    decoded = decode((await dask_worker.handlers["efficiency"]("snapshot"))["snapshot"])
+    if isinstance(decoded, NotMeasured):
+        raise RuntimeError(decoded.reason)
+    balance = decoded.balance
     return sum(balance.finalized.values()) + balance.running - balance.nthreads * balance.elapsed
 
 
@@ -270,7 +269,6 @@ def climatology(client: Client, folder: Path, scale: float) -> Work:
 
 
 def tensordot(client: Client, folder: Path, scale: float) -> Work:
-    """Products of blocks."""
     import dask.array as da
 
     side = round(6000 * scale**0.5)
@@ -279,7 +277,6 @@ def tensordot(client: Client, folder: Path, scale: float) -> Work:
 
 
 def bag(client: Client, folder: Path, scale: float) -> Work:
-    """Pure Python on many small objects."""
     import dask.bag as db
 
     numbers = db.range(max(10_000, round(3_000_000 * scale)), npartitions=16)
@@ -287,14 +284,12 @@ def bag(client: Client, folder: Path, scale: float) -> Work:
 
 
 def make(seed: int, nbytes: int) -> Any:
-    """Random numbers that do not compress."""
     import numpy as np
 
     return np.random.default_rng(seed).random(nbytes // 8)
 
 
 def read(array: Any) -> float:
-    """Their sum."""
     return float(array.sum())
 
 
@@ -313,12 +308,11 @@ def spill(client: Client, folder: Path, scale: float) -> Work:
 
 
 def retry(client: Client, folder: Path, scale: float) -> Work:
-    """Tasks of which a third of the tries fails, by chance: so many that some do."""
+    """Tasks of which a third of the tries fails, by chance; at full size at least, so that some do."""
     return lambda: demo.retry(client, max(scale, 1.0))
 
 
 def burn_then_leave(seconds: float) -> None:
-    """Spin, leave the slot, and sleep."""
     burn(seconds)
     secede()
     time.sleep(5 * seconds)

@@ -5,7 +5,7 @@ with nannies, shuffling throughout, and lets one thing after the other happen to
 After each it judges: the buckets add up to the threads times their time by the scheduler's clock, a report's window
 does, no exported counter falls, workers that vanished have a reason, and so has time that is not measured. In the end,
 nobody is a straggler who is well, and the scheduler's memory has not grown. The same seed brings the same events in the
-same order. ``--memory TASKS`` drives the state machines alone through so many tasks, of a tenth as many prefixes, and
+same order. ``--memory TASKS`` drives the state machines alone through these tasks, of a tenth as many prefixes, and
 says what the plugin keeps.
 """
 
@@ -45,14 +45,14 @@ MAX_GROWTH = 150 * 2**20
 #: 500,000 keys, and a thousand prefixes.
 MAX_KEPT_MORE = 8 * 2**20
 
-#: So many events happen however slow the machine is.
+#: Events that happen at least, however slow the machine is.
 MIN_EVENTS = 5
 
 _SAMPLE = re.compile(r"^(dask_efficiency_\w+_total(?:\{.*\})?) (\S+)$", re.MULTILINE)
 
 
 async def _look(dask_scheduler: Any) -> dict[str, Any]:
-    """What the accounts say, at one instant: by how much they are off, and what they have no reason for."""
+    """The accounts at one instant: their errors, and what has no reason."""
     meter = dask_scheduler.plugins[PLUGIN]._meter
     accounts, cluster = meter.accounts, meter.accounts.cluster
     before = accounts.now()
@@ -112,13 +112,11 @@ class Judge:
         self._logged = 0
 
     def found(self, event: str, defects: Sequence[str]) -> None:
-        """Note defects."""
         self.defects += [f"after {event!r}: {what}" for what in defects]
         for what in defects:
             print(f"    DEFECT {what}", flush=True)
 
     def look(self) -> dict[str, Any]:
-        """What the accounts say once all workers have answered."""
         seen: dict[str, Any] = {}
 
         def settled() -> bool:
@@ -165,7 +163,6 @@ class Judge:
         return fallen if now else ["nothing is exported"]
 
     def _errors(self) -> list[str]:
-        """What the cluster's processes logged of failures of ours."""
         text = self.bed.log.read_text(errors="replace")
         new, self._logged = text[self._logged :], len(text)
         return [
@@ -191,7 +188,7 @@ class Judge:
 
 
 def schedule(seed: int, names: Sequence[str]) -> Iterator[tuple[str, random.Random]]:
-    """What happens, without end, each with what it draws from: all of these before any comes again."""
+    """Endless events, each with its random generator; all come once before any comes again."""
     rng = random.Random(seed)
     while True:
         for name in rng.sample(sorted(names), len(names)):
@@ -199,7 +196,7 @@ def schedule(seed: int, names: Sequence[str]) -> Iterator[tuple[str, random.Rand
 
 
 def chaos(seed: int, seconds: float, names: Sequence[str]) -> list[str]:
-    """Let things happen for so long; gives the defects."""
+    """Let events happen for these seconds; returns the defects."""
     until, counts = time.monotonic() + seconds, Counter[str]()
     with tempfile.TemporaryDirectory() as folder, closing(Bed(Path(folder))) as bed:
         users = Users(bed, seed)
@@ -247,10 +244,10 @@ def _happen(bed: Bed, judge: Judge, name: str) -> None:
                 judge.found(name, [f"{type(error).__name__}: {error}"])
             times.append(time.monotonic_ns())
         times.append(time.monotonic_ns())
-    said = [str(one.message) for one in warned if issubclass(one.category, RuntimeWarning)]
-    if (name in ENDS_WINDOWS) is not any("no window" in message for message in said):
-        judge.found(name, [f"its report says {said}"])
-    if not said:
+    messages = [str(one.message) for one in warned if issubclass(one.category, RuntimeWarning)]
+    if (name in ENDS_WINDOWS) is not any("no window" in message for message in messages):
+        judge.found(name, [f"its report says {messages}"])
+    if not messages:
         judge.window(name, report.report, times)
     judge.step(name)
 
@@ -293,7 +290,7 @@ def kept(roots: Sequence[object]) -> int:
 
 
 def memory(tasks: int) -> None:
-    """Drive the state machines through so many tasks, and see that the plugin keeps no more and more."""
+    """Drive the state machines through tasks, and fail if what the plugin keeps grows with them."""
     from benchmarks.one_process import MODES, WORK, run, session
     from benchmarks.state_machines import BATCH, Driver
 

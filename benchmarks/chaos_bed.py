@@ -38,7 +38,7 @@ SETTINGS = {
     "efficiency.report-timeout": "60s",
 }
 
-#: What has not come about in so many seconds is a defect.
+#: Seconds after which a state that has not come about is a defect.
 PATIENCE_SECONDS = 180
 
 #: Tries of one piece of work, which may fail when a disk is full or a scheduler is gone.
@@ -94,7 +94,6 @@ class Bed:
         self.register()
 
     def start(self) -> None:
-        """Start the cluster's process."""
         command = [sys.executable, "-m", "benchmarks.chaos", "--host", str(self.port), str(self.disk)]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
         with self.log.open("a") as log:
@@ -103,7 +102,6 @@ class Bed:
             raise RuntimeError("the cluster did not start: " + self.log.read_text()[-2_000:])
 
     def register(self, **options: Any) -> None:
-        """Have the cluster metered."""
         self.client.register_plugin(EfficiencyPlugin(**options))
 
     def stop(self, *, kill: bool = False) -> None:
@@ -115,7 +113,6 @@ class Bed:
         assert "CLOSED" in closed, "the cluster did not close in order"
 
     def close(self) -> None:
-        """Leave nothing behind."""
         with suppress(Exception):
             self.client.close(timeout=5)
         self.stop(kill=True)
@@ -137,11 +134,11 @@ class Bed:
         return name, *found[name]
 
     def on(self, address: str, function: Callable[..., Any], **kwargs: Any) -> Any:
-        """What a function gives on a worker; None where it is gone."""
+        """The result of a function on a worker; None if the worker is gone."""
         return self.client.run(function, workers=[address], on_error="ignore", **kwargs).get(address)
 
     def scale(self, n: int) -> bool:
-        """Have so many workers, whatever became of those that there were; gives whether there are."""
+        """Ask for n workers, whatever became of the old ones; returns True once they are there."""
 
         def scale(dask_scheduler: Any, n: int) -> bool:
             cluster = dask_scheduler.chaos_cluster
@@ -159,7 +156,7 @@ class Bed:
 
 
 def _mounted(disk: Path, nbytes: int) -> bool:
-    """Make a folder a disk of so many bytes; False, and an ordinary folder, where that needs rights."""
+    """Mount a disk of this size at a folder; False, and an ordinary folder, without the rights."""
     disk.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(disk)]
     return (
@@ -171,7 +168,6 @@ def _mounted(disk: Path, nbytes: int) -> bool:
 
 
 def flaky(path: str) -> int:
-    """Fails the first time."""
     if not os.path.exists(path):
         Path(path).touch()
         raise OSError("not yet")
@@ -179,7 +175,6 @@ def flaky(path: str) -> int:
 
 
 def nap(seconds: float) -> float:
-    """A long task."""
     time.sleep(seconds)
     return seconds
 
@@ -191,26 +186,22 @@ def total_inside(n: int) -> int:
 
 
 def block(seed: int) -> Any:
-    """Twelve megabytes that do not compress."""
     import numpy as np
 
     return np.random.default_rng(seed).integers(0, 256, 12 * 2**20, dtype=np.uint8)
 
 
 def sum_of(array: Any) -> int:
-    """Sums it up."""
     return int(array.sum())
 
 
 def of_part(part: Any) -> Any:
-    """Rows, their sum, and their keys."""
     import pandas as pd
 
     return pd.Series([(len(part), int(part.x.sum()), part.key.nunique())])
 
 
 def total(bed: Bed, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The sum of what tasks give."""
     tasks = bed.client.map(function, *args, pure=False, **options)
     return bed.client.submit(sum, tasks, pure=False).result(PATIENCE_SECONDS)
 
@@ -234,7 +225,6 @@ def shuffled(bed: Bed, n: int) -> tuple[Any, Any]:
 
 
 def rechunked(bed: Bed, n: int) -> tuple[Any, Any]:
-    """An array by P2P."""
     import dask.array as da
 
     side = 600
@@ -273,7 +263,6 @@ class Users:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """While they are at it."""
         for thread in self._threads:
             thread.start()
         try:

@@ -1,4 +1,4 @@
-"""What happens in ``benchmarks/chaos.py``: the table of events, each a function of the bed."""
+"""The events of ``benchmarks/chaos.py``: a table of functions of the bed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def out_of_memory(bed: Bed) -> None:
 
 
 def stop_and_continue(bed: Bed) -> None:
-    """A worker's process stands still."""
     pid = bed.victim()[2]
     os.kill(pid, signal.SIGSTOP)
     time.sleep(bed.rng.uniform(0.5, 6))
@@ -51,14 +50,12 @@ def stop_and_continue(bed: Bed) -> None:
 
 
 def scale(bed: Bed, n: int) -> None:
-    """So many workers are there for a while."""
     bed.scale(n)
     eventually(partial(bed.scale, n), f"{n} workers")
     time.sleep(bed.rng.uniform(0, 2))
 
 
 def block_loop(seconds: float) -> None:
-    """On an event loop."""
     time.sleep(seconds)
 
 
@@ -150,7 +147,6 @@ def fill_disk(bed: Bed) -> None:
 
 
 def boom(*args: Any, **kwargs: Any) -> Any:
-    """Fail."""
     raise ValueError(INJECTED)
 
 
@@ -205,7 +201,6 @@ def unregister_and_register(bed: Bed) -> None:
 
 
 def record(bed: Bed) -> None:
-    """A run is recorded under load."""
     with efficiency_report(client=bed.client, trace=True) as report:
         assert total(bed, abs, range(40)) == 780
     assert report.trace is not None, report.notes
@@ -219,11 +214,11 @@ def two_versions(bed: Bed) -> None:
     bed.on(address, _set_version)
     bed.register(max_prefixes=bed.rng.randrange(20, 900))
 
-    def told(dask_scheduler: Any) -> bool:
+    def is_refused(dask_scheduler: Any) -> bool:
         reasons = dask_scheduler.plugins[PLUGIN]._meter.accounts.cluster.reasons
         return address not in dask_scheduler.workers or "0.0.0 is installed" in reasons.get(name, "")
 
-    eventually(lambda: bed.client.run_on_scheduler(told), "a worker's other version")
+    eventually(lambda: bed.client.run_on_scheduler(is_refused), "a worker's other version")
 
 
 def _set_version() -> None:

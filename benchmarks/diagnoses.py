@@ -1,48 +1,30 @@
-"""Claim: on workloads with one known bottleneck each, nothing that is said first misleads.
+"""Workloads with one known bottleneck each, and the judgement of what the first screen says of a run of them.
 
-``python -m benchmarks.diagnoses [NAME ...] [--scale 0.1] [--json FILE] [--save DIR]`` runs each workload in
-a process of its own and prints, for each, the report's first screen, what is said of its critical path and
-its stragglers, what a stopwatch and the kernel say, and the true cause, so that a person can judge. It exits with 1 if
-something was said that is known to mislead, or if a workload did not end.
-
-What misleads is data: patterns of sentences that are untrue of this workload, with the reason; and a runtime below the
-stopwatch's for which nobody is named. A cause that is not
-named yet is counted, and no failure.
-
-``--save DIR`` keeps each report as ``NAME.json``, its trace as ``NAME.trace`` and what else is known as
-``NAME.known.json``; ``--recorded DIR`` runs nothing, and tells what is said of them now.
-
-It needs Linux, and two cores that do nothing else: ``other programs cpu`` shows how much of them was taken, and where
-that is much, nearly all that is said is of waiting for a core, and rightly.
+Misleading is data: patterns of sentences that are untrue of a workload, with the reason; and a runtime below the
+stopwatch's for which nobody is named. A cause that is not named yet is counted, and no failure. The runs are made, and
+kept in tests/data/diagnoses, by :mod:`benchmarks.findings`.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from benchmarks import diagnoses_work as work
-from benchmarks.diagnoses_work import Ran
-from benchmarks.in_a_process import in_a_process, lacking, parser_of, write
+from benchmarks.workload_runs import Ran
 from dask_efficiency.report.findings import leading
 from dask_efficiency.report.sections import stragglers
 from dask_efficiency.report.sections.report import context
 from dask_efficiency.runs.sections import path as path_sections
 from dask_efficiency.runs.stragglers.offline import judge
 
-#: Of a workload's process. The scheduler alone takes half a minute for the longest, the flood.
-TIMEOUT_SECONDS = 400.0
-
 #: A runtime this much below the stopwatch's misleads.
 TOLERANCE = 0.8
 
 PROCESSES = r"[Uu]se processes"
 CHAINED = r"one after the other"
-#: How long a headline says that it took.
+#: The time that a headline gives.
 TOOK = re.compile(r"^([\d.]+) (ms|s|min)\b")
 #: A list of all that waiting may be for names none of it.
 ALTERNATIVES = re.compile(r"I/O, [^;\n]*\bor\b[^;\n]*")
@@ -58,26 +40,26 @@ class Diagnosis:
     name: str
     run: Callable[..., Ran]
     truth: str
-    #: What must not be said of it, as regular expressions, and why it is untrue.
+    #: Sentences that would be untrue of it, as regular expressions, with the reasons.
     misleads: Mapping[str, str]
     #: What names the true cause.
     names: str
     #: Modules that Dask does not bring along.
     needs: tuple[str, ...] = ()
-    #: Whether the trace is worth keeping.
+    #: True if the trace is worth keeping.
     traced: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a user reads of a workload, what else is known of it, and what of the former misleads."""
+class Verdict:
+    """The sentences that a user reads of a workload, what else is known of it, and which sentences mislead."""
 
     name: str
     headline: str
     path: str
     stragglers: str
     #: How much the report and the path cover, and the path's bounds.
-    beside: str
+    context_lines: str
     stopwatch_seconds: float
     kernel: dict[str, float]
     misleads: list[str] = field(default_factory=list)
@@ -280,32 +262,31 @@ DIAGNOSES = (
 )
 
 
-def said_of(diagnosis: Diagnosis, ran: Ran) -> Said:
-    """What a user reads, judged."""
+def verdict_of(diagnosis: Diagnosis, ran: Ran) -> Verdict:
+    """The first screen of a run, with the sentences in it that mislead."""
     report = ran.report
     path = report.critical_path() if report.trace is not None else None
     about_path = (path_sections.context(path), *path_sections.bounds(path).lines) if path is not None else ()
-    said = Said(
+    verdict = Verdict(
         name=diagnosis.name,
         headline=f"{report.headline}\n" + "\n".join(map(str, leading(report))),
         path="\n".join([path.headline, *map(str, path.findings)]) if path is not None else "not recorded",
         stragglers=stragglers.headline(judge(report.trace)) if report.trace is not None else "not recorded",
-        beside=" | ".join((context(report), *about_path)),
+        context_lines=" | ".join((context(report), *about_path)),
         stopwatch_seconds=ran.stopwatch_seconds,
         kernel=ran.kernel,
     )
-    named = re.search(diagnosis.names, ALTERNATIVES.sub("", said.first), re.IGNORECASE) is not None
-    return replace(said, misleads=_misleading(diagnosis, ran, said), named=named)
+    named = re.search(diagnosis.names, ALTERNATIVES.sub("", verdict.first), re.IGNORECASE) is not None
+    return replace(verdict, misleads=_misleading(diagnosis, ran, verdict), named=named)
 
 
-def _misleading(diagnosis: Diagnosis, ran: Ran, said: Said) -> list[str]:
-    """What was said and is untrue, with the reason."""
+def _misleading(diagnosis: Diagnosis, ran: Ran, verdict: Verdict) -> list[str]:
     patterns = dict(diagnosis.misleads)
     if ran.report.trace is not None:
         patterns[ASKS_FOR_TRACE] = "it was recorded"
-    text = f"{said.first}\n{said.beside}"
+    text = f"{verdict.first}\n{verdict.context_lines}"
     untrue = [f"{found[0]!r}: {why}" for pattern, why in patterns.items() if (found := re.search(pattern, text))]
-    return untrue + _took(ran, diagnosis, said.headline)
+    return untrue + _took(ran, diagnosis, verdict.headline)
 
 
 def _took(ran: Ran, diagnosis: Diagnosis, headline: str) -> list[str]:
@@ -317,73 +298,3 @@ def _took(ran: Ran, diagnosis: Diagnosis, headline: str) -> list[str]:
     if took >= TOLERANCE * ran.stopwatch_seconds:
         return []
     return [f"{found[0]!r}: a stopwatch says {ran.stopwatch_seconds:.3g} s"]
-
-
-def alone(diagnosis: Diagnosis, scale: float, folder: Path | None) -> Said:
-    """Run one workload in this process, and keep what is to be kept."""
-    ran = diagnosis.run(scale)
-    if folder is not None:
-        ran.save(folder, diagnosis.name, with_trace=diagnosis.traced)
-    return said_of(diagnosis, ran)
-
-
-def elsewhere(diagnosis: Diagnosis, options: argparse.Namespace) -> Said | str:
-    """What is said of a workload that ran in a process of its own, or was saved; or why there is nothing to tell."""
-    if options.recorded:
-        ran = work.recorded(diagnosis.name, options.recorded)
-        return ran if isinstance(ran, str) else said_of(diagnosis, ran)
-    words = ["--scale", str(options.scale), *(["--save", str(options.save)] if options.save else [])]
-    said = lacking(diagnosis.needs) or in_a_process(
-        "benchmarks.diagnoses", diagnosis.name, *words, timeout=options.timeout
-    )
-    return said if isinstance(said, str) else Said(**said)
-
-
-def show(diagnosis: Diagnosis, said: Said | str) -> None:
-    """All of one workload."""
-    print(f"\n{diagnosis.name}\n  true cause   {diagnosis.truth}")
-    if isinstance(said, str):
-        print(f"  {said}", flush=True)
-        return
-    clocks = ", ".join(f"{what} {seconds:.1f}" for what, seconds in sorted(said.kernel.items()))
-    print(f"  headline     {said.headline}\n  path         {said.path}")
-    print(f"  stragglers   {said.stragglers}\n  beside       {said.beside}")
-    print(f"  measured     {said.stopwatch_seconds:.1f} s by a stopwatch; seconds of the workers' threads: {clocks}")
-    for line in said.misleads:
-        print(f"  MISLEADS     {line}")
-    sys.stdout.flush()
-
-
-def summary(results: Mapping[str, Said | str]) -> str:
-    """A row for each workload."""
-    rows = [f"{'workload':22} {'misleads':>8}  cause named"]
-    for name, said in results.items():
-        tells = said if isinstance(said, str) else "yes" if said.named else "no"
-        rows.append(f"{name:22} {'-' if isinstance(said, str) else len(said.misleads):>8}  {tells}")
-    told = [said for said in results.values() if isinstance(said, Said)]
-    misled, named = sum(bool(said.misleads) for said in told), sum(said.named for said in told)
-    return "\n".join([*rows, f"{misled} of {len(told)} workloads are misjudged; the cause of {named} is named"])
-
-
-def main() -> int:
-    """Run what is asked for; 1 where something misleads or did not end."""
-    known = {diagnosis.name: diagnosis for diagnosis in DIAGNOSES}
-    parser = parser_of(__doc__, known, timeout_seconds=TIMEOUT_SECONDS)
-    parser.add_argument("--save", metavar="DIR", type=Path, help="where to keep the reports and their traces")
-    parser.add_argument("--recorded", metavar="DIR", type=Path, help="judge what --save kept, and run nothing")
-    options = parser.parse_args()
-    if options.alone:
-        write(options.json, alone(known[options.names[0]], options.scale, options.save))
-        return 0
-    results: dict[str, Said | str] = {}
-    for name in options.names or known:
-        results[name] = elsewhere(known[name], options)
-        show(known[name], results[name])
-    print(f"\n{summary(results)}")
-    write(options.json, results)
-    fine = all(said.startswith("skipped") if isinstance(said, str) else not said.misleads for said in results.values())
-    return 0 if fine else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,18 +6,14 @@ with what a stopwatch and the kernel say. Mended, it does the same work.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -25,133 +21,22 @@ from typing import Any
 import dask
 import numpy as np
 from dask.delayed import delayed
-from distributed import Client, LocalCluster, Lock, wait
+from distributed import Client, Lock, wait
 
 from benchmarks.stragglers_work import burn
-from dask_efficiency import EfficiencyPlugin, EfficiencyReport, efficiency_report, load_report, load_trace
+from benchmarks.workload_runs import CORES, Ran, cluster, cores, measured
 
 MEGABYTE = 1_000_000
-
-#: What the clusters share, whatever the machine has: the bottlenecks are known for so many.
-CORES = 2
 
 #: Seconds of CPU that one byte of a partition costs.
 SECONDS_A_BYTE = 1e-7
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A workload that is over, and what is known of it without its report."""
-
-    report: EfficiencyReport
-    stopwatch_seconds: float
-    #: Seconds of the workers' threads by what they were and did ("task cpu", "loop waits for a core"), by the kernel.
-    kernel: dict[str, float]
-
-    def save(self, folder: Path, name: str, *, with_trace: bool) -> None:
-        """Keep it as files of that name: the report, what else is known, and the trace if that is worth it."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.report.save(str(folder / f"{name}.json"))
-        _without_our_paths(folder / f"{name}.json")
-        known = {key: getattr(self, key) for key in ("stopwatch_seconds", "kernel")}
-        (folder / f"{name}.known.json").write_text(json.dumps(known, indent=1) + "\n")
-        if with_trace and self.report.trace is not None:
-            self.report.trace.save(str(folder / f"{name}.trace"))
-
-    @classmethod
-    def load(cls, folder: Path, name: str) -> Ran:
-        """The inverse of :meth:`save`."""
-        report = load_report(str(folder / f"{name}.json"))
-        trace = folder / f"{name}.trace"
-        if trace.exists():
-            report = replace(report, trace=load_trace(str(trace)))
-        return cls(report=report, **json.loads((folder / f"{name}.known.json").read_text()))
-
-
-def recorded(name: str, folder: Path) -> Ran | str:
-    """A workload that was saved; why there is none, where there is not."""
-    there = (folder / f"{name}.known.json").exists()
-    return Ran.load(folder, name) if there else f"skipped, as there is no record of it in {folder}"
-
-
-def _without_our_paths(file: Path) -> None:
-    """Leave this machine's folders out of the names of files in a report's stacks."""
-    text = file.read_text()
-    for ours, theirs in ((sys.prefix, "/venv"), (sys.base_prefix, "/usr"), (f"{Path.cwd()}/", "")):
-        text = text.replace(ours, theirs)
-    file.write_text(text)
-
-
-@contextmanager
-def cluster(workers: int = 2, threads: int = 1, **options: Any) -> Iterator[Client]:
-    """The client of a cluster of processes that has two cores, or the one that there is."""
-    os.sched_setaffinity(0, cores())
-    options = {"dashboard_address": None, "silence_logs": 50, **options}
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=threads, processes=True, **options) as cluster,
-        Client(cluster) as client,
-    ):
-        if workers:
-            client.wait_for_workers(workers)
-        yield client
-
-
-def cores() -> list[int]:
-    """The first two that this process may use."""
-    return sorted(os.sched_getaffinity(0))[:CORES]
-
-
-def measured(client: Client, work: Callable[[], Any]) -> Ran:
-    """Do the work in a report."""
-    client.register_plugin(EfficiencyPlugin())
-    before = client.run(kernel_clocks)
-    with efficiency_report(client, trace=True) as measuring:
-        began, busy = time.perf_counter(), busy_seconds() - time.process_time()
-        work()
-        took, busy = time.perf_counter() - began, busy_seconds() - time.process_time() - busy
-    after = client.run(kernel_clocks)
-    kernel: Counter[str] = Counter()
-    for worker, clocks in after.items():
-        for thread, (what, seconds) in clocks.items():
-            since = before.get(worker, {}).get(thread, ("", (0.0, 0.0)))[1]
-            kernel[f"{what} cpu"] += seconds[0] - since[0]
-            kernel[f"{what} waits for a core"] += seconds[1] - since[1]
-    workers = sum(seconds for what, seconds in kernel.items() if what.endswith("cpu"))
-    kernel["other programs cpu"] = max(0.0, busy - workers)
-    return Ran(measuring.report, took, dict(kernel))
-
-
-def kernel_clocks() -> dict[int, tuple[str, tuple[float, float]]]:
-    """Of each thread of this process: what it is, and its seconds on a core and waiting for one. Empty but on Linux."""
-    kinds = {threading.main_thread().native_id: "loop"}
-    for thread in threading.enumerate():
-        if "Dask-Default-Threads" in thread.name:
-            kinds[thread.native_id] = "task"
-    found = {}
-    for path in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            on_core, waiting, _ = map(int, path.read_text().split())
-            thread_id = int(path.parent.name)
-            found[thread_id] = kinds.get(thread_id, "other"), (on_core / 1e9, waiting / 1e9)
-    return found
-
-
-def busy_seconds() -> float:
-    """For which our cores have computed anything, for anybody."""
-    ours = {f"cpu{core}" for core in cores()}
-    rows = (line.split() for line in Path("/proc/stat").read_text().splitlines())
-    # user, nice, system, and after idle and iowait: irq, softirq; the rest is other machines'
-    ticks = sum(sum(map(int, row[1:4])) + sum(map(int, row[6:8])) for row in rows if row[0] in ours)
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def number(full: float, scale: float) -> int:
-    """So many of something, at least two."""
     return max(2, round(full * scale))
 
 
 def wait_for(client: Client, function: Callable[..., Any], *columns: Any, **options: Any) -> None:
-    """Map and wait."""
     wait(client.map(function, *columns, pure=False, **options))
 
 
@@ -209,7 +94,6 @@ def parquet(scale: float, *, mended: bool = False) -> Ran:
 
 
 def ask(port: int) -> int:
-    """The status of a request's answer."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", "/")
     status = connection.getresponse().status
@@ -287,12 +171,10 @@ def lock_and_sleep(scale: float, *, mended: bool = False, threads: int = 2) -> R
 
 
 def forty_megabytes(seed: int) -> Any:
-    """An array that does not compress."""
     return np.random.default_rng(seed).random(5_000_000)
 
 
 def total(array: Any) -> float:
-    """Reads an array."""
     return float(array.sum())
 
 
@@ -309,7 +191,6 @@ def spilling(scale: float, *, mended: bool = False) -> Ran:
 
 
 def partition(nbytes: int) -> bytes:
-    """So many bytes, at once."""
     return bytes(nbytes)
 
 
@@ -332,7 +213,7 @@ def skew(scale: float, *, mended: bool = False) -> Ran:
 
 
 def keyed(seed: int, rows: int, salts: int) -> Any:
-    """A frame of which more than half of the rows have the same key, or one of so many."""
+    """A frame in which more than half of the rows have one key, or one of ``salts`` keys."""
     import pandas as pd
 
     rng = np.random.default_rng(seed)
@@ -363,7 +244,7 @@ def skewed_shuffle(scale: float, *, mended: bool = False) -> Ran:
 
 
 def flood(scale: float, *, mended: bool = False) -> Ran:
-    """Tasks of a millisecond, so many that the scheduler is what they wait for; mended, a hundred are one."""
+    """So many tasks of a millisecond that they wait for the scheduler; mended, a hundred are one."""
     fused = 100 if mended else 1
     with cluster() as client:
         wait_for(client, burn, [0.001] * 100)
@@ -533,7 +414,7 @@ def no_workers_at_first(scale: float, *, mended: bool = False) -> Ran:
 
 
 def repeated_computes(scale: float, *, mended: bool = False) -> Ran:
-    """The same collection is computed four times; mended, it is persisted."""
+    """A collection is computed four times; mended, it is persisted."""
     import dask.array as da
 
     random = da.random.random((8000, 4000), chunks=500)

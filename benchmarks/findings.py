@@ -1,6 +1,6 @@
-"""Claim: a run's first finding is the fault that it has, and its cure saves what was said.
+"""Claim: a run's first finding is the fault that it has, and its cure saves what was promised.
 
-``python -m benchmarks.findings [NAME ...] [--scale 0.2] [--repeats 3] [--json FILE] [--recorded DIR]`` runs each
+``python -m benchmarks.findings [NAME ...] [--scale 0.2] [--repeats 3] [--json FILE] [--save DIR]`` runs each
 workload of :mod:`benchmarks.diagnoses` in a process of its own: as it is, and with the cure of its first finding really
 applied, at the same work. By a stopwatch, it exits with 1 unless
 
@@ -11,9 +11,10 @@ applied, at the same work. By a stopwatch, it exits with 1 unless
 How often no more was saved than a bound ("saves up to") says is printed, and no claim: a cure that leaves less useful
 work, such as fewer tasks, may save more.
 
-Beside them it runs three programs that nobody here wrote, for a person to judge: they have no known fault, and count
-where their first finding has a cure here. ``--recorded DIR`` runs nothing, and judges the first findings of what
-``benchmarks.diagnoses --save DIR`` kept. It needs two cores that do nothing else.
+It also runs three programs that nobody here wrote, for a person to judge: they have no known fault, and count where
+their first finding has a cure here. ``--save DIR`` keeps each report as ``NAME.json``, its trace as ``NAME.trace`` and
+what else is known as ``NAME.known.json``; ``--recorded DIR`` runs nothing, and judges the first findings of what was
+kept. It needs Linux, and two cores that do nothing else.
 """
 
 from __future__ import annotations
@@ -32,9 +33,8 @@ from typing import Any
 
 from benchmarks import diagnoses
 from benchmarks.diagnoses import Diagnosis
-from benchmarks.diagnoses_work import Ran, cluster, measured, recorded
-from benchmarks.in_a_process import in_a_process, lacking, parser_of, write
-from benchmarks.real_programs.programs import PROGRAMS
+from benchmarks.real_programs import PROGRAMS
+from benchmarks.workload_runs import Ran, cluster, in_a_process, lacking, measured, parser_of, recorded, write
 from dask_efficiency.show.finding import WORTH_FINDING, Basis
 
 #: Of a workload's process, which runs it twice.
@@ -46,7 +46,7 @@ NOTHING = "nothing"
 #: Shares of what has an interval, and of the run.
 INSIDE, MAX_WIDTH, MAX_ERROR = 0.9, 0.25, 0.1
 
-#: Two runs of the same differ by so much of the run.
+#: Difference of two runs of one workload, as a share of the run.
 NOISE = 0.05
 
 
@@ -57,7 +57,7 @@ class Cure:
     #: Of the findings that name the fault.
     kinds: tuple[str, ...]
     words: str
-    #: That the workload is run with; None where there is no cure, and the words say why.
+    #: Options of the workload with the cure; None where there is no cure, and the words say why.
     options: Mapping[str, Any] | None = field(default_factory=lambda: {"mended": True})
 
 
@@ -148,17 +148,17 @@ class Judged:
 
     @property
     def right(self) -> bool:
-        """Whether the first finding was the fault in all runs."""
+        """True if the first finding was the fault in all runs."""
         return {*self.kinds} <= {kind for cure in CURES[self.name] for kind in cure.kinds}
 
     @property
     def saved_seconds(self) -> float | None:
-        """What the cure really saved; None where there is none."""
+        """Seconds that the cure really saved; None without a cure."""
         return None if self.cured_seconds is None else self.took_seconds - self.cured_seconds
 
     @property
     def kept(self) -> bool | None:
-        """Whether what was saved is in the interval, or not above the bound; None where there is neither."""
+        """True if the saving is in the interval, or not above the bound; None where there is neither."""
         low, high = self.saves_interval or (-math.inf, math.nan)
         if self.basis == Basis.BOUNDED and self.saves_seconds is not None:
             high = self.saves_seconds + NOISE * self.took_seconds
@@ -166,14 +166,14 @@ class Judged:
 
     @property
     def error(self) -> float | None:
-        """How far a replay is off, as a share of the run; None where nothing was replayed, or cured."""
+        """Error of a replay as a share of the run; None where nothing was replayed or cured."""
         if self.basis != Basis.REPLAYED or self.saved_seconds is None or self.saves_seconds is None:
             return None
         return abs(self.saved_seconds - self.saves_seconds) / self.took_seconds
 
     @property
     def width(self) -> float | None:
-        """How wide the interval is, as a share of the run."""
+        """Width of the interval as a share of the run."""
         if self.saves_interval is None:
             return None
         low, high = self.saves_interval
@@ -186,7 +186,7 @@ def cure_of(name: str, kind: str) -> Cure | None:
 
 
 def judged(name: str, ran: Ran) -> Judged:
-    """The first finding of a run; where there is none, nothing is said to save more than what is no finding."""
+    """The first finding of a run; where there is none, nothing saves as much as a finding has to."""
     report, first = ran.report, next(iter(ran.report.findings), None)
     kind = NOTHING if first is None else first.kind
     cure = cure_of(name, kind)
@@ -202,9 +202,12 @@ def judged(name: str, ran: Ran) -> Judged:
     )
 
 
-def alone(name: str, scale: float) -> Judged:
-    """Run one workload in this process, and once more with the cure of its first finding."""
-    found = judged(name, NAMED[name].run(scale))
+def alone(name: str, scale: float, folder: Path | None = None) -> Judged:
+    """Run one workload in this process, and once more with the cure of its first finding; keep the first run."""
+    ran = NAMED[name].run(scale)
+    if folder is not None:
+        ran.save(folder, name, with_trace=NAMED[name].traced)
+    found = judged(name, ran)
     cure = cure_of(name, found.kinds[0])
     if cure is None or cure.options is None:
         return found
@@ -212,7 +215,7 @@ def alone(name: str, scale: float) -> Judged:
 
 
 def together(runs: Sequence[Judged]) -> Judged:
-    """Of several runs, the one that took a median time, beside the median of those with the same cure."""
+    """The run of median time, with the median time of the runs that had the same cure."""
     middle = sorted(runs, key=lambda one: one.took_seconds)[(len(runs) - 1) // 2]
     cured = [one.cured_seconds for one in runs if one.cure == middle.cure and one.cured_seconds is not None]
     return replace(
@@ -226,10 +229,11 @@ def elsewhere(name: str, options: argparse.Namespace) -> Judged | str:
         return lacks
     runs = []
     for _ in range(options.repeats):
-        told = in_a_process("benchmarks.findings", name, "--scale", str(options.scale), timeout=options.timeout)
-        if isinstance(told, str):
-            return told
-        runs.append(Judged(**told))
+        words = ["--scale", str(options.scale), *(["--save", str(options.save)] if options.save else [])]
+        answer = in_a_process("benchmarks.findings", name, *words, timeout=options.timeout)
+        if isinstance(answer, str):
+            return answer
+        runs.append(Judged(**answer))
     return together(runs)
 
 
@@ -243,7 +247,6 @@ def recorded_as(name: str, folder: Path) -> Judged | str:
 
 
 def show(name: str, one: Judged | str) -> None:
-    """All of one workload."""
     print(f"\n{name}\n  the fault   {NAMED[name].truth}")
     if isinstance(one, str):
         print(f"  {one}", flush=True)
@@ -254,8 +257,8 @@ def show(name: str, one: Judged | str) -> None:
 
 
 def summary(results: Mapping[str, Judged | str]) -> str:
-    """A row for each workload: what is said to be saved, and what was."""
-    rows = [f"{'workload':20} {'first finding':22} {'took':>6} {'said to save':>21} {'saved':>6}  kept"]
+    """A row for each workload: the promised saving, and the real one."""
+    rows = [f"{'workload':20} {'first finding':22} {'took':>6} {'promised':>21} {'saved':>6}  kept"]
     for name, one in results.items():
         if isinstance(one, str):
             rows.append(f"{name:20} {one}")
@@ -264,11 +267,11 @@ def summary(results: Mapping[str, Judged | str]) -> str:
         saved = "-" if one.saved_seconds is None else f"{one.saved_seconds:.2f}"
         kept = {None: "-", True: "yes", False: "NO"}[one.kept]
         kinds = ", ".join(dict.fromkeys(one.kinds)) + wrong
-        rows.append(f"{name:20} {kinds:22} {one.took_seconds:6.2f} {_said(one):>21} {saved:>6}  {kept}")
+        rows.append(f"{name:20} {kinds:22} {one.took_seconds:6.2f} {_promised(one):>21} {saved:>6}  {kept}")
     return "\n".join(rows)
 
 
-def _said(one: Judged) -> str:
+def _promised(one: Judged) -> str:
     if one.saves_seconds is None:
         return "-"
     if one.saves_interval is None:
@@ -279,8 +282,6 @@ def _said(one: Judged) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim with its figures."""
-
     words: str
     #: None where there is nothing to judge it by.
     holds: bool | None
@@ -290,7 +291,6 @@ class Claim:
 
 
 def claims(results: Sequence[Judged]) -> list[Claim]:
-    """What is claimed of all workloads together."""
     kept = [(one.basis, one.kept) for one in results if one.kept is not None]
     return [
         _count("the first finding is the fault", [one.right for one in results if one.name not in PROGRAMS]),
@@ -302,11 +302,11 @@ def claims(results: Sequence[Judged]) -> list[Claim]:
 
 
 def _count(words: str, flags: Sequence[bool], least: float | None = 1.0) -> Claim:
-    """How often something is so; a claim only where it has to be in so many."""
-    said = f"{words} in {sum(flags)} of {len(flags)}"
+    """A count as a claim; open where no least share is given."""
+    text = f"{words} in {sum(flags)} of {len(flags)}"
     if least is None:
-        return Claim(said, None)
-    return Claim(f"{said} (at least {least:.0%})", sum(flags) >= least * len(flags) if flags else None)
+        return Claim(text, None)
+    return Claim(f"{text} (at least {least:.0%})", sum(flags) >= least * len(flags) if flags else None)
 
 
 def _middle(words: str, shares: Sequence[float], most: float) -> Claim:
@@ -321,20 +321,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; 1 where a claim fails or a workload did not end."""
     parser = parser_of(__doc__, NAMED, timeout_seconds=TIMEOUT_SECONDS)
     parser.add_argument("--repeats", type=int, default=1, help="pairs of runs of each; medians are judged")
-    parser.add_argument("--recorded", metavar="DIR", type=Path, help="judge what was saved, and run nothing")
+    parser.add_argument("--save", metavar="DIR", type=Path, help="where to keep the reports and their traces")
+    parser.add_argument("--recorded", metavar="DIR", type=Path, help="judge what --save kept, and run nothing")
     options = parser.parse_args(arguments)
     if options.alone:
-        write(options.json, alone(options.names[0], options.scale))
+        write(options.json, alone(options.names[0], options.scale, options.save))
         return 0
     results: dict[str, Judged | str] = {}
     for name in options.names or NAMED:
         results[name] = recorded_as(name, options.recorded) if options.recorded else elsewhere(name, options)
         show(name, results[name])
-    told = claims([one for one in results.values() if isinstance(one, Judged)])
-    print("", summary(results), *told, sep="\n")
+    verdicts = claims([one for one in results.values() if isinstance(one, Judged)])
+    print("", summary(results), *verdicts, sep="\n")
     write(options.json, results)
     ended = all(one.startswith("skipped") for one in results.values() if isinstance(one, str))
-    return 0 if ended and all(claim.holds is not False for claim in told) else 1
+    return 0 if ended and all(claim.holds is not False for claim in verdicts) else 1
 
 
 if __name__ == "__main__":

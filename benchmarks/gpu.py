@@ -40,8 +40,6 @@ COST_RATIO, KINETO_RATIO = 0.01, 0.01
 
 
 class TorchWork:
-    """What a real GPU is given to do."""
-
     def __init__(self) -> None:
         import torch
 
@@ -53,25 +51,20 @@ class TorchWork:
         self.sync()
 
     def tiny(self) -> None:
-        """One kernel of some microseconds, asynchronous."""
         self.small.add_(1)
 
     def gemm(self) -> None:
-        """One kernel of milliseconds, asynchronous."""
         self.torch.mm(self.large, self.large)
 
     def sleep(self, seconds: float) -> None:
-        """One kernel of about so many seconds, asynchronous."""
+        """One kernel of about this length, asynchronous."""
         self.torch.cuda._sleep(int(seconds * 1.5e9))
 
     def sync(self) -> None:
-        """Wait for the device."""
         self.torch.cuda.synchronize()
 
 
 class StubWork:
-    """The same without a GPU."""
-
     def __init__(self, directory: str) -> None:
         from benchmarks import stub_gpu as stub
 
@@ -79,19 +72,15 @@ class StubWork:
         self.stub = stub
 
     def tiny(self) -> None:
-        """One kernel, asynchronous."""
         self.stub.launch(5e-6, name="tiny")
 
     def gemm(self) -> None:
-        """One kernel, asynchronous."""
         self.stub.launch(2e-3, name="gemm")
 
     def sleep(self, seconds: float) -> None:
-        """One kernel, asynchronous."""
         self.stub.launch(seconds, name="sleep")
 
     def sync(self) -> None:
-        """Wait for the device."""
         self.stub.sync()
 
 
@@ -99,7 +88,7 @@ Work = TorchWork | StubWork
 
 
 class RawMeter(CuptiMeter):
-    """Keeps the raw buffers beside what they mean."""
+    """Keeps the raw buffers, too."""
 
     def __init__(self) -> None:
         self.raw: list[bytes] = []
@@ -122,7 +111,6 @@ class RawMeter(CuptiMeter):
         return found
 
     def records(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """Each record's kind and words."""
         sizes = {**self._layout.sizes, **self._sizes}
         for content in self.raw:
             words, at = np.frombuffer(content, np.uint32), 0
@@ -179,7 +167,6 @@ def union(operations: NDArray[np.void]) -> int:
 
 
 def say(what: str, value: object, goal: str = "") -> None:
-    """One answer."""
     print(f"  {what + ':':<66} {value}{'  (' + goal + ')' if goal else ''}", flush=True)
 
 
@@ -187,7 +174,7 @@ def say(what: str, value: object, goal: str = "") -> None:
 
 
 def machine(work: Work) -> None:
-    """What it is that is measured."""
+    """The machine, its driver and CUPTI."""
     driver = libcuda.loaded_driver()
     assert driver is not None
     for device in libcuda.devices(driver):
@@ -197,7 +184,7 @@ def machine(work: Work) -> None:
     meter = CuptiMeter()
     say("meter", meter.description)
     say("library", meter._cupti.path)
-    reading = meter._reading()
+    reading = meter._read_both_clocks()
     say(
         "CUPTI's clock less the wall clock, ns",
         reading.record - (time.time_ns() - time.monotonic_ns() + reading.monotonic),
@@ -210,7 +197,7 @@ def machine(work: Work) -> None:
 
 
 def spin(work: Work) -> None:
-    """Whether threads that wait burn CPU, and the flag says so."""
+    """CPU that waiting threads burn, and the flag that tells of it."""
     meter = CuptiMeter()
     work.sleep(0.5)
     cpu, wall = time.thread_time(), time.monotonic()
@@ -240,7 +227,7 @@ def calls(work: Work) -> None:
 
 
 def graphs(work: TorchWork) -> None:
-    """How CUDA graphs arrive."""
+    """Records of CUDA graphs."""
     torch = work.torch
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -260,7 +247,7 @@ def graphs(work: TorchWork) -> None:
 
 
 def backward(work: TorchWork) -> None:
-    """Who launches a backward pass, and whose it is in the ledger."""
+    """Threads that launch a backward pass, and the task that the ledger gives it."""
     torch = work.torch
     layers = [torch.nn.Linear(512, 512, device="cuda") for _ in range(8)]
     model = torch.nn.Sequential(*layers)
@@ -282,7 +269,7 @@ def backward(work: TorchWork) -> None:
 
 
 def stress(work: Work) -> None:
-    """Whether eight threads that launch, with flushes in between, lose or stop anything."""
+    """Kernels that are lost when eight threads launch, with flushes in between."""
     count, threads = 20_000, 8
 
     def launch() -> None:
@@ -300,7 +287,7 @@ def stress(work: Work) -> None:
 
 
 def lag(work: Work) -> None:
-    """How late it is known what the device did while work is always queued, and whether ``known_until`` is true."""
+    """Delay until the device's work is known while work is always queued, and errors of ``known_until``."""
     work.sync()
     began = time.monotonic()
     work.sleep(0.02)
@@ -323,7 +310,7 @@ def lag(work: Work) -> None:
 
 
 def profiler(work: TorchWork) -> None:
-    """Whether torch.profiler gets its own, and we get ours back."""
+    """Records of torch.profiler, and of ours after it."""
     from torch.profiler import ProfilerActivity, profile
 
     meter = CuptiMeter()
@@ -352,7 +339,7 @@ def profiler(work: TorchWork) -> None:
 
 
 def kineto(work: TorchWork) -> None:
-    """Whether the kernel time of a workload is what Kineto says, in sum and as a union."""
+    """Kernel time of a workload compared with Kineto's, in sum and as a union."""
     from torch.profiler import ProfilerActivity, profile
 
     def workload() -> None:
@@ -385,7 +372,7 @@ def kineto(work: TorchWork) -> None:
 
 
 def costs(work: Work) -> None:
-    """What metering costs, armed and after."""
+    """Cost of metering, armed and after."""
     for name, one, count in (("tiny kernels", work.tiny, 30_000), ("matrix products", work.gemm, 300)):
         took: dict[str, list[float]] = defaultdict(list)
         for _ in range(7):

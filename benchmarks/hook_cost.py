@@ -1,4 +1,4 @@
-"""Which form of a plugin's hook costs Dask least to call, in instructions for each transition of a task.
+"""Instructions that Dask spends on calling a plugin's hook for a transition of a task, by the form of the hook.
 
 ``python -m benchmarks.hook_cost`` drives upstream's own loops over plugins, ``SchedulerState._transition`` with a
 transition that does nothing and ``WorkerState._notify_plugins``, with hooks that do nothing, under valgrind's
@@ -116,7 +116,7 @@ SIDES = {"worker": WORKER, "scheduler": SCHEDULER, "scheduler, with a result": S
 
 
 def drive_scheduler(plugins: list[Any], calls: int, passed: Mapping[str, Any]) -> None:
-    """Run so many transitions that do nothing through the scheduler's own function."""
+    """Run transitions that do nothing through the scheduler's own function."""
     group = SimpleNamespace(name="group")
     ts = SimpleNamespace(key="key", _state="waiting", state="waiting", dependents={1}, dependencies={2}, group=group)
     state: Any = SimpleNamespace(
@@ -134,14 +134,12 @@ def drive_scheduler(plugins: list[Any], calls: int, passed: Mapping[str, Any]) -
 
 
 def drive_worker(plugins: list[Any], calls: int) -> None:
-    """Call the worker's plugins so many times."""
     state: Any = SimpleNamespace(plugins=dict(enumerate([_WorkerBase(), *plugins])))
     for _ in range(calls):
         WorkerState._notify_plugins(state, "transition", "key", "waiting", "ready")
 
 
 def drive(side: str, name: str, calls: int) -> None:
-    """Drive one of the loops."""
     if side == "worker":
         drive_worker(WORKER[name](), calls)
     else:
@@ -174,7 +172,6 @@ def instructions() -> list[int]:
 
 
 def main() -> None:
-    """Print the instructions of each form."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fork", action="store_true", help=argparse.SUPPRESS)
     if parser.parse_args().fork:

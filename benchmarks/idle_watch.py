@@ -1,8 +1,8 @@
 """Claim: knowing what slots are idle for costs the scheduler at most 0.5 % of a core with 1000 workers.
 
 ``python -m benchmarks.idle_watch`` looks at workers that are there by name only, of four threads each, and prints the
-CPU time of a look by the thread's own clock, its part of a core at the interval for so many workers, and what it costs
-to split one worker's idle time.
+CPU time of a look by the thread's own clock, its part of a core at the interval for that number of workers, and the
+cost of splitting one worker's idle time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def _worker(address: str) -> WorkerState:
 
 
 def measure(workers: int, scene: str, looks: int) -> str:
-    """What looks at so many workers cost."""
     scheduler: Any = Scheduler(workers, scene)
     cluster = ClusterLedger(at=0)
     for address in scheduler.workers:

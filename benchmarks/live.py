@@ -55,7 +55,6 @@ class FakeWorker:
         self._at = at
 
     def heartbeat(self, *, at: int) -> dict[str, Any]:
-        """Its payload, after one task more."""
         took = at - self._at
         self._ledger.reserve("task", f"prefix-{self._seq % PREFIXES}", at=self._at + took // (2 + self._number % 7))
         hold = self._ledger.release("task", at=at)
@@ -66,7 +65,6 @@ class FakeWorker:
         return encode(Snapshot(self.name, self._seq, self._ledger.balance(at=at), gpu=self._gpu(at)))
 
     def _gpu(self, at: int) -> GpuTotals:
-        """One GPU, which its tasks share."""
         busy = at * (self._number % 7) // 8
         shares = {f"prefix-{i}": busy // PREFIXES for i in range(PREFIXES)}
         rest = busy - sum(shares.values())
@@ -113,7 +111,6 @@ class FakeMeter:
         """Nothing to bring up to date."""
 
     def now(self) -> int:
-        """Nanoseconds by the accounts' clock."""
         return self.at
 
 
@@ -183,13 +180,11 @@ def scrapes(workers: int, nthreads: int, count: int) -> dict[str, list[float]]:
 
 
 def say(name: str, values: list[float], unit: str) -> None:
-    """One line: median and quartiles."""
     low, median, high = statistics.quantiles(values, n=4)
     print(f"  {name:<46} {median:7.3f} {unit}  (quartiles {low:.3f} to {high:.3f}, most {max(values):.3f})")
 
 
 def main() -> None:
-    """Run it for several sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000], help="sizes of the fake cluster")
     parser.add_argument("--seconds", type=int, default=120, help="how long the page is open (default 120)")

@@ -64,41 +64,22 @@ def _array(i: int) -> float:
     return float(np.sort(np.random.default_rng(i).random(105_000)).sum())
 
 
-def _frame(i: int) -> float:
-    import numpy as np
-    import pandas as pd
-
-    numbers = np.random.default_rng(i).integers(0, 100, 140_000)
-    return float(pd.DataFrame({"name": numbers, "x": numbers * 0.5}).groupby("name").x.mean().sum())
-
-
-def _kernel(i: int) -> None:
-    from benchmarks import stub_gpu
-
-    stub_gpu.launch(5e-6, name="kernel")
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the tasks do, and how many of them there are between two heartbeats."""
+    """The work of a task, and the number of tasks between two heartbeats."""
 
     task: Callable[[int], Any]
     batch: int
-    needs_gpu: bool = False
 
 
 WORK = {
     "no-op": Work(abs, 200),
     "array": Work(_array, 50),
-    "dataframe": Work(_frame, 50),
-    "kernel": Work(_kernel, 200, needs_gpu=True),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What is on beside Dask itself."""
-
     title: str
     #: Options of the plugin; None where it is not registered.
     options: dict[str, Any] | None = None
@@ -109,7 +90,7 @@ class Mode:
     around: Callable[[Any], AbstractAsyncContextManager[Any]] = lambda client: nullcontext()
     #: Beside :data:`QUIET`.
     config: dict[str, Any] = field(default_factory=dict)
-    #: Whether upstream's spans and fine performance metrics are there; it has no switch for them.
+    #: True if upstream's spans and fine performance metrics are there; it has no switch for them.
     fine_metrics: bool = True
     #: Why its instructions cannot be counted.
     not_counted: str = ""
@@ -168,14 +149,11 @@ MODES = {
 
 
 class _SlowSelector(selectors.DefaultSelector):
-    """Waits longer by a factor."""
-
     def __init__(self, slowness: float) -> None:
         super().__init__()
         self._slowness = slowness
 
     def select(self, timeout: float | None = None) -> Any:
-        """Wait."""
         return super().select(timeout * self._slowness if timeout is not None and timeout > 0 else timeout)
 
 
@@ -190,7 +168,6 @@ class SlowLoop(asyncio.SelectorEventLoop):
         super().__init__(_SlowSelector(slowness))
 
     def time(self) -> float:
-        """Seconds by its clock."""
         return super().time() / self._slowness
 
 
@@ -217,7 +194,7 @@ class Session:
         return plugin._meter if plugin is not None else None
 
     async def compute(self, tasks: int) -> None:
-        """Compute so many tasks; what is to surround them does."""
+        """Compute tasks, surrounded by what the mode has around them."""
         async with self._mode.around(self._client):
             for first in range(0, tasks, self._work.batch):
                 numbers = range(first, min(tasks, first + self._work.batch))
@@ -287,7 +264,7 @@ async def session(mode: Mode, work: Work, slowness: float = 1.0) -> AsyncIterato
     readings.MAX_SHARE *= slowness
     if not mode.fine_metrics:
         _without_fine_metrics()
-    if mode.gpu or work.needs_gpu:
+    if mode.gpu:
         _gpu(slowness)
     async with AsyncExitStack() as stack:
         scheduler = await stack.enter_async_context(
@@ -370,7 +347,6 @@ def _gpu(slowness: float) -> None:
 
 
 async def _armed() -> None:
-    """Wait until the GPU is metered."""
     from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 
     while GpuWatch._owner is None or not GpuWatch._owner.armed:  # noqa: ASYNC110  # its thread knows no event loop

@@ -29,7 +29,6 @@ from dask_efficiency import EfficiencyPlugin, unregister
 
 
 def no_op(i: int) -> int:
-    """The task that costs nothing itself."""
     return i
 
 
@@ -105,7 +104,6 @@ def say(name: str, values: list[float], claim: float, unit: str) -> None:
 
 
 def main() -> None:
-    """Run both parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=12, help="paired runs on a real cluster (default 12)")
     parser.add_argument("--tasks", type=int, default=1000, help="no-op tasks a run (default 1000)")

@@ -15,13 +15,12 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster
 
-from benchmarks.namespaces import add_bridge, add_cable, add_host, sh, unlike_others
-from benchmarks.stragglers_bed import end_worker
+from benchmarks.worker_bed import add_bridge, add_cable, add_host, end_worker, sh, unlike_others
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import ClusterFile
 from dask_efficiency.simulation.model.topology import Link
 
-#: Of a link of at least so many bytes a second nothing is throttled: the machine has no more.
+#: Bytes a second from which on a link is not throttled: the machine has no more.
 UNTHROTTLED = 1e9
 
 #: Of what waits for a link; a switch's queue of this length, at most.
@@ -29,7 +28,7 @@ QUEUE = "20ms"
 
 
 def lacking() -> str:
-    """Why there can be no bed here; empty if there can."""
+    """Reason for which there can be no bed here; empty if there can."""
     if os.geteuid() != 0:
         return "that takes root"
     for program in ("ip", "tc"):

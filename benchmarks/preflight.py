@@ -1,16 +1,16 @@
-"""Are slow workers found before a job starts, and is nobody else accused? With faults really injected, and simulated.
+"""Claims: slow workers are found before a job starts, and nobody else is accused; with real and simulated faults.
 
-The claims: with 4 workers recall of 0.95 or more, the right cause for 9 in 10 of those found, an accusation in at most
+With 4 workers recall of 0.95 or more, the right cause for 9 in 10 of those found, an accusation in at most
 1 of 50 runs in which nothing is wrong, at most 20 s a run; and 1000 workers on 250 hosts in 60 s.
 
     python -m benchmarks.preflight injected [--repeats 3] [--healthy 50] [--faults NAME ...] [--seed 0]
     python -m benchmarks.preflight simulated [--repeats 20]
 
 ``injected`` needs root, for links and disks. It prints each run, then recall, right causes, false accusations and
-seconds, and beside it what DLRover's rule makes of the same measurements. A run takes half a minute. Run it on a
-machine that does nothing else: what others compute takes cores from some worker while it measures itself.
+seconds. A run takes half a minute. Run it on a machine that does nothing else: what others compute takes cores from
+some worker while it measures itself.
 
-Faults are those of ``stragglers_bed``, a worker that hangs (``hung``: SIGSTOP), memory that neighbours slow
+Faults are those of :mod:`benchmarks.worker_bed`, a worker that hangs (``hung``: SIGSTOP), memory that neighbours slow
 (``slow-memory``: all other cores stream while the victim measures itself; left out where that does not slow it), and
 ``trunk``: a slow link between two bridges with two workers on each, where the path is to be named and no worker.
 
@@ -20,19 +20,165 @@ Faults are those of ``stragglers_bed``, a worker that hangs (``hung``: SIGSTOP),
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from distributed import Client
 
 import dask_efficiency
 from benchmarks import preflight_simulated
-from benchmarks.preflight_bed import MIN_SLOWDOWN, PREFLIGHT_FAULTS, neighbours_slow_memory, slow_trunk
-from benchmarks.preflight_rivals import gated, node_check
-from benchmarks.stragglers_bed import bed, lacking
+from benchmarks.worker_bed import (
+    FAULTS,
+    LINK,
+    Bed,
+    Fault,
+    add_bridge,
+    add_cable,
+    add_host,
+    bed,
+    lacking,
+    pin,
+    sh,
+    unlike_others,
+)
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.preflights.judge.components import Component
+
+#: How often it is looked whether the victim measures.
+LOOK_SECONDS = 0.01
+
+#: Least slowdown of memory by neighbours; with less, the fault cannot be injected on this machine.
+MIN_SLOWDOWN = 1.5
+
+_STREAM = """
+import numpy as np
+source, target = np.ones(2**24), np.empty(2**24)
+while True:
+    np.copyto(target, source)
+"""
+
+_BANDWIDTH = """
+from dask_efficiency.preflights.hardware.memory import copies
+print(copies(0, 0.3)["value"])
+"""
+
+
+@contextmanager
+def _hung(bed: Bed, victim: str) -> Iterator[None]:
+    """The process is stopped, and does not answer."""
+    pid = bed.member(victim).pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def streaming(cores: set[int]) -> Iterator[list[int]]:
+    """Processes that move as many bytes as they can, one on each of these cores, stopped at first."""
+    with ExitStack() as stack:
+        pids = []
+        for core in cores:
+            process = subprocess.Popen([sys.executable, "-c", _STREAM])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            os.sched_setaffinity(process.pid, {core})
+            os.kill(process.pid, signal.SIGSTOP)
+            pids.append(process.pid)
+        yield pids
+
+
+def _send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def neighbours_slow_memory() -> float:
+    """Slowdown of a core that moves memory while all others do."""
+    last, others = _last_core()
+
+    def bandwidth() -> float:
+        command = ["taskset", "-c", str(last), sys.executable, "-c", _BANDWIDTH]
+        return max(float(sh(*command)) for _ in range(3))
+
+    with streaming(others) as pids:
+        alone = bandwidth()
+        _send(pids, signal.SIGCONT)
+        return alone / bandwidth()
+
+
+def _last_core() -> tuple[int, set[int]]:
+    cores = os.sched_getaffinity(0)
+    return max(cores), cores - {max(cores)}
+
+
+@contextmanager
+def _slow_memory(bed: Bed, victim: str) -> Iterator[None]:
+    """All other cores stream memory while the victim measures itself, as if they shared a host with it alone.
+
+    It is kept on the last core, where nothing else is put, so that no CPU time is taken from it.
+    """
+    pid, (last, others) = bed.member(victim).pid, _last_core()
+    over = threading.Event()
+
+    def measures() -> bool:
+        with suppress(OSError):
+            return any(path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+        return False
+
+    with streaming(others) as pids:
+
+        def follow() -> None:
+            while not over.wait(LOOK_SECONDS):
+                _send(pids, signal.SIGCONT if measures() else signal.SIGSTOP)
+
+        pin(pid, {last})
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            pin(pid, others | {last})
+
+
+#: All faults of a worker.
+PREFLIGHT_FAULTS = {
+    **FAULTS,
+    "hung": Fault(Cause.UNRESPONSIVE, _hung),
+    "slow-memory": Fault(Cause.MEMORY_BANDWIDTH, _slow_memory),
+}
+
+
+@contextmanager
+def slow_trunk(workers: int) -> Iterator[tuple[str, list[str]]]:
+    """Network namespaces on two bridges, half of them on each, with a slow link between the bridges."""
+    number = unlike_others()
+    bridges = [f"dbed{number}a", f"dbed{number}b"]
+    links = [f"dbed{number}-{i}" for i in range(workers)]
+    ends = [f"dbed{number}t0", f"dbed{number}t1"]
+    with ExitStack() as stack:
+        for bridge in bridges:
+            add_bridge(stack, bridge)
+        sh("ip", "addr", "add", f"10.213.{number}.1/24", "dev", bridges[0])
+        add_cable(stack, *ends)
+        for end, bridge in zip(ends, bridges, strict=True):
+            sh("ip", "link", "set", end, "master", bridge, "up")
+            sh("tc", "qdisc", "add", "dev", end, "root", "tbf", "rate", LINK, "burst", "32kb", "latency", "400ms")
+        for i, link in enumerate(links):
+            add_host(stack, link, bridges[i * 2 // workers], f"10.213.{number}.{i + 2}")
+        yield f"10.213.{number}.1", links
+
 
 WORKERS = 4
 
@@ -45,28 +191,24 @@ TRUNK = "trunk"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run: the fault and its worker (empty for none), who was found and why, slow paths, and DLRover's view."""
+    """One run: the fault and its worker (empty for none), the workers found with causes, and slow paths."""
 
     fault: str
     victim: str
     found: dict[str, Cause]
     paths: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    dlrover: frozenset[str]
     seconds: float
 
     @property
     def hit(self) -> bool:
-        """Whether what is wrong was found."""
         return bool(self.paths) if self.fault == TRUNK else self.victim in self.found
 
     @property
     def right(self) -> bool:
-        """Whether its cause is right too."""
         return self.hit and (self.fault == TRUNK or self.found[self.victim] == PREFLIGHT_FAULTS[self.fault].cause)
 
     @property
     def wrong(self) -> int:
-        """How many others were accused, paths included."""
         return len(self.found) - (self.victim in self.found) + (len(self.paths) if self.fault != TRUNK else 0)
 
 
@@ -86,49 +228,35 @@ def _tested(client: Client, fault: str, victim: str) -> Outcome:
     seconds = time.monotonic() - began
     hosts = {one.host: one.name for one in result.subjects}
     found = {finding.worker or hosts[finding.host]: finding.cause for finding in result.slow_workers}
-    times = {
-        name: [
-            max([ratios.get(component, 1.0) for component in components])
-            for components in ((Component.CPU, Component.CPU_ALL), (Component.SEND, Component.RECEIVE))
-        ]
-        for name, ratios in result.ratios.items()
-        if ratios
-    }
-    compute, network = ({name: of[i] for name, of in times.items()} for i in range(2))
-    dlrover = node_check(sorted(times), gated(compute, network)) if times else set()
     paths = tuple((path.one, path.other) for path in result.paths)
-    return Outcome(fault, victim, found, paths, frozenset(dlrover), seconds)
+    return Outcome(fault, victim, found, paths, seconds)
 
 
 def summary(outcomes: list[Outcome]) -> tuple[str, bool]:
-    """What the runs say together, and whether the claims hold."""
+    """A table of all runs, and True if the claims hold."""
     faulty, healthy = [one for one in outcomes if one.fault], [one for one in outcomes if not one.fault]
-    lines = [f"{'fault':12} {'found':>7} {'right cause':>12} {'others':>7} {'seconds':>8} {'DLRover':>8}"]
+    lines = [f"{'fault':12} {'found':>7} {'right cause':>12} {'others':>7} {'seconds':>8}"]
     for name in dict.fromkeys(one.fault for one in faulty):
         of = [one for one in faulty if one.fault == name]
         hit, right = sum(one.hit for one in of), sum(one.right for one in of)
-        theirs = sum(one.victim in one.dlrover for one in of) if name != TRUNK else 0
         lines.append(
             f"{name:12} {f'{hit}/{len(of)}':>7} {f'{right}/{hit}':>12} {sum(one.wrong for one in of):7} "
-            f"{max(one.seconds for one in of):8.1f} {f'{theirs}/{len(of)}':>8}"
+            f"{max(one.seconds for one in of):8.1f}"
         )
     hits, right = sum(one.hit for one in faulty), sum(one.right for one in faulty)
     recall, alarms = hits / max(1, len(faulty)), sum(bool(one.wrong) for one in healthy)
     slowest = max((one.seconds for one in outcomes), default=0.0)
-    theirs = sum(bool(one.dlrover - {one.victim}) for one in outcomes)
     lines.append(
         f"recall {recall:.3f}; right cause {right} of {hits}; others accused with {sum(one.wrong for one in faulty)}"
     )
     lines.append(
         f"false accusations in {alarms} of {len(healthy)} runs without a fault; the slowest took {slowest:.1f} s"
     )
-    lines.append(f"DLRover's rule accused somebody healthy in {theirs} of {len(outcomes)} runs")
     holds = not faulty or (recall >= CLAIMED_RECALL and right >= CLAIMED_CAUSES * hits)
     return "\n".join(lines), holds and alarms <= CLAIMED_FALSE * len(healthy) and slowest <= CLAIMED_SECONDS
 
 
 def injected(args: argparse.Namespace) -> bool:
-    """Inject, print and count."""
     why = lacking()
     names = []
     for name in args.faults:
@@ -144,20 +272,15 @@ def injected(args: argparse.Namespace) -> bool:
     for number, fault in enumerate(plan, args.seed):
         one = run(fault, str(number % WORKERS) if fault else "")
         outcomes.append(one)
-        said = ", ".join(f"{who}: {cause}" for who, cause in one.found.items()) or "nobody"
-        said += "".join(f"; path {'+'.join(a)} to {'+'.join(b)}" for a, b in one.paths)
-        theirs = ", ".join(sorted(one.dlrover)) or "nobody"
-        print(
-            f"{fault or 'healthy':12} worker {one.victim or '-'} {one.seconds:6.1f} s  {said}; DLRover {theirs}",
-            flush=True,
-        )
+        listed = ", ".join(f"{who}: {cause}" for who, cause in one.found.items()) or "nobody"
+        listed += "".join(f"; path {'+'.join(a)} to {'+'.join(b)}" for a, b in one.paths)
+        print(f"{fault or 'healthy':12} worker {one.victim or '-'} {one.seconds:6.1f} s  {listed}", flush=True)
     text, holds = summary(outcomes)
     print(f"\n{text}")
     return holds
 
 
 def simulated(args: argparse.Namespace) -> bool:
-    """Sweep and count."""
     lines, nobody_else = preflight_simulated.sweep(args.repeats)
     more, alarms = preflight_simulated.healthy(25 * args.repeats)
     text, in_time = preflight_simulated.at_scale()

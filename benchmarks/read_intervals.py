@@ -1,4 +1,4 @@
-"""How well stragglers are found where each worker's heartbeats are read every second, third or fourth time only.
+"""Claim: stragglers are found, only later, where each worker's heartbeats are read every second, third or fourth time.
 
 Workers whose heartbeats come 6 s apart, as those of a thousand do, run tasks of a few prefixes by a fake clock. One
 becomes slower; the command prints in how many of the runs it is named, after how long, and whom else the watch names.
@@ -35,7 +35,7 @@ VICTIM = "0"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How long after its onset the victim was named, None where it was not; and how often somebody else was."""
+    """Seconds from the onset until the victim was named (None: never), and how often somebody else was."""
 
     seconds: float | None
     alarms: int
@@ -59,7 +59,7 @@ class Worker:
         self.received: ReceivedRates | None = None
 
     def heartbeat(self) -> dict[str, object]:
-        """What it reports at :attr:`next_heartbeat`, and when the next is."""
+        """The heartbeat that is due at :attr:`next_heartbeat`; sets the next one."""
         at = self.next_heartbeat
         cpu = 0.0
         for thread, free_at in enumerate(self._free_at):
@@ -78,7 +78,6 @@ class Worker:
         return self._writer.heartbeat(self._counter, self._process.tolist())
 
     def read(self, payload: dict[str, object], watch: StragglerWatch, at: float) -> None:
-        """Have the watch read a heartbeat."""
         found = read_task_rates(payload, "ledger", self.received)
         if isinstance(found, MissedRates):
             raise RuntimeError(f"worker {self.name} cannot be read at {at} s")
@@ -87,7 +86,6 @@ class Worker:
 
 
 def run(seed: int, workers: int, every: int, slowness: float, task_seconds: float) -> Outcome:
-    """One run."""
     random = np.random.default_rng([seed, workers])
     watch = StragglerWatch()
     members = [Worker(number, random, task_seconds, slowness) for number in range(workers)]
@@ -111,7 +109,6 @@ def run(seed: int, workers: int, every: int, slowness: float, task_seconds: floa
 
 
 def main() -> int:
-    """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=100)
     parser.add_argument("--runs", type=int, default=10)

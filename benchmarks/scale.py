@@ -7,9 +7,9 @@ most 5 ms at the 99th percentile, and memory grows with workers and not with tas
 ``python -m benchmarks.scale`` runs a real scheduler with fake workers in its process, with the plugin and without, in
 turns, each in a process of its own (:mod:`benchmarks.scale_run`). Heartbeats arrive at Dask's own cadence, a million
 tasks of a thousand prefixes go through the scheduler, ``/metrics`` is scraped each 5 s, a page of the dashboard is
-open, and one worker is a straggler; then comes a report (:mod:`benchmarks.scale_report`). Time in which nobody works is
+open, and one worker is a straggler; then comes a report. Time in which nobody works is
 skipped, so a run takes as long as its work. All times are CPU times by the thread's own clock. ``--json FILE`` writes
-all figures, ``--plot FILE`` draws them.
+all figures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from distributed.scheduler import heartbeat_interval
 
 SIZES = (10, 100, 1_000, 10_000)
 
-#: A run lasts for so many seconds, and so many heartbeats of each worker, at least.
+#: Least seconds of a run, and least heartbeats of each worker in it.
 MIN_SECONDS = 120.0
 MIN_HEARTBEATS = 6
 
@@ -55,7 +55,7 @@ def run(**asked: Any) -> Run:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that so many are not above; 0 of none."""
+    """The value that a share of the values are not above; 0 without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
@@ -120,13 +120,11 @@ class Size:
 
     @property
     def task_us(self) -> float:
-        """Microseconds of a task's hooks."""
         return statistics.median(
             1e3 * sum(calls([run], "hook: transition")) / max(1, run["finished"]) for run in self.runs
         )
 
     def claims(self) -> dict[str, bool]:
-        """What is claimed, and whether it holds."""
         pause, part = max((run["longest_pause"] for run in self.runs), key=lambda pause: pause[0])
         scrape = quantile([ms for run in self.runs for ms in run["own_metrics_ms"]], 0.5)
         poll = quantile(calls(self.runs, "poll: stragglers"), 0.99)
@@ -143,7 +141,6 @@ class Size:
         return found
 
     def say(self) -> None:
-        """Print the figures."""
         median, least, most = self.percent
         paired = statistics.median(self.paired_percent)
         beats = statistics.median(run["heartbeats"] / run["elapsed"] for run in self.runs)
@@ -187,7 +184,6 @@ class Size:
 
 
 def line(name: str, figures: str) -> None:
-    """Print some figures."""
     print(f"  {name:24}{figures}")
 
 
@@ -239,18 +235,12 @@ def main() -> int:
         "--worker-us", type=float, default=WORKER_US, help="that a task costs its worker (default: 7.5)"
     )
     parser.add_argument("--json", type=Path, help="file for all figures")
-    parser.add_argument("--plot", type=Path, help="file for a picture, .html or .png")
     args = parser.parse_args()
     sizes = measure(args)
     say_task_lengths(sizes[0].task_us, args.worker_us)
     if args.json:
         text = json.dumps([{"runs": size.runs, "pairs": size.pairs} for size in sizes])
         args.json.write_text(text, encoding="utf-8")
-    if args.plot:
-        from benchmarks import scale_plot
-
-        drawn = [scale_plot.Size(size.workers, size.gpu, size.percent) for size in sizes]
-        scale_plot.plot(drawn, sizes[0].task_us + args.worker_us, args.plot)
     holds = True
     print()
     for size in sizes:

@@ -1,7 +1,8 @@
 """One run of ``benchmarks/scale.py``: a real scheduler and fake workers in one process, whose figures are printed.
 
 ``python -m benchmarks.scale_run '{"workers": 100, "tasks": 10000, "prefixes": 1000, "seconds": 60, "plugin": true,
-"gpu": false}'`` prints them as JSON. Time is as :mod:`benchmarks.scale_clock` has it.
+"gpu": false}'`` prints them as JSON. Time passes as :class:`Clock` says: waiting is skipped.
+Other modules are imported once the clock is installed, as they keep its functions by name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import gc
 import json
 import logging
 import os
+import random
+import selectors
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,15 +23,179 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.scale_clock import Clock, event_loop
-from benchmarks.scale_cluster import Cluster, Collections
-from benchmarks.scale_report import report
+import msgpack
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
+    from benchmarks.scale_cluster import Cluster
+
+
+_RealSelector = selectors.DefaultSelector
+
+
+class Clock:
+    """Time that passes by this thread's CPU, less what is left out, and by what the event loop would wait.
+
+    A minute of a cluster takes as long as the work in it, another process on the machine makes nothing slower, and
+    a loop that lags does so by the work that holds it up.
+    """
+
+    def __init__(self) -> None:
+        self._cpu = time.pthread_getcpuclockid(threading.get_ident())
+        self._wall, self._base = time.time_ns(), time.monotonic_ns()
+        self._began = time.clock_gettime_ns(self._cpu)
+        self._skipped = self._left_out = 0
+
+    @property
+    def cpu_ns(self) -> int:
+        """CPU nanoseconds of the event loop's thread, less those left out."""
+        return time.clock_gettime_ns(self._cpu) - self._began - self._left_out
+
+    def monotonic_ns(self) -> int:
+        return self._base + self._skipped + self.cpu_ns
+
+    def skip(self, seconds: float) -> None:
+        self._skipped += round(seconds * 1e9)
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Let the block take no time, as other processes would do its work."""
+        before = time.clock_gettime_ns(self._cpu)
+        try:
+            yield
+        finally:
+            self._left_out += time.clock_gettime_ns(self._cpu) - before
+
+    def install(self) -> None:
+        """Have all modules read this clock that are imported from now on, or read ``time.time()`` by that name."""
+        replaced: Any = time
+        replaced.monotonic_ns = self.monotonic_ns
+        replaced.perf_counter_ns = self.monotonic_ns
+        replaced.monotonic = replaced.perf_counter = lambda: self.monotonic_ns() / 1e9
+        replaced.time_ns = lambda: self._wall + self.monotonic_ns() - self._base
+        replaced.time = lambda: (self._wall + self.monotonic_ns() - self._base) / 1e9
+
+
+class _SkippingSelector(_RealSelector):
+    """Waits for nothing but sockets that are ready: the time until the next timer is skipped."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            return super().select()
+        self._clock.skip(max(0.0, timeout))
+        return super().select(0)
+
+
+def event_loop(clock: Clock) -> asyncio.AbstractEventLoop:
+    """An event loop in this clock's time, which must be installed."""
+    return asyncio.SelectorEventLoop(_SkippingSelector(clock))
+
+
+WINDOW = "scale"
+
+#: Least seconds of a window, and least heartbeats of each worker in it.
+MIN_SECONDS = 30.0
+MIN_HEARTBEATS = 3
+
+#: Seconds in which workers answer, or more where they are asked to.
+ANSWER_SECONDS = 0.02
+
+
+class Lag:
+    """Lag of a timer of the event loop, by the clock and without collections of garbage."""
+
+    def __init__(self, clock: Clock, garbage: Collections) -> None:
+        self.longest_ms = 0.0
+        self._clock = clock
+        self._garbage = garbage
+
+    async def watch(self) -> None:
+        while True:
+            due = self._clock.monotonic_ns() - self._garbage.ns + 1_000_000
+            await asyncio.sleep(0.001)
+            late = self._clock.monotonic_ns() - self._garbage.ns - due
+            self.longest_ms = max(self.longest_ms, late / 1e6)
+
+
+async def report(clock: Clock, garbage: Collections, cluster: Cluster, plugin: Any) -> dict[str, float]:
+    """Open a window and close it; gives what that takes the scheduler."""
+    from dask_efficiency.plugin import names
+    from dask_efficiency.report.replies import unpacked
+
+    meter = plugin._meter
+    by_address = {worker.address: worker for worker in cluster.workers}
+    spread = random.Random(0)
+
+    async def broadcast(msg: Any, workers: list[str], on_error: str) -> dict[str, Any]:
+        await asyncio.sleep(msg.get("delay", 0.0) + spread.uniform(0.0, ANSWER_SECONDS))
+        (address,) = workers
+        with clock.left_out():
+            packed = by_address[address].answer(msg["window"], msg.get("limit"))
+        return {address: msgpack.unpackb(packed, use_list=False, strict_map_key=False)}
+
+    cluster.scheduler.broadcast = broadcast  # type: ignore[method-assign]
+    found = {}
+    for action, asked in (
+        (names.OPEN, {"window": WINDOW, "client": "scale", "span": "scale"}),
+        (names.CLOSE, {"window": WINDOW}),
+    ):
+        lag = Lag(clock, garbage)
+        watch = asyncio.create_task(lag.watch())
+        cpu, began = clock.cpu_ns, time.monotonic()
+        reply = await meter.handle(action, **asked)
+        await asyncio.sleep(0.002)
+        watch.cancel()
+        found |= {
+            f"{action}_cpu": (clock.cpu_ns - cpu) / 1e9,
+            f"{action}_seconds": time.monotonic() - began,
+            f"{action}_longest_ms": lag.longest_ms,
+        }
+        if action == names.OPEN:
+            now = time.monotonic() - cluster._began
+            await cluster.run(now + max(MIN_SECONDS, MIN_HEARTBEATS * cluster.interval))
+    nbytes, reply = len(msgpack.packb(reply)), unpacked(reply)
+    whole = sum(ns for row in reply["workers"].values() for ns in row.values())
+    if reply["not_measured"] or whole < 0.9 * reply["window"] * sum(reply["nthreads"].values()):
+        raise RuntimeError(f"the report says {whole} ns and {[*reply['not_measured'].items()][:3]}")
+    return {**found, "reply_bytes": float(nbytes)}
+
+
 #: Seconds between two scrapes of ``/metrics``.
 SCRAPE_SECONDS = 5.0
+
+
+class Collections:
+    """CPU time of Python's collections of garbage."""
+
+    def __init__(self) -> None:
+        #: All CPU nanoseconds so far, and the milliseconds of the longest since :meth:`begin`.
+        self.ns = 0
+        self.longest_ms = 0.0
+        self._before = self._began = 0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: object) -> None:
+        if phase == "start":
+            self._began = time.thread_time_ns()
+        else:
+            took = time.thread_time_ns() - self._began
+            self.ns += took
+            self.longest_ms = max(self.longest_ms, took / 1e6)
+
+    def begin(self) -> None:
+        self._before, self.longest_ms = self.ns, 0.0
+
+    @property
+    def seconds(self) -> float:
+        return (self.ns - self._before) / 1e9
 
 
 @dataclass(slots=True)
@@ -39,7 +207,7 @@ class Figures:
     seconds: float = 0.0
     #: The longest of these, milliseconds, and its part.
     longest: tuple[float, str] = (0.0, "")
-    #: Whether calls are counted: not while the cluster starts.
+    #: True if calls are counted: not while the cluster starts.
     counting: bool = False
     #: CPU nanoseconds of a call that does nothing, as it is seen from inside.
     empty_ns: int = 0
@@ -70,7 +238,6 @@ class Figures:
         return call
 
     def calibrate(self) -> None:
-        """Learn what timing itself takes."""
         call = self.timed("empty", lambda: None)
         self.counting = True
         for _ in range(10_000):
@@ -113,7 +280,6 @@ def watch_classes(figures: Figures) -> None:
 
 
 def watch_hooks(figures: Figures, plugin: Any) -> None:
-    """Time the hooks that upstream calls."""
     for hook in ("transition", "update_graph", "add_worker", "log_event"):
         figures.watch(f"hook: {hook}", plugin, hook)
 
@@ -127,7 +293,6 @@ class Scraper:
         self.nbytes = self.own_nbytes = 0
 
     async def run(self) -> None:
-        """Once each few seconds."""
         while True:
             await asyncio.sleep(SCRAPE_SECONDS)
             began = time.monotonic()
@@ -148,7 +313,6 @@ class Scraper:
 
 
 def open_page(scheduler: Scheduler, figures: Figures) -> Any:
-    """Somebody looks at the whole tab."""
     from tornado.ioloop import PeriodicCallback
 
     from benchmarks.live import Viewer
@@ -179,6 +343,8 @@ async def measure(clock: Clock, asked: Any) -> dict[str, Any]:
     """Run what is asked for; gives the figures."""
     import dask
     from distributed import Scheduler
+
+    from benchmarks.scale_cluster import Cluster
 
     figures = Figures()
     garbage = figures.garbage
@@ -242,7 +408,7 @@ async def measure(clock: Clock, asked: Any) -> dict[str, Any]:
 
 
 def _after(plugin: Any) -> dict[str, Any]:
-    """What the accounts say at the end, and what a scrape takes with its writing, and an answer to a live view."""
+    """The accounts at the end, and the times of a scrape, with its writing, and of an answer to a live view."""
     import msgpack
 
     from dask_efficiency.live.exposition import text

@@ -1,6 +1,6 @@
-"""What sensors and the workers' series cost.
+"""Claims about the cost of sensors and of the workers' series.
 
-The claims: a reading takes 1 ms of CPU or less and adds 200 bytes or less to a heartbeat; the scheduler takes 20
+A reading takes 1 ms of CPU or less and adds 200 bytes or less to a heartbeat; the scheduler takes 20
 microseconds or less of CPU for a heartbeat's metrics, and 60 kB a worker; while it looks for outliers among 1000
 workers on another thread, its event loop turns again within 20 ms.
 
@@ -62,7 +62,6 @@ def reading() -> tuple[float, int, int]:
 
 
 def metrics_of(random: np.random.Generator) -> dict[str, Any]:
-    """What a heartbeat carries that is looked at."""
     say = random.uniform(1, 2, 8).tolist()
     return {
         "cpu": say[0],
@@ -77,7 +76,7 @@ def metrics_of(random: np.random.Generator) -> dict[str, Any]:
 
 
 def filled_series(workers: int) -> tuple[WorkerSeries, float]:
-    """Twenty minutes of so many workers, and microseconds of CPU of a heartbeat."""
+    """Series of twenty minutes, and microseconds of CPU of a heartbeat."""
     cluster = ClusterLedger(at=0)
     series = WorkerSeries(cluster, SECONDS)
     random = np.random.default_rng(0)
@@ -120,7 +119,6 @@ async def pauses(series: WorkerSeries) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print the costs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=1000)
     workers = parser.parse_args().workers

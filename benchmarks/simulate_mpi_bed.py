@@ -26,8 +26,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.namespaces import sh
 from benchmarks.placement_bed import lacking, namespaces, network
+from benchmarks.worker_bed import sh
 from dask_efficiency.mpi import load_trace as from_mpi_trace
 from dask_efficiency.mpi import place as place_mpi
 from dask_efficiency.mpi.tracer.build import FOLDER_VARIABLE, compile_tracer
@@ -86,12 +86,10 @@ class Work:
 
     @property
     def environment(self) -> dict[str, str]:
-        """MPICH's variables that force the algorithms."""
         return {f"MPIR_CVAR_{name.upper()}_INTRA_ALGORITHM": kind for name, kind in self.algorithms.items()}
 
     @property
     def words(self) -> list[str]:
-        """Arguments of the program."""
         return [self.program, str(self.steps), str(self.nbytes)]
 
 
@@ -129,7 +127,7 @@ def record(folder: Path, work: Work) -> Path:
     if not listed.exists():
         settings = {**ENVIRONMENT, "UCX_NET_DEVICES": "lo", FOLDER_VARIABLE: str(trace)}
         settings["LD_PRELOAD"] = f"{folder / 'tracer.so'}:{folder / 'polite.so'}"
-        _said(folder, [], settings, work)
+        _output(folder, [], settings, work)
     return listed
 
 
@@ -157,35 +155,33 @@ def bed(described: ClusterFile, folder: Path) -> Iterator[dict[str, str]]:
 
 
 def seconds_of(described: ClusterFile, addresses: Mapping[str, str], folder: Path, hosts: str, work: Work) -> float:
-    """What a program really takes, by its own clock."""
     hostfile = folder / "addresses"
     hostfile.write_text("".join(f"{addresses[host]}:{count}\n" for host, count in HOSTFILES[hosts].items()))
     where = ["-launcher", "ssh", "-launcher-exec", str(folder / "launcher"), "-f", str(hostfile)]
     where += ["-localhost", addresses[described.scheduler]]
     settings = {**ENVIRONMENT, **work.environment, "LD_PRELOAD": str(folder / "polite.so")}
     for _ in range(MAX_TRIES):
-        said = _said(folder, where, settings, work)
+        printed = _output(folder, where, settings, work)
         _end_all(described)
-        if found := re.search(r"seconds ([0-9.]+)", said):
+        if found := re.search(r"seconds ([0-9.]+)", printed):
             return float(found[1])
-        print(f"{work.program} on {hosts} did not say its time: {said[-2000:]}", flush=True)
+        print(f"{work.program} on {hosts} did not say its time: {printed[-2000:]}", flush=True)
     raise SystemExit(f"{work.program} on {hosts} failed {MAX_TRIES} times")
 
 
-def _said(folder: Path, where: Sequence[str], settings: Mapping[str, str], work: Work) -> str:
-    """What a program prints."""
+def _output(folder: Path, where: Sequence[str], settings: Mapping[str, str], work: Work) -> str:
     variables = [word for name, value in settings.items() for word in ("-genv", name, value)]
     command = ["mpiexec", *where, *variables, "-n", str(RANKS), str(folder / "programs"), *work.words]
-    file = folder / "said"
+    file = folder / "printed"
     with file.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-    began, said_at = time.monotonic(), 0.0
+    began, printed_at = time.monotonic(), 0.0
     try:
         while process.poll() is None and time.monotonic() < began + MAX_SECONDS:
             time.sleep(0.05)
-            if not said_at and "seconds" in file.read_text():
-                said_at = time.monotonic()
-            if said_at and time.monotonic() > said_at + MAX_SECONDS_TO_END:
+            if not printed_at and "seconds" in file.read_text():
+                printed_at = time.monotonic()
+            if printed_at and time.monotonic() > printed_at + MAX_SECONDS_TO_END:
                 break
     finally:
         if process.poll() is None:
@@ -232,7 +228,7 @@ def tau(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def judge(folder: Path, works: Sequence[str], settings: Mapping[str, Any]) -> None:
-    """Predict all works with all hostfiles, and print it beside what they really took."""
+    """Predict all works with all hostfiles, and print that with the real times."""
     taken = json.loads((folder / "seconds.json").read_text())
     hostfiles = []
     for name, counts in HOSTFILES.items():

@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.simulation --folder RUNS`` makes real runs of sleeping tasks on local clusters (those that are
 in the folder already are not made again, see :mod:`benchmarks.simulation_runs`), predicts from runs on four workers
-what those on other clusters and with other settings took, and prints both, beside list scheduling and Amdahl's law.
+what those on other clusters and with other settings took, and prints both, with list scheduling and Amdahl's law.
 On as many workers as machines have no cores for, a machine slows its runs: 16 are shown and not counted. Programs
-that compute are predicted from one worker to two and back. ``--speed`` prints tasks a second on 64 workers, and memory.
+that compute are predicted from one worker to two and back.
 """
 
 from __future__ import annotations
@@ -16,13 +16,115 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 
-from benchmarks.simulation_rivals import amdahl, list_schedule, worker_speeds
-from benchmarks.simulation_runs import Run, make_all, read_index
-from benchmarks.simulation_speed import print_speed
-from benchmarks.simulation_work import GRAPHS, PROGRAMS
-from dask_efficiency import ClusterSpec, RunTrace, load_trace, simulate
+import numpy as np
+
+from benchmarks.simulation_runs import GRAPHS, PROGRAMS, Run, make_all, read_index
+from dask_efficiency import ClusterSpec, RunTrace, critical_path, load_trace, simulate
+from dask_efficiency.accounts.tables import MISSING, Float64
+from dask_efficiency.runs.path.bounds import longest_chain, work_ns
+from dask_efficiency.runs.replay.task_times import task_times
+from dask_efficiency.runs.trace.schema import Outcome
+
+
+def task_seconds(trace: RunTrace) -> Float64:
+    """By task: how long it computes on a worker of usual speed; 0 for those that never succeeded."""
+    runs = trace.runs
+    seconds = np.zeros(len(trace.tasks))
+    rows = np.flatnonzero((runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING))
+    times = task_times(trace)
+    usual = np.median(times, axis=0)
+    prefix, worker = trace.tasks.prefix[runs.task[rows]], runs.worker[rows]
+    seconds[runs.task[rows]] = (runs.stop - runs.start)[rows] / 1e9 * usual[prefix] / times[worker, prefix]
+    return seconds
+
+
+def list_schedule(trace: RunTrace, speeds: list[float]) -> float:
+    """Makespan in seconds: whenever a slot is free, it takes the task of the first priority that is ready.
+
+    Parameters
+    ----------
+    trace
+        A recorded run. Its graphs run one after the other.
+    speeds
+        Of each slot; 1 is the usual one. Where several are free, the first one takes the task.
+    """
+    seconds = task_seconds(trace).tolist()
+    tasks, starts = trace.tasks, trace.dependency_starts
+    rank = np.empty(len(tasks), np.int64)
+    rank[np.lexsort((tasks.priority_order, tasks.priority_graph, tasks.priority_user))] = np.arange(len(tasks))
+    needing: list[list[int]] = [[] for _ in range(len(tasks))]
+    missing = np.diff(starts).tolist()
+    for task in range(len(tasks)):
+        for needed in trace.dependencies[starts[task] : starts[task + 1]].tolist():
+            needing[needed].append(task)
+    now, graphs = 0.0, tasks.graph.tolist()
+    for graph in sorted(set(graphs)):
+        ready = [(int(rank[task]), task) for task in range(len(tasks)) if graphs[task] == graph and not missing[task]]
+        now = _run(ready, now, speeds, seconds, (rank.tolist(), needing, missing, graphs))
+    return now
+
+
+def _run(
+    ready: list[tuple[int, int]],
+    now: float,
+    speeds: list[float],
+    seconds: list[float],
+    graph: tuple[list[int], list[list[int]], list[int], list[int]],
+) -> float:
+    """When all that is ready, and what becomes ready of the same graph, has run."""
+    rank, needing, missing, graphs = graph
+    free = list(range(len(speeds)))
+    running: list[tuple[float, int, int]] = []
+    heapify(ready)
+    while ready or running:
+        while ready and free:
+            task, slot = heappop(ready)[1], heappop(free)
+            heappush(running, (now + seconds[task] / speeds[slot], slot, task))
+        now, slot, task = heappop(running)
+        heappush(free, slot)
+        for after in needing[task]:
+            missing[after] -= 1
+            if not missing[after] and graphs[after] == graphs[task]:
+                heappush(ready, (rank[after], after))
+    return now
+
+
+def amdahl(trace: RunTrace, speeds: list[float]) -> float:
+    """Makespan in seconds by Amdahl's law, with the serial share that explains the recorded makespan.
+
+    References
+    ----------
+    Karp and Flatt, Measuring Parallel Processor Performance, CACM 1990. On one slot that share is unknown; it is then
+    the longest chain of tasks.
+    """
+    path = critical_path(trace)
+    recorded, work = path.makespan_seconds, float(task_seconds(trace).sum())
+    slots = _recorded_slots(trace)
+    if slots > 1:
+        serial = max(0.0, (recorded - work / slots) / (1 - 1 / slots))
+    else:
+        serial = longest_chain(trace, *work_ns(trace, path.scope))[0] / 1e9
+        work += recorded - work
+    serial = min(serial, work)
+    return serial + (work - serial) / sum(speeds)
+
+
+def _recorded_slots(trace: RunTrace) -> float:
+    """Slots of the recorded cluster, each counted by its speed."""
+    speeds = worker_speeds(trace)
+    return sum(worker.nthreads * speeds[worker.name] for worker in trace.workers)
+
+
+def worker_speeds(trace: RunTrace) -> dict[str, float]:
+    """By worker's name: how many times as fast as the middle one it is."""
+    times = task_times(trace)
+    prefixes = np.unique(trace.tasks.prefix)
+    found = np.exp(np.mean(np.log(times / np.median(times, axis=0))[:, prefixes], axis=1))
+    return {worker.name: 1.0 / float(slower) for worker, slower in zip(trace.workers, found, strict=True)}
+
 
 #: Predictions of sleeping tasks: the goals for the median and the largest error, and for the share of real runs that
 #: intervals cover.
@@ -38,14 +140,12 @@ PLAIN4: Setting = (4, 1, "plain")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the cluster."""
-
     name: str
     before: Setting
     after: Setting
     #: The cluster that the recorded one becomes, given that and the name of the worker that was slow.
     cluster: Callable[[ClusterSpec, str], ClusterSpec]
-    #: Whether its error counts.
+    #: True if its error counts.
     counts: bool = True
 
 
@@ -105,7 +205,6 @@ class Row:
 
     @property
     def median(self) -> float:
-        """Of the real runs."""
         return statistics.median(self.real)
 
     @property
@@ -114,12 +213,11 @@ class Row:
         return statistics.stdev(self.real) / statistics.mean(self.real) if len(self.real) > 1 else 0.0
 
     def error(self, predicted: list[float]) -> float:
-        """Of a median of predictions, relative and signed."""
         return statistics.median(predicted) / self.median - 1
 
     @property
     def noise(self) -> float:
-        """How far off a prediction of real programs may be: 5 %, or twice the variation of the real runs."""
+        """Allowed error of a prediction of real programs: 5 %, or twice the variation of the real runs."""
         return max(PROGRAM_ERROR, 2 * self.variation)
 
     @property
@@ -129,8 +227,6 @@ class Row:
 
 
 class Runs:
-    """The recorded runs of a folder."""
-
     def __init__(self, folder: Path, repeats: int) -> None:
         self.folder = folder
         self.found = [run for run in read_index(folder) if run.repeat < repeats]
@@ -142,7 +238,6 @@ class Runs:
         ]
 
     def trace(self, run: Run) -> RunTrace:
-        """What was recorded of a run."""
         return _loaded(self.folder / run.file)
 
 
@@ -177,7 +272,6 @@ COLUMNS = f"{'real':>8} {'cv':>5} {'predicted':>9} {'interval':>15} {'error':>6}
 
 
 def print_row(workload: str, change: Change, row: Row) -> None:
-    """One line."""
     low, high = (statistics.median(ends) for ends in zip(*row.intervals, strict=True))
     print(
         f"{workload:10} {change.name:24} {row.median:8.3f} {row.variation:5.1%} {statistics.median(row.predicted):9.3f}"
@@ -209,7 +303,6 @@ def print_summary(name: str, rows: list[Row]) -> None:
 def predictions(
     runs: Runs, workloads: list[str], changes: tuple[Change, ...], *, seeds: int, traces: int, cores: int
 ) -> Iterator[tuple[str, Change, Row]]:
-    """One after the other."""
     for workload in workloads:
         for change in changes:
             row = compare(runs, workload, change, seeds=seeds, traces=traces, cores=cores)
@@ -230,11 +323,7 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="of real runs; without it, all are made and not kept")
     parser.add_argument("--recorded", action="store_true", help="make no real runs")
-    parser.add_argument("--speed", action="store_true", help="print speed and memory, and nothing else")
     options = parser.parse_args()
-    if options.speed:
-        print_speed()
-        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         if not options.recorded:

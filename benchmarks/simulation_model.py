@@ -1,7 +1,7 @@
 """Claim: each part of the model is needed: what a simulation without it predicts of a real run is wrong.
 
 ``python -m benchmarks.simulation_model`` makes a small real run of each case on a local cluster, and another one on the
-cluster that is to be predicted; prints both beside the prediction and beside what it would be without the part of the
+cluster that is to be predicted; prints both with the prediction, and with what it would be without the part of the
 model that the case is about. ``--folder RUNS`` keeps the traces, and makes only those that are not there yet.
 
 Where it can, a case does not depend on how busy the machine is: its tasks sleep, hold Python's lock (GIL) while they
@@ -37,8 +37,6 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Setting:
-    """A local cluster."""
-
     workers: int
     threads: int = 1
     memory: int = 2_000 * MB
@@ -54,7 +52,6 @@ class Setting:
 
 
 def nap(seconds: float, *inputs: Any) -> bytes:
-    """Sleep."""
     time.sleep(seconds)
     return b"x" * 1_000
 
@@ -67,7 +64,6 @@ def hold(seconds: float, number: int) -> int:
 
 
 def count(number: int) -> int:
-    """Pure Python."""
     total = 0
     for i in range(2_000_000):
         total += i
@@ -75,7 +71,6 @@ def count(number: int) -> int:
 
 
 def compress(number: int) -> int:
-    """Computes without the lock."""
     content = os.urandom(MB)
     return sum(len(zlib.compress(content, 1)) for _ in range(4))
 
@@ -99,13 +94,11 @@ class Slow:
 
 
 def make(number: int) -> Slow:
-    """A large result."""
     time.sleep(0.05)
     return Slow(number)
 
 
 def look(large: Slow) -> int:
-    """Needs it."""
     time.sleep(0.05)
     return large.number
 
@@ -130,22 +123,18 @@ def leave_slot(number: int) -> int:
 
 
 def naps(client: Client) -> None:
-    """Tasks that sleep."""
     client.gather(client.map(nap, [0.1] * 40, pure=False))
 
 
 def holding(client: Client) -> None:
-    """Tasks that hold the lock."""
     client.gather(client.map(hold, [0.1] * 24, range(24), pure=False))
 
 
 def python(client: Client) -> None:
-    """Pure Python."""
     client.gather(client.map(count, range(24), pure=False))
 
 
 def releasing(client: Client) -> None:
-    """Tasks that compute without the lock."""
     client.gather(client.map(compress, range(24), pure=False))
 
 
@@ -163,7 +152,6 @@ def failing(client: Client) -> None:
 
 
 def seceding(client: Client) -> None:
-    """Tasks that leave their slots."""
     client.gather(client.map(leave_slot, range(24), pure=False))
 
 
@@ -206,7 +194,6 @@ def growing(client: Client) -> None:
 
 
 def shrinking(client: Client) -> None:
-    """A worker retires while tasks run."""
     tasks = client.map(nap, [0.1] * 60, pure=False)
     for number, _ in enumerate(as_completed(tasks)):
         if number == 19:
@@ -247,7 +234,6 @@ CASES: dict[str, Case] = {
 
 
 def record(case: Case, setting: Setting) -> RunTrace:
-    """Make a real run."""
     options = {"resources": dict(setting.resources)} if setting.resources else {}
     with (
         LocalCluster(
@@ -290,7 +276,6 @@ def predicted(trace: RunTrace, case: Case, *, seeds: int, **job: Any) -> float:
 
 
 def main() -> None:
-    """Print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[*CASES])
     parser.add_argument("--repeats", type=int, default=1)

@@ -1,4 +1,4 @@
-"""How many tasks a second are simulated, and how much memory it takes."""
+"""Claim: 2,500 tasks a second of one core are simulated on 64 workers, and 100,000 tasks take at most 600 MB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import statistics
 import sys
 import time
 
-from benchmarks.simulated_traces import simulate, tree_graph, wide_graph
+from benchmarks.simulated_cluster import simulate
+from benchmarks.simulated_traces import tree_graph, wide_graph
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.job import Job

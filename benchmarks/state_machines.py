@@ -1,4 +1,4 @@
-"""What a no-op task costs in Dask's state machines alone, in instructions that hardly vary.
+"""Instructions of a no-op task in Dask's state machines alone, which hardly vary from run to run.
 
 ``python -m benchmarks.state_machines`` prints them without the plugin, metering, and recording; ``--modes`` are those
 of :mod:`benchmarks.one_process`. A real scheduler and worker are started, and then nothing but their state machines is
@@ -47,15 +47,12 @@ class Stream:
         self.comm = self
 
     def send(self, *messages: Any) -> None:
-        """Keep them."""
         self.sent.extend(messages)
 
     def closed(self) -> bool:
-        """It is open."""
         return False
 
     def take(self) -> list[Any]:
-        """What was sent since the last call."""
         sent, self.sent = self.sent, []
         return sent
 
@@ -82,7 +79,7 @@ class Driver:
         self.lock = threading.Lock()
 
     def compute(self, tasks: int, start: int = 0) -> None:
-        """Compute so many tasks, from their graphs to their release; ``start`` is the number of the first."""
+        """Compute tasks, from their graphs to their release; ``start`` is the number of the first."""
         for first in range(start, start + tasks, BATCH):
             self._compute_batch(first)
             if self.meter is not None:
@@ -161,7 +158,6 @@ class Driver:
                         self.meter.accounts.idle.sample()
 
     def _beat(self) -> None:
-        """A heartbeat and a poll."""
         from dask_efficiency.plugin.names import METRIC
 
         payload = self.worker.metrics[METRIC](self.worker)
@@ -237,7 +233,6 @@ def instructions_a_task(mode: str) -> Counter[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the instructions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=["off", "on", "trace"], metavar="MODE")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each mode, of which the median is taken")

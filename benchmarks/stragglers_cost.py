@@ -1,6 +1,6 @@
-"""What looking for stragglers costs the scheduler, and a worker's hook.
+"""Claims about the cost of looking for stragglers, on the scheduler and in a worker's hook.
 
-The claims: with 1000 workers of 50 prefixes each, a poll takes 5 ms or less in the median, heartbeats and
+With 1000 workers of 50 prefixes each, a poll takes 5 ms or less in the median, heartbeats and
 comparison together, and the watch holds 30 MB or less; a task costs its worker 5 microseconds or less.
 
 ``python -m benchmarks.stragglers_cost [--workers N] [--prefixes N] [--kernels N] [--seconds S]`` prints the
@@ -39,7 +39,7 @@ SENDERS = 16
 
 
 class Payloads:
-    """What so many workers' heartbeats carry, as it grows; the first worker takes twice as long."""
+    """Growing payloads of workers' heartbeats; the first worker takes twice as long."""
 
     def __init__(self, workers: int, prefixes: int, kernels: int) -> None:
         self._rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ class Payloads:
         self._writers = [TaskRateWriter() for _ in range(workers)]
 
     def next(self, worker: int, seconds: float) -> dict[str, object]:
-        """The next heartbeat's, after so many seconds of work."""
+        """The next heartbeat's payload, after some seconds of work."""
         n = 20.0
         wall = self._rng.lognormal(-1 + 0.7 * (worker == 0), 0.1, len(self._prefixes))
         log, share = np.log(wall / MIN_WALL_SECONDS), 0.95
@@ -76,7 +76,7 @@ class Payloads:
         return self._writers[worker].heartbeat(counter, self._process[worker].tolist(), running)
 
     def kernels(self, worker: int) -> list[KernelTotals]:
-        """What the snapshot says of GPU kernels, which take the first worker twice as long."""
+        """Totals of GPU kernels, which take the first worker twice as long."""
         self._launches[worker] += 1_000
         launches = int(self._launches[worker])
         ns = launches * 100_000 * (1 + (worker == 0))

@@ -1,15 +1,15 @@
-"""Faults really injected into one worker of a cluster: whether the watch finds it, and why it is slow.
+"""Claims about faults really injected into one worker of a cluster: the watch finds it, and why it is slow.
 
-The claims: F1 of 0.95 or more, the right cause for 9 in 10 of those found, and an accusation in at most 1 of 100 runs
+F1 of 0.95 or more, the right cause for 9 in 10 of those found, and an accusation in at most 1 of 100 runs
 in which nothing is wrong.
 
-``python -m benchmarks.stragglers injected [--repeats 2] [--healthy 16] [--seconds 35] [--faults NAME ...]`` prints each
+``python -m benchmarks.stragglers_faults [--repeats 2] [--healthy 16] [--seconds 35] [--faults NAME ...]`` prints each
 run, then precision, recall, F1, the share of right causes and false alarms. A run takes 20 s more than ``--seconds``.
 It exits with 1 if a claim does not hold. Run it on a machine that does nothing else: what others compute takes cores
 from all workers, and hides what is taken from one.
 
 The watch needs seven intervals of 2.5 to 3 s that are worse than the peers', and as many tasks as there are in 20 to 25
-s here: a run of 35 s leaves it 10 s more. What the faults are, and what they need, is in ``stragglers_bed``:
+s here: a run of 35 s leaves it 10 s more. What the faults are, and what they need, is in ``worker_bed``:
 ``stopped`` (SIGSTOP for 150 of 300 ms), ``limit`` (a burner in its cgroup with 0.3 cores), ``neighbour`` (a burner with
 more weight on the core that it is kept to), ``gil`` (a thread that holds the GIL for 30 of 40 ms), ``memory`` (ballast
 beyond the share at which Dask pauses), ``disk`` (blkio throttles writes to 2 MB/s), ``network`` (a token bucket of 24
@@ -31,8 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import dask_efficiency
-from benchmarks.stragglers_bed import FAULTS, bed, lacking
 from benchmarks.stragglers_work import SHAPES, Place
+from benchmarks.worker_bed import FAULTS, bed, lacking
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import SlowWorker
 
@@ -48,7 +48,7 @@ CLAIMED_FALSE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run: the fault and its worker (empty for none), and who was found, latest finding of each."""
+    """One run: the fault and its worker (empty for none), and the latest finding of each worker found."""
 
     fault: str
     victim: str
@@ -56,17 +56,14 @@ class Outcome:
 
     @property
     def hit(self) -> bool:
-        """Whether the worker at fault was found."""
         return self.victim in self.found
 
     @property
     def wrong(self) -> int:
-        """How many others were."""
         return len(self.found) - self.hit
 
     @property
     def right(self) -> bool:
-        """Whether the cause is right too."""
         return self.hit and self.found[self.victim].cause == FAULTS[self.fault].cause
 
 
@@ -95,7 +92,7 @@ def run(fault: str, shape: str, *, seconds: float, seed: int, threads: int = 1) 
 
 
 def summary(outcomes: list[Outcome]) -> tuple[str, bool]:
-    """What the runs say together, and whether the claims hold."""
+    """A table of all runs, and True if the claims hold."""
     faulty = [one for one in outcomes if one.fault]
     healthy = [one for one in outcomes if not one.fault]
     hits, wrong = sum(one.hit for one in faulty), sum(one.wrong for one in outcomes)
@@ -138,8 +135,8 @@ def main() -> int:
     for number, (fault, shape, threads) in enumerate(plan):
         one = run(fault, shape, seconds=args.seconds, seed=args.seed + number, threads=threads)
         outcomes.append(one)
-        said = ", ".join(f"{who}: {f.cause}, score {f.score:.2f}" for who, f in one.found.items()) or "nobody"
-        print(f"{fault or 'healthy':10} {shape:13} worker {one.victim or '-'}   found {said}", flush=True)
+        listed = ", ".join(f"{who}: {f.cause}, score {f.score:.2f}" for who, f in one.found.items()) or "nobody"
+        print(f"{fault or 'healthy':10} {shape:13} worker {one.victim or '-'}   found {listed}", flush=True)
     text, holds = summary(outcomes)
     print(f"\n{text}\n{'the claims hold' if holds else 'a claim does not hold'}")
     return 0 if holds else 1

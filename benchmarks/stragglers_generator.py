@@ -29,13 +29,13 @@ REPORT = range(3000, 3300)
 
 SECONDS = 900
 
-#: What share of the windows has no fault.
+#: Share of the windows without a fault.
 FAULT_FREE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric behaves while all is well.
+    """Behaviour of a metric while all is well.
 
     Parameters
     ----------
@@ -66,13 +66,16 @@ METRICS = {
     "retransmits": Metric(5.0, 2.0, 0.0, falls=False),
 }
 
-#: What detectors see unless an ablation says otherwise.
+#: The metrics that detectors get.
 SEVEN = ("cpu", "gpu_duty", "gpu_tensor", "pfc", "throughput", "nvlink", "memory")
+
+#: The package's names for these: there, "memory" is that of a Dask worker's process, and more of it is worse.
+HOST_NAMES = tuple("memory_usage" if name == "memory" else name for name in SEVEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How frequent a fault is, how often it shows in each group of metrics, and how often it spreads."""
+    """A fault's share of all faults, and the shares in which it shows in each group of metrics and spreads."""
 
     share: float
     cpu: float
@@ -183,7 +186,7 @@ def _healthy(random: np.random.Generator, machines: int, noise: float) -> tuple[
 
 
 def _rhythm(random: np.random.Generator, seconds: NDArray) -> tuple[NDArray, NDArray]:
-    """What all machines do together: between -1 and 1 around 0, and 1 in checkpoints."""
+    """The common rhythm of all machines, -1 to 1 around 0, and 1 during checkpoints."""
     period = random.uniform(8, 40)
     step = np.sin(2 * np.pi * seconds / period + random.uniform(0, 6)) * random.uniform(0.1, 0.6)
     drift = np.cumsum(random.standard_normal(len(seconds))) * 0.01

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from distributed import Client, wait
 
-#: A round that a worker holds up is given up after so many seconds.
+#: Seconds after which a round that a worker holds up is given up.
 PATIENCE = 6.0
 
 
 def burn(cpu_seconds: float, wait_seconds: float = 0.0, *inputs: Any) -> int:
-    """Compute, and then wait."""
     until = time.thread_time() + cpu_seconds
     while time.thread_time() < until:
         sum(range(200))
@@ -30,7 +29,6 @@ def burn(cpu_seconds: float, wait_seconds: float = 0.0, *inputs: Any) -> int:
 
 
 def step(cpu_seconds: float, wait_seconds: float = 0.0, *inputs: Any) -> int:
-    """The same under another name."""
     return burn(cpu_seconds, wait_seconds)
 
 
@@ -41,7 +39,6 @@ def load(nbytes: int, seconds: float, *inputs: Any) -> bytes:
 
 
 def combine(seconds: float, *inputs: Any) -> int:
-    """Small from large, after a while."""
     burn(seconds / 3, seconds * 2 / 3)
     return sum(map(len, inputs))
 
@@ -54,7 +51,7 @@ def convert(array: Any, seconds_a_byte: float) -> int:
 
 @dataclass(slots=True)
 class Place:
-    """Where a round runs: the client, its workers' addresses, chance, and what rounds keep."""
+    """The client, its workers' addresses, the random generator, and futures that rounds keep."""
 
     client: Client
     addresses: Sequence[str]
@@ -66,7 +63,6 @@ class Place:
         return {"workers": [self.addresses[worker % len(self.addresses)]], "pure": False}
 
     def map(self, function: Callable[..., Any], *columns: Any, **kwargs: Any) -> list[Any]:
-        """``client.map`` of impure tasks."""
         futures: list[Any] = self.client.map(function, *columns, pure=False, **kwargs)
         return futures
 
@@ -97,12 +93,10 @@ def mixed(place: Place) -> None:
 
 
 def computing(place: Place) -> None:
-    """Tasks that compute, and nothing else."""
     _in_turns(place, 25)
 
 
 def equal(place: Place) -> None:
-    """Tasks that are all alike."""
     _done(place.map(burn, [0.01] * 80 * len(place.addresses), [0.02] * 80 * len(place.addresses)))
 
 
@@ -182,7 +176,6 @@ def _merge(*inputs: Any) -> bytes:
 
 
 def tiny(place: Place) -> None:
-    """Tasks of a millisecond."""
     _done(place.map(operator.add, range(300), range(300)) + place.map(burn, [0.001] * 300))
 
 
@@ -195,7 +188,6 @@ def lone_spiller(place: Place) -> None:
 
 
 def shuffle(place: Place) -> None:
-    """All results go to all workers."""
     workers = len(place.addresses)
     loads = place.map(load, [300_000] * 6 * workers, [0.03] * 6 * workers)
     _done(loads)
@@ -210,7 +202,7 @@ def services(place: Place) -> None:
 
 
 def divided(place: Place) -> None:
-    """Each worker has a kind of work of its own, beside what all do."""
+    """One worker has a kind of work of its own, in addition to what all do."""
     tasks = place.map(step, [0.01] * 20 * len(place.addresses), [0.02] * 20 * len(place.addresses))
     tasks += [place.client.submit(burn, 0.01, 0.05, **place.on(0)) for _ in range(20)]
     _done(tasks)

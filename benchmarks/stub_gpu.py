@@ -84,7 +84,7 @@ def launch(
     api: int = RUNTIME,
     holding_the_gil: bool = False,
 ) -> Span:
-    """Ask for kernels of so many seconds each, one after another on a stream; returns at once.
+    """Ask for kernels of ``seconds`` each, one after another on a stream; returns at once.
 
     Several kernels of one call are what a graph's launch asks for: give ``GRAPH_LAUNCH`` as ``cbid``, too.
     """
@@ -131,7 +131,7 @@ def _work(
 
 
 def _wall_clock_ahead() -> int:
-    """Of the monotonic clock, by the reading that was interrupted for the shortest time."""
+    """Nanoseconds by which the wall clock is ahead, by the reading that was interrupted for the shortest time."""
     readings = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(5)]
     before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
     return wall - (before + after) // 2

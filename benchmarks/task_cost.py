@@ -41,7 +41,7 @@ from benchmarks.one_process import HEARTBEAT_SECONDS, MODES, WORK, run, session
 COUNTED = (400, 1_400)
 TIMED = (400, 3_400)
 
-#: How much slower a program is under cachegrind: 0.24 G instructions a second, of 4.3 G without.
+#: Slowdown of a program under cachegrind: 0.24 G instructions a second, of 4.3 G without.
 SLOWNESS = 18.0
 
 
@@ -53,11 +53,9 @@ class Bytecodes:
         self.calls: Counter[CodeType] = Counter()
 
     def start(self) -> None:
-        """Count from now on."""
         sys.settrace(self._called)
 
     def stop(self) -> None:
-        """Count no more."""
         sys.settrace(None)
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -90,7 +88,7 @@ class Used(NamedTuple):
 
 
 def bytecodes(mode: str, tasks: int) -> None:
-    """Print the bytecodes of so many no-op tasks in a mode, in this process."""
+    """Print the bytecodes of no-op tasks in a mode, in this process."""
     counted = Bytecodes()
 
     async def work() -> None:
@@ -105,7 +103,7 @@ def bytecodes(mode: str, tasks: int) -> None:
 
 
 def _compute(mode: str, work: str, tasks: int) -> None:
-    """Compute so many tasks: what runs under valgrind."""
+    """Compute tasks under valgrind."""
 
     async def computed() -> None:
         async with session(MODES[mode], WORK[work], SLOWNESS) as here:
@@ -192,9 +190,8 @@ def instructions_a_task(mode: str, work: str, sizes: tuple[int, int]) -> Counter
 
 
 def used(mode: str, work: str, sizes: tuple[int, int]) -> Used:
-    """What tasks take in a process of its own."""
-    said = _in_a_process(["timed", mode, work, *sizes])
-    return Used(*map(float, re.findall(r"^USED (\S+) (\S+) (\S+)$", said, re.MULTILINE)[-1]))
+    printed = _in_a_process(["timed", mode, work, *sizes])
+    return Used(*map(float, re.findall(r"^USED (\S+) (\S+) (\S+)$", printed, re.MULTILINE)[-1]))
 
 
 def print_compared(modes: Sequence[str], found: dict[str, list[float]], unit: str) -> None:
@@ -221,7 +218,6 @@ def print_functions(base: Counter[str], other: Counter[str], rows: int = 30) -> 
 
 
 def main() -> None:
-    """Print the costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", default="bytecodes")
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)

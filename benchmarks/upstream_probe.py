@@ -27,7 +27,6 @@ EXCLUDED = ("flaky", "slow", "gpu", "avoid_ci", "memray", "ipython")
 
 
 def note(**what: Any) -> None:
-    """Write a line."""
     line = (json.dumps(what) + "\n").encode()
     file = os.open(os.environ[NOTES], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
@@ -180,7 +179,6 @@ _failures: dict[str, tuple[str, str]] = {}
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note how a test ended."""
     if report.failed:
         _failures.setdefault(report.nodeid, ("failed", f"{report.when}: {report.longreprtext[-3000:]}"))
     elif report.skipped:

@@ -84,7 +84,7 @@ Notes = list[dict[str, Any]]
 
 
 class Suite:
-    """What has been found in a folder, and what finds the rest."""
+    """The notes in a folder, and the runs that make the missing ones."""
 
     def __init__(self, checkout: Path, folder: Path, seconds: float) -> None:
         self.folder = folder.resolve()
@@ -126,7 +126,6 @@ class Suite:
         return [json.loads(line) for line in lines]
 
     def outcomes(self, way: str) -> dict[str, list[str]]:
-        """How each test ended, once for each time."""
         found: dict[str, list[str]] = defaultdict(list)
         for note in self.notes(way):
             if note["kind"] == "test":
@@ -212,7 +211,7 @@ class Suite:
 
 
 def _isolation() -> list[str]:
-    """What gives a command a network of its own, in which it has an address; nothing where that is not allowed."""
+    """A prefix that gives a command a network of its own with an address; empty where that is not allowed."""
     setup = (
         "ip link set lo up; ip link add dev here type veth peer name there; ip addr add 10.77.0.1/24 dev here; "
         'ip link set here up; ip link set there up; ip route add default via 10.77.0.2; exec "$@"'
@@ -239,7 +238,7 @@ def differing(outcomes: dict[str, dict[str, list[str]]]) -> list[str]:
 
 
 def verdict(failed: dict[str, tuple[int, int]]) -> str:
-    """What can be said of a test, by how often it failed each way of how often it ran."""
+    """The verdict on a test, by failures and runs of each way."""
     ours = {way: counts for way, counts in failed.items() if way != "without"}
     if failed["without"][0]:
         return "fails without it, too"
@@ -251,7 +250,6 @@ def verdict(failed: dict[str, tuple[int, int]]) -> str:
 
 
 def lines(suite: Suite, ways: Sequence[str]) -> Iterator[str]:
-    """All that was found."""
     outcomes = {way: suite.outcomes(way) for way in ways}
     for way, of_way in outcomes.items():
         ends = Counter("failed" if any(o in BAD for o in ended) else ended[0] for ended in of_way.values())
@@ -315,11 +313,10 @@ def run(suite: Suite, ways: Sequence[str], only: Iterable[str], jobs: int) -> No
 
 
 def main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, help="a checkout of distributed, of the installed version")
     parser.add_argument("folder", type=Path, help="where to keep what is found")
-    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="beside 'without'")
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="in addition to 'without'")
     parser.add_argument("--files", nargs="+", default=[], help="only these, such as distributed/tests/test_spill.py")
     parser.add_argument("--jobs", type=int, default=2, help="files of tests that run at a time")
     parser.add_argument("--seconds", type=float, default=3600, help="that a file of tests may take")

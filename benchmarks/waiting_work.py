@@ -1,7 +1,7 @@
 """Workloads whose tasks wait, or whose slots are idle, for a known cause, each on a cluster of processes of its own.
 
-Each takes a scale, 1 for its full size, and what measures: a callable that takes the client and the work, which gives
-the marks of its tasks (:class:`benchmarks.waiting_judge.Mark`). Lines with ``# waits`` are those to be named.
+Each takes a scale, 1 for its full size, and a callable that measures: it takes the client and the work, which gives the
+marks of its tasks (:class:`Mark`). Lines with ``# waits`` are those to be named.
 """
 
 from __future__ import annotations
@@ -18,38 +18,70 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
-from distributed import Client, wait
+from distributed import Client
 
-from benchmarks.diagnoses_work import SLOW_SERVER, cluster, cores, keep_to, number, process, sines
-from benchmarks.stragglers_bed import CGROUPS, cgroup
+from benchmarks.diagnoses_work import SLOW_SERVER, keep_to, number, process, sines, wait_for
 from benchmarks.stragglers_work import burn
-from benchmarks.waiting_judge import Mark, Marking
-
-#: What does the measuring: (client, work).
-Measure = Callable[[Client, Callable[[], list[Mark]]], None]
+from benchmarks.worker_bed import CGROUPS, cgroup
+from benchmarks.workload_runs import Ran, cluster, cores
+from dask_efficiency import EfficiencyReport
 
 WAITS = "# waits"
 
 MEGABYTE = 1_000_000
 PAGE = 4096
 
-#: Seconds for which tasks sleep, or somebody else does for whom they wait.
+#: Seconds for which a task sleeps, or waits for somebody who does.
 NAP = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The start and stop of a task on its thread, and the kernel's clocks between; nanoseconds."""
+
+    start: int
+    stop: int
+    cpu: int
+    core_wait: int
+
+
+#: Measures: (client, work).
+Measure = Callable[[Client, Callable[[], list[Mark]]], None]
+
+
+class Marking:
+    """The clocks of this thread since it was made."""
+
+    def __init__(self) -> None:
+        self.core_wait = _core_wait()
+        self.cpu, self.start = time.thread_time_ns(), time.monotonic_ns()
+
+    def read(self) -> Mark:
+        """A mark from then until now."""
+        stop, cpu = time.monotonic_ns(), time.thread_time_ns()
+        return Mark(self.start, stop, cpu - self.cpu, _core_wait() - self.core_wait)
+
+
+def _core_wait() -> int:
+    """Nanoseconds for which this thread has waited for a core; exact for one that runs."""
+    with open(f"/proc/self/task/{threading.get_native_id()}/schedstat") as file:
+        return int(file.read().split()[1])
+
+
 def marked(function: Callable[..., Any]) -> Callable[..., list[Mark]]:
-    """Tasks give the marks of their thread: those that the function has read, or one for all of it."""
+    """Have tasks give a mark."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> list[Mark]:
         clocks = Marking()
-        parts = function(*args, **kwargs)
-        return parts if isinstance(parts, list) else [clocks.read()]
+        function(*args, **kwargs)
+        return [clocks.read()]
 
     return run
 
@@ -64,15 +96,8 @@ def waiting_lines(*functions: Callable[..., Any]) -> set[int]:
 
 
 def marks_of(client: Client, function: Callable[..., list[Mark]], *columns: Any, **options: Any) -> list[Mark]:
-    """Map, and gather the marks."""
     futures = client.map(function, *columns, pure=False, **options)
     return [mark for marks in client.gather(futures) for mark in marks]
-
-
-def done(client: Client, function: Callable[..., Any], *columns: Any, **options: Any) -> list[Mark]:
-    """Map and wait: there are no marks."""
-    wait(client.map(function, *columns, pure=False, **options))
-    return []
 
 
 # -- one cause each --------------------------------------------------------------------------------
@@ -80,14 +105,12 @@ def done(client: Client, function: Callable[..., Any], *columns: Any, **options:
 
 @marked
 def add_up(numbers: int) -> None:
-    """A pure Python loop."""
     total = 0
     for i in range(numbers):  # waits
         total += i  # waits
 
 
 def python_loop(scale: float, measure: Measure) -> None:
-    """Four threads of one process take turns at the GIL."""
     with cluster(workers=1, threads=4) as client:
         marks_of(client, add_up, [1000] * 4)
         measure(client, lambda: marks_of(client, add_up, [5_000_000] * number(32, scale)))
@@ -103,7 +126,6 @@ def count_letters(words: int) -> None:
 
 
 def object_strings(scale: float, measure: Measure) -> None:
-    """The same in pandas."""
     with cluster(workers=1, threads=4) as client:
         marks_of(client, count_letters, [10] * 4)
         measure(client, lambda: marks_of(client, count_letters, [300_000] * number(32, scale)))
@@ -111,19 +133,17 @@ def object_strings(scale: float, measure: Measure) -> None:
 
 @marked
 def nap(seconds: float) -> None:
-    """Does nothing."""
     time.sleep(seconds)  # waits
 
 
 def sleeping(scale: float, measure: Measure) -> None:
-    """Four threads sleep."""
     _in_four_threads(nap, scale, measure)
 
 
 def _in_four_threads(
     task: Callable[..., list[Mark]], scale: float, measure: Measure, *, tasks: int = 80, seconds: float = NAP
 ) -> None:
-    """Tasks that wait for so long, after a short one in each thread."""
+    """Tasks that wait, after a short one in each thread."""
     with cluster(workers=1, threads=4) as client:
         marks_of(client, task, [0.001] * 4)
         measure(client, lambda: marks_of(client, task, [seconds] * number(tasks, scale)))
@@ -136,7 +156,6 @@ def ask(port: int) -> None:
 
 
 def slow_server(scale: float, measure: Measure) -> None:
-    """Requests whose answers take 250 ms."""
     _of_slow_server(ask, scale, measure)
 
 
@@ -150,14 +169,13 @@ def _of_slow_server(task: Callable[..., list[Mark]], scale: float, measure: Meas
 
 @marked
 def receive(port: int) -> None:
-    """The same by hand and without a time limit: it waits in recv."""
+    """Ask the server through a socket without a time limit: the task waits in recv."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         connection.recv(1000)  # waits
 
 
 def slow_socket(scale: float, measure: Measure) -> None:
-    """A socket that says nothing for 250 ms."""
     _of_slow_server(receive, scale, measure)
 
 
@@ -184,7 +202,6 @@ def read_pages(path: str, pages: int, seed: int) -> None:
 
 @marked
 def read_cold(path: str, pages: int, seed: int) -> None:
-    """Reads what is not in memory."""
     read_pages(path, pages, seed)
 
 
@@ -202,7 +219,7 @@ def cold_file(megabytes: int) -> Iterator[str]:
 
 
 def no_disk() -> str:
-    """Why files cannot be read cold here; empty if they can. Say with TMPDIR where there is a disk."""
+    """Reason for which files cannot be read cold here; empty if they can. TMPDIR says where there is a disk."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
     with cold_file(4) as path:
         read_pages(path, 16, seed=0)
@@ -212,7 +229,6 @@ def no_disk() -> str:
 
 
 def cold_pages(scale: float, measure: Measure) -> None:
-    """A thread reads pages that are not in memory, in a random order."""
     with cold_file(1000) as path, cluster(workers=1, threads=1) as client:
         marks_of(client, read_cold, [path], [1], [0])
 
@@ -247,13 +263,11 @@ def want_lock(seconds: float) -> None:
 
 
 def locked(scale: float, measure: Measure) -> None:
-    """Each of four threads waits for a lock that another thread holds, which sleeps."""
     _in_four_threads(want_lock, scale, measure)
 
 
 @marked
 def run_program(seconds: float) -> None:
-    """Waits for a program to end."""
     subprocess.run(["sleep", str(seconds)], check=True)  # waits
 
 
@@ -264,25 +278,21 @@ def run_program_for_output(seconds: float) -> None:
 
 
 def programs(scale: float, measure: Measure) -> None:
-    """Programs that sleep."""
     _in_four_threads(run_program, scale, measure, tasks=40, seconds=2 * NAP)
 
 
 def programs_for_output(scale: float, measure: Measure) -> None:
-    """The same, and what they print is captured."""
     _in_four_threads(run_program_for_output, scale, measure, tasks=40, seconds=2 * NAP)
 
 
 @marked
 def checksum(megabytes: int, times: int) -> None:
-    """Computes without the GIL."""
     data = bytes(megabytes * MEGABYTE)
     for _ in range(times):
         hashlib.sha256(data).digest()  # waits
 
 
 def one_core(scale: float, measure: Measure) -> None:
-    """Four threads compute on one core."""
     with cluster(workers=1, threads=4) as client:
         marks_of(client, checksum, [1] * 4, [1] * 4)
         client.run(keep_to, cores()[0])
@@ -290,12 +300,12 @@ def one_core(scale: float, measure: Measure) -> None:
         measure(client, lambda: marks_of(client, checksum, [32] * tasks, [10] * tasks))
 
 
-#: What the limited worker may use, by CFS's bandwidth control: 20 of each 100 ms. A busy machine gives it more.
+#: The limited worker's share by CFS's bandwidth control: 20 of each 100 ms. A busy machine gives it more.
 LIMIT = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "20000"}
 
 
 def no_limits() -> str:
-    """Why processes cannot be limited here; empty if they can."""
+    """Reason for which processes cannot be limited here; empty if they can."""
     if os.geteuid() != 0:
         return "a CPU limit takes root"
     if not (CGROUPS / "cpu" / "cpu.shares").exists():
@@ -304,7 +314,6 @@ def no_limits() -> str:
 
 
 def limited(scale: float, measure: Measure) -> None:
-    """One thread computes in a control group that may use 0.2 of a core."""
     with cluster(workers=1, threads=1) as client:
         marks_of(client, checksum, [1], [1])
         pids = list(client.run(os.getpid).values())
@@ -313,23 +322,19 @@ def limited(scale: float, measure: Measure) -> None:
             measure(client, lambda: marks_of(client, checksum, [32] * tasks, [10] * tasks))
 
 
-def product(side: int, times: int) -> list[Mark]:
+def product(side: int, times: int) -> None:
     """Matrix products, which BLAS computes in threads of its own."""
     a = np.ones((side, side))
-    clocks = Marking("matmul", library=True)
     for _ in range(times):
         a @ a  # waits
-    return [clocks.read()]
 
 
 @marked
-def multiply(side: int, times: int) -> list[Mark]:
-    """Multiplies matrices."""
-    return product(side, times)
+def multiply(side: int, times: int) -> None:
+    product(side, times)
 
 
 def set_blas_threads(threads: int) -> None:
-    """How many threads a call uses."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(threads)
@@ -348,13 +353,11 @@ def matmul(scale: float, measure: Measure) -> None:
 
 
 @marked
-def read_columns(path: str) -> list[Mark]:
+def read_columns(path: str) -> None:
     """Arrow decodes the columns in threads of its own."""
     import pandas as pd
 
-    clocks = Marking("read_parquet", library=True)
     pd.read_parquet(path)  # waits
-    return [clocks.read()]
 
 
 @contextmanager
@@ -371,18 +374,16 @@ def parquet_file() -> Iterator[str]:
 
 
 def parquet(scale: float, measure: Measure) -> None:
-    """Two threads read files; Arrow's threads do the work."""
     with parquet_file() as path, cluster(workers=1, threads=2) as client:
         marks_of(client, read_columns, [path] * 2)
         measure(client, lambda: marks_of(client, read_columns, [path] * number(60, scale)))
 
 
-# -- causes mixed, in shares that nobody knows ------------------------------------------------------
+# -- causes mixed ----------------------------------------------------------------------------------
 
 
 @marked
 def loop_and_nap(numbers: int, seconds: float) -> None:
-    """Half Python, half sleep."""
     total = 0
     for i in range(numbers):
         total += i  # waits
@@ -390,7 +391,6 @@ def loop_and_nap(numbers: int, seconds: float) -> None:
 
 
 def gil_and_sleep(scale: float, measure: Measure) -> None:
-    """Four threads compute in Python, then sleep."""
     with cluster(workers=1, threads=4) as client:
         marks_of(client, loop_and_nap, [1000] * 4, [0.001] * 4)
         tasks = number(80, scale)
@@ -406,7 +406,6 @@ def read_ask_compute(path: str, port: int, seed: int) -> None:
 
 
 def file_network_compute(scale: float, measure: Measure) -> None:
-    """Three threads read, ask and compute."""
     with (
         process(SLOW_SERVER) as server,
         cold_file(1000) as path,
@@ -425,17 +424,14 @@ def file_network_compute(scale: float, measure: Measure) -> None:
 
 
 @marked
-def multiply_and_lock(side: int, times: int, seconds: float) -> list[Mark]:
+def multiply_and_lock(side: int, times: int, seconds: float) -> None:
     """BLAS computes in its threads; then another thread holds a lock and sleeps."""
-    parts = product(side, times)
-    clocks = Marking("lock")
+    product(side, times)
     with held_for(seconds):  # waits
         pass
-    return [*parts, clocks.read()]
 
 
 def blas_and_lock(scale: float, measure: Measure) -> None:
-    """Two threads multiply matrices with two threads of BLAS each, then wait for a lock."""
     with cluster(workers=1, threads=2) as client:
         client.run(set_blas_threads, 2)
         marks_of(client, multiply_and_lock, [500] * 2, [1] * 2, [0.001] * 2)
@@ -446,62 +442,18 @@ def blas_and_lock(scale: float, measure: Measure) -> None:
 # -- idle slots ------------------------------------------------------------------------------------
 
 
-def flood(scale: float, measure: Measure) -> None:
-    """Tasks of a millisecond, so many that the scheduler is what slots wait for."""
-    with cluster() as client:
-        done(client, burn, [0.001] * 100)
-        measure(client, lambda: done(client, burn, [0.001] * number(50_000, scale)))
-
-
-def slow_client(scale: float, measure: Measure) -> None:
-    """The client sleeps for 0.9 s before each computation of 0.2 s."""
-
-    def work() -> list[Mark]:
-        for _ in range(number(10, scale)):
-            time.sleep(0.9)
-            done(client, burn, [0.1] * 4)
-        return []
-
-    with cluster() as client:
-        done(client, burn, [0.001] * 4)
-        measure(client, work)
-
-
-def link(seconds: float, before: Any) -> int:
-    """Needs the one before."""
-    return burn(seconds)
-
-
-def chain(scale: float, measure: Measure) -> None:
-    """One thread of two can work."""
-
-    def work() -> list[Mark]:
-        last = None
-        for _ in range(number(40, scale)):
-            last = client.submit(link, 0.2, last, pure=False)
-        wait(last)
-        return []
-
-    with cluster() as client:
-        done(client, burn, [0.001] * 4)
-        measure(client, work)
-
-
-def convert(seconds: float) -> int:
-    """Takes as long as it is told."""
-    return burn(seconds)
-
-
-def big_partition(scale: float, measure: Measure) -> None:
-    """The last of 41 partitions is 40 times as large as the others."""
-    with cluster() as client:
-        done(client, burn, [0.001] * 4)
-        measure(client, lambda: done(client, convert, [*[0.1] * 40, max(1.0, 8.0 * scale)]))
+def of_diagnosis(run: Callable[[float], Ran]) -> Callable[[float, Measure], EfficiencyReport]:
+    """A workload of :mod:`benchmarks.diagnoses_work`, which measures itself."""
+    return lambda scale, _: run(scale).report
 
 
 def restrictions(scale: float, measure: Measure) -> None:
-    """All tasks are to run on one worker of two."""
     with cluster() as client:
-        done(client, burn, [0.001] * 4)
+        wait_for(client, burn, [0.001] * 4)
         first = [min(client.scheduler_info(n_workers=-1)["workers"])]
-        measure(client, lambda: done(client, convert, [0.2] * number(40, scale), workers=first))
+
+        def work() -> list[Mark]:
+            wait_for(client, burn, [0.2] * number(40, scale), workers=first)
+            return []  # there are no marks
+
+        measure(client, work)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import stragglers_fleet
-from benchmarks.stragglers_fleet_faults import FAULTS
+from benchmarks.stragglers_fleet import FAULTS
 from benchmarks.stragglers_generator import SEVEN
 from benchmarks.stragglers_generator import generate as seven_metrics
 from dashboards.monitor.prometheus import running
@@ -41,7 +41,7 @@ START = 1_700_000_000
 
 EVERY, WINDOW, HISTORY = 480.0, 900.0, 3600.0
 
-#: A fault can be named when so much of it is in a window; and how long faults last at least.
+#: Seconds of a fault that a window must have for naming it, and least seconds of a fault.
 SEEN, LASTS = 270.0, 300.0
 
 #: Machines of a replay, and its seconds before those in which the fault begins.
@@ -75,7 +75,6 @@ def prometheus_of(series: Iterator[tuple[str, NDArray[np.float32]]], *, step: in
 
 
 def written(folder: Path, names: tuple[str, ...], *, step: int, fleet: str = "") -> Path:
-    """A file of metrics."""
     chosen = f'{{fleet="{fleet}"}}' if fleet else ""
     path = folder / f"{fleet.replace(' ', '-') or 'all'}.yaml"
     rows = [f"  {name}: {{query: '{name}{chosen}'}}" for name in names]
@@ -84,7 +83,6 @@ def written(folder: Path, names: tuple[str, ...], *, step: int, fleet: str = "")
 
 
 def size(machines: int) -> None:
-    """Pull and judge the full size."""
     values = seven_metrics(3001, machines=machines, faulty=True).metrics(SEVEN)
     keyed = (
         (f'{name}{{m="{i}"}}', row) for name, rows in zip(SEVEN, values, strict=True) for i, row in enumerate(rows)
@@ -116,7 +114,6 @@ def pull(url: str, file: str) -> None:
 
 
 def windows_by_kind(count: int) -> dict[str, list[stragglers_fleet.FleetWindow]]:
-    """Windows of each type of fault."""
     found: dict[str, list[stragglers_fleet.FleetWindow]] = {kind: [] for kind in FAULTS}
     for seed in stragglers_fleet.REPORT:
         if all(len(known) >= count for known in found.values()):
@@ -191,7 +188,6 @@ def replayed(source: PrometheusSource) -> list[Event]:
 
 
 def main() -> None:
-    """Read the options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="?", choices=("size", "faults", "pull"), help="both, if not given")
     parser.add_argument("where", nargs="*", help=argparse.SUPPRESS)

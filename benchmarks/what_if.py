@@ -37,22 +37,19 @@ def nap(seconds: float, nbytes: int = 0) -> bytes:
 
 
 def load(seconds: float, *inputs: Any) -> bytes:
-    """A task of the prefix ``load``."""
     return nap(seconds)
 
 
 def merge(seconds: float, *inputs: Any) -> bytes:
-    """A task of the prefix ``merge``."""
     return nap(seconds)
 
 
 def big(seconds: float, nbytes: int, *inputs: Any) -> bytes:
-    """A task with a large result."""
     return nap(seconds, nbytes)
 
 
 def set_slowness(dask_worker: Any, factor: float) -> None:
-    """How many times as long tasks take on a worker."""
+    """Slow a worker's tasks down."""
     dask_worker.benchmark_slowness = factor
 
 
@@ -83,12 +80,11 @@ def make_disk_slow(dask_worker: Any) -> None:
 
 
 def set_memory(dask_worker: Any, nbytes: int) -> None:
-    """How much a worker keeps in memory before it writes to disk."""
+    """Set the bytes that a worker keeps in memory before it writes to disk."""
     dask_worker.data.fast.n = nbytes
 
 
 def tree(load_seconds: float = 0.1, merge_seconds: float = 0.1, leaves: int = 32) -> Delayed:
-    """A reduction two by two."""
     level = [delayed(load, pure=False)(load_seconds * (0.5 + i * 7 % 11 / 10), i) for i in range(leaves)]
     while len(level) > 1:
         level = [delayed(merge, pure=False)(merge_seconds, *level[i : i + 2]) for i in range(0, len(level), 2)]
@@ -96,7 +92,6 @@ def tree(load_seconds: float = 0.1, merge_seconds: float = 0.1, leaves: int = 32
 
 
 def wide(load_seconds: float = 0.1, tasks: int = 100) -> Delayed:
-    """More tasks than slots."""
     level = [delayed(load, pure=False)(load_seconds * (0.5 + i * 7 % 11 / 10), i) for i in range(tasks)]
     return delayed(merge, pure=False)(0.05, *level)
 
@@ -134,7 +129,6 @@ class Case:
 
 
 def cases(names: list[str], addresses: list[str]) -> list[Case]:
-    """The ten changes."""
     four, one = addresses[:4] * 3, addresses[:1] * 12
 
     def spilling() -> Delayed:
@@ -160,7 +154,6 @@ def cases(names: list[str], addresses: list[str]) -> list[Case]:
 
 
 def measure(client: Client, graph: Delayed) -> CriticalPath:
-    """Run and record."""
     with efficiency_report(client, trace=True) as report:
         client.compute(graph, optimize_graph=False).result()
     assert report.trace is not None

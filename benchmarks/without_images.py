@@ -7,6 +7,7 @@ an environment of its own, as containers are; brings a wheel there in each of th
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -87,20 +88,20 @@ def by_pip(client: Client, wheel: Path, *, restart_workers: bool = False) -> Non
 
 
 def by_upload(client: Client, wheel: Path) -> None:
-    """Send all the wheel."""
     archive = wheel.with_name("dask_efficiency.zip")
     archive.write_bytes(wheel.read_bytes())
     client.upload_file(str(archive))
 
 
 def metered(client: Client, *names: str) -> bool:
-    """Whether these workers have reported, and say what they do."""
+    """True once these workers have reported and are measured."""
     report = snapshot(client)
     return all(name in report.by_worker and name not in report.not_measured for name in names)
 
 
 def main() -> None:
-    """Print what each way costs."""
+    """Print the cost of each way."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     ways: dict[str, Callable[[Client, Path], None]] = {
         "PipInstall": by_pip,
         "PipInstall, restart_workers": lambda client, file: by_pip(client, file, restart_workers=True),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
+from pathlib import Path
 from typing import Any
 
 import dask_efficiency
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from docs.constants import constants, markdown
 
 project = "dask-efficiency"
 author = "dask-efficiency developers"
@@ -55,7 +60,7 @@ def lead_to_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
 
 
 def defined_at(module: str, name: str) -> bool:
-    """Whether a public name comes from this module."""
+    """True if a public name comes from this module."""
     try:
         return getattr(importlib.import_module(module), name, None) is getattr(dask_efficiency, name)
     except ImportError:
@@ -71,7 +76,14 @@ def without_dataclass_signature(
     return None
 
 
+def add_constants(app: Any, page: str, source: list[str]) -> None:
+    """Append the tables of constants to their page."""
+    if page == "constants":
+        source[0] += "\n" + markdown(constants())
+
+
 def setup(app: Any) -> None:
-    """What Sphinx calls."""
+    """Connect the functions above to Sphinx's events."""
+    app.connect("source-read", add_constants)
     app.connect("missing-reference", lead_to_public_name)
     app.connect("autodoc-process-signature", without_dataclass_signature)

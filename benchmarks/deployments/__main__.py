@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.deployments import adaptive, mpi, slurm, ssh, tls
 from benchmarks.deployments.checks import Check, table
-from benchmarks.deployments.needs import Need, install, missing
+from benchmarks.deployments.programs import Need, install, missing
 
 #: For one cluster, started, examined and ended.
 LIMIT_SECONDS = 300
@@ -33,13 +33,11 @@ LIMIT_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A way to deploy Dask."""
-
     needs: Sequence[Need]
     #: What is tried on it, each in a folder of its own.
     runs: dict[str, Callable[[Path], list[Check]]]
     root: bool = False
-    #: Whether it is only started when it is asked for.
+    #: True if it is only started when it is asked for.
     opt_in: bool = False
 
 
@@ -97,7 +95,7 @@ def main() -> None:
 
 
 def examine(name: str, deployment: Deployment, packages: Path | None) -> bool:
-    """Whether all agrees, or it was skipped; with a folder for packages, what is missing is installed first."""
+    """True if all checks agree or the deployment was skipped; a folder takes packages that are missing."""
     if deployment.root and os.geteuid() != 0:
         print(f"{name}: skipped, as it takes root\n")
         return True

@@ -11,10 +11,17 @@ from typing import Any
 from distributed import Client, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from benchmarks.deployments.checks import Check, equal, of_metrics, of_report, wait_for_accounts
-from benchmarks.deployments.observed import observed
+from benchmarks.deployments.checks import (
+    Check,
+    Known,
+    equal,
+    observed,
+    of_metrics,
+    of_report,
+    submit,
+    wait_for_accounts,
+)
 from benchmarks.deployments.programs import HOST, eventually
-from benchmarks.deployments.work import Known, submit
 from dask_efficiency import EfficiencyPlugin, snapshot
 
 THREADS = 1
@@ -34,7 +41,6 @@ class Names(SchedulerPlugin):
         self.seen: set[str] = set()
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
-        """A worker joined."""
         self.seen.add(str(scheduler.workers[worker].name))
 
 
@@ -80,7 +86,6 @@ def from_zero(*, waiting_seconds: float) -> list[Check]:
 
 @contextmanager
 def _empty_cluster() -> Iterator[tuple[Any, Client]]:
-    """A metered cluster without workers."""
     options = {"threads_per_worker": THREADS, "host": HOST, "dashboard_address": f"{HOST}:0", "silence_logs": 50}
     with LocalCluster(n_workers=0, **options) as cluster, Client(cluster) as client:
         client.register_plugin(EfficiencyPlugin())

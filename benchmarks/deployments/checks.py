@@ -1,25 +1,172 @@
-"""What a report must say of work with known totals, beside what it says."""
+"""Work with known totals, and the checks of a report against them, the client's clock and Dask's log of events."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from distributed import Client
+from distributed import Client, Future, wait
 
-from benchmarks.deployments.observed import Observed, observed
 from benchmarks.deployments.programs import HOST, eventually, python_path
-from benchmarks.deployments.work import Known, submit
-from dask_efficiency import EfficiencyReport, snapshot
+from dask_efficiency import EfficiencyReport, efficiency_report, snapshot
 from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.cluster.cluster import GRACE_NS
 from dask_efficiency.report.files import from_dict
+
+#: Seconds that a task is given, by its kind.
+BURN, REST = 0.1, 0.2
+
+#: Seconds of CPU of the task's thread and of wall time, by its own clocks.
+Seconds = tuple[float, float]
+
+
+class Stopwatch:
+    """CPU time of this thread and wall time, since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._cpu = time.thread_time()
+
+    def read(self) -> Seconds:
+        return time.thread_time() - self._cpu, time.monotonic() - self._start
+
+
+def burn(seconds: float) -> Seconds:
+    watch = Stopwatch()
+    while watch.read()[0] < seconds:
+        pass
+    return watch.read()
+
+
+def rest(seconds: float) -> Seconds:
+    watch = Stopwatch()
+    time.sleep(seconds)
+    return watch.read()
+
+
+def burn_and_fail(seconds: float) -> None:
+    """Compute and fail; the error carries what was used."""
+    raise ArithmeticError(*burn(seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cluster's work by the tasks' own clocks; seconds are sums over the tasks."""
+
+    succeeded: int
+    failed: int
+    #: Of the tasks that succeeded.
+    cpu_seconds: float
+    wall_seconds: float
+    #: Of those that failed.
+    failed_seconds: float
+
+    def __add__(self, other: Known) -> Known:
+        return Known(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    good: list[Future]
+    bad: list[Future]
+
+    def known(self, *, timeout: float = 120) -> Known:
+        """Wait until all have ended; nothing of them stays in the cluster's memory."""
+        wait([*self.good, *self.bad], timeout=timeout)
+        measured = [future.result() for future in self.good]
+        failures = [future.exception() for future in self.bad]
+        for future in (*self.good, *self.bad):
+            future.release()
+        if not all(isinstance(error, ArithmeticError) for error in failures):
+            raise RuntimeError(f"a task failed otherwise than planned: {failures}")
+        return Known(
+            succeeded=len(measured),
+            failed=len(failures),
+            cpu_seconds=sum(cpu for cpu, _ in measured),
+            wall_seconds=sum(wall for _, wall in measured),
+            failed_seconds=sum(error.args[1] for error in failures),
+        )
+
+
+def submit(client: Client, *, burning: int = 12, resting: int = 6, failing: int = 3) -> Submitted:
+    """Submit tasks of each kind."""
+    good = client.map(burn, [BURN] * burning, pure=False) + client.map(rest, [REST] * resting, pure=False)
+    return Submitted(good, client.map(burn_and_fail, [BURN] * failing, pure=False))
+
+
+#: Between an entry in Dask's log and the hook by which we hear of the same, on a busy machine; seconds.
+HOOK = 0.5
+
+#: Seconds after its removal that a closing worker may still report.
+GRACE = GRACE_NS / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A worker's time with the scheduler, in seconds since the epoch."""
+
+    joined: float
+    left: float = math.inf
+
+
+@dataclass(slots=True)
+class Observed:
+    """A report and what it must agree with."""
+
+    block: efficiency_report
+    #: Instants between which it opened, and between which it closed; seconds since the epoch.
+    opened: tuple[float, float]
+    closed: tuple[float, float] = (math.inf, math.inf)
+    stays: list[Stay] = field(default_factory=list)
+
+    @property
+    def report(self) -> EfficiencyReport:
+        """The report; there when its block has ended."""
+        return self.block.report
+
+    def thread_seconds(self, threads: int) -> tuple[float, float]:
+        """Least and most thread-seconds of workers that have this many threads."""
+        least = most = 0.0
+        for stay in self.stays:
+            least += max(0.0, min(stay.left, self.closed[0]) - max(stay.joined + HOOK, self.opened[1]))
+            most += max(0.0, min(stay.left + GRACE, self.closed[1]) - max(stay.joined - HOOK, self.opened[0]))
+        return threads * least, threads * most
+
+
+@contextmanager
+def observed(client: Client) -> Iterator[Observed]:
+    """Report on a block; what was seen is complete when it has ended."""
+    block = efficiency_report(client)
+    opening = time.time()
+    with block:
+        seen = Observed(block, (opening, time.time()))
+        yield seen
+        closing = time.time()
+    seen.closed = closing, time.time()
+    seen.stays = [stay for stay in stays(client) if stay.left > seen.opened[0] and stay.joined < seen.closed[1]]
+
+
+def stays(client: Client) -> list[Stay]:
+    """Every worker that was ever there, by Dask's log; those of one address one after the other."""
+    found = []
+    joined: dict[str, float] = {}
+    for at, message in client.get_events("all"):
+        if message["action"] == "add-worker":
+            joined[message["worker"]] = at
+        elif message["action"] == "remove-worker" and message["worker"] in joined:
+            found.append(Stay(joined.pop(message["worker"]), at))
+    return found + [Stay(at) for at in joined.values()]
+
 
 #: CPU that a task's thread may use beside what the task itself measured: of a task, and as a share. Both clocks are
 #: the thread's own, so that a busy machine adds nothing.
@@ -31,8 +178,6 @@ FINALIZED = ("thread-cpu", "thread-noncpu", "overhead", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of a deployment's table."""
-
     what: str
     expected: str
     reported: str
@@ -40,17 +185,14 @@ class Check:
 
 
 def equal(what: str, expected: object, reported: object) -> Check:
-    """Exactly."""
     return Check(what, str(expected), str(reported), expected == reported)
 
 
 def between(what: str, least: float, most: float, reported: float) -> Check:
-    """Seconds, the ends included."""
     return Check(what, f"{least:.3f} to {most:.3f} s", f"{reported:.3f} s", least <= reported <= most)
 
 
 def at_least(what: str, least: float, reported: float) -> Check:
-    """Seconds."""
     return Check(what, f"{least:.3f} s or more", f"{reported:.3f} s", reported >= least)
 
 
@@ -77,14 +219,14 @@ def of_totals(report: EfficiencyReport, known: Known, lost_seconds: float) -> li
 
 
 def _off(known: Known) -> float:
-    """What `thread-cpu` may have more of, `thread-noncpu` may have less of."""
+    """Seconds by which `thread-noncpu` may fall short, as `thread-cpu` may have them."""
     return known.cpu_seconds * BESIDE_SHARE + BESIDE_SECONDS * known.succeeded
 
 
 def of_report(seen: Observed, known: Known, *, workers: int, threads: int, lost_seconds: float = 0) -> list[Check]:
-    """A report's totals, workers and sums, where each of the workers has so many threads.
+    """Checks of a report's totals, workers and sums.
 
-    At most so many thread-seconds may be lost with workers that were killed.
+    Each worker has ``threads``; at most ``lost_seconds`` may be lost with workers that were killed.
     """
     report = seen.report
     return [
@@ -124,7 +266,7 @@ def wait_for_accounts(client: Client, known: Known) -> None:
 
 
 def of_command_line(address: str, options: Iterable[str], life: EfficiencyReport) -> list[Check]:
-    """What `dask-efficiency report ADDRESS --json` prints of the same cluster."""
+    """Checks of the output of `dask-efficiency report ADDRESS --json` for the same cluster."""
     command = [sys.executable, "-c", "from dask_efficiency.cli import main; main()", "report", address, "--json"]
     environment = {**os.environ, "PYTHONPATH": python_path()}
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60, env=environment)
@@ -138,7 +280,7 @@ def of_command_line(address: str, options: Iterable[str], life: EfficiencyReport
 
 
 def of_metrics(port: int, known: Known, life: EfficiencyReport) -> list[Check]:
-    """What the scheduler exports to Prometheus, if the known work is all that it ever had."""
+    """Checks of the scheduler's export to Prometheus, if the known work is all that it ever had."""
     if importlib.util.find_spec("prometheus_client") is None:
         return []
     with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as answer:
@@ -159,7 +301,6 @@ def of_metrics(port: int, known: Known, life: EfficiencyReport) -> list[Check]:
 
 
 def table(checks: Iterable[Check]) -> str:
-    """Aligned columns."""
     rows = [("", "expected", "reported", "ok")]
     rows += [(check.what, check.expected, check.reported, "yes" if check.ok else "NO") for check in checks]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

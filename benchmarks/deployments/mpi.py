@@ -12,8 +12,7 @@ from pathlib import Path
 from distributed import Client
 
 from benchmarks.deployments.checks import Check, of_fixed_cluster
-from benchmarks.deployments.needs import Need
-from benchmarks.deployments.programs import HOST, eventually, program, python_path
+from benchmarks.deployments.programs import HOST, Need, eventually, program, python_path
 from dask_efficiency import EfficiencyPlugin
 
 NEEDS = (
@@ -53,7 +52,7 @@ def script(folder: Path) -> list[Check]:
 
 
 def libraries(folder: Path) -> dict[str, str]:
-    """Where mpi4py finds MPICH: PyPI's asks for `libmpi.so.12`, and Debian's has the same ABI and another name."""
+    """Environment in which mpi4py finds MPICH: PyPI's mpi4py asks for `libmpi.so.12`, which Debian names otherwise."""
     for library in Path("/usr/lib").glob("*/libmpich.so.12"):
         link = folder / "libmpi.so.12"
         link.symlink_to(library)
@@ -62,7 +61,6 @@ def libraries(folder: Path) -> dict[str, str]:
 
 
 def main(result: Path) -> None:
-    """What the ranks of :func:`script` do."""
     from dask_mpi import initialize
 
     initialize(interface="lo", nthreads=THREADS, local_directory=str(result.parent), dashboard_address=f"{HOST}:0")

@@ -14,11 +14,16 @@ from typing import Any
 
 from distributed import Client
 
-from benchmarks.deployments.checks import Check, of_fixed_cluster, of_metrics, of_report, wait_for_accounts
-from benchmarks.deployments.needs import Need
-from benchmarks.deployments.observed import observed
-from benchmarks.deployments.programs import HOST, eventually, free_port, program, python_path
-from benchmarks.deployments.work import submit
+from benchmarks.deployments.checks import (
+    Check,
+    observed,
+    of_fixed_cluster,
+    of_metrics,
+    of_report,
+    submit,
+    wait_for_accounts,
+)
+from benchmarks.deployments.programs import HOST, Need, eventually, free_port, program, python_path
 from dask_efficiency import EfficiencyPlugin, snapshot
 
 NEEDS = (
@@ -66,7 +71,6 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10
 
 
 def fixed(folder: Path) -> list[Check]:
-    """Work while all jobs run."""
     with metered_cluster(folder) as (cluster, client):
         cluster.scale(jobs=WORKERS)
         client.wait_for_workers(WORKERS, timeout=60)
@@ -130,16 +134,16 @@ def slurm(folder: Path) -> Iterator[None]:
         stack.enter_context(_environment("SLURM_CONF", str(config)))
         stack.enter_context(program([NEEDS[0].program, "-D", "-f", str(config)], folder / "slurmctld.log"))
         stack.enter_context(program([NEEDS[1].program, "-D", "-f", str(config)], folder / "slurmd.log"))
-        eventually(lambda: "idle" in _said("sinfo", "--noheader", "--format=%T"), what="an idle node")
+        eventually(lambda: "idle" in _output("sinfo", "--noheader", "--format=%T"), what="an idle node")
         try:
             yield
         finally:
-            _said("scancel", "--user=root")
-            eventually(lambda: not _said("squeue", "--noheader"), what="the jobs to end")
+            _output("scancel", "--user=root")
+            eventually(lambda: not _output("squeue", "--noheader"), what="the jobs to end")
 
 
 def _authenticated(folder: Path, stack: ExitStack) -> None:
-    """What SLURM's programs know each other by: a daemon with a key of its own."""
+    """Start the daemon by which SLURM's programs authenticate, with a key of its own."""
     key, socket_file = folder / "munge.key", folder / "munge.socket"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o600)
@@ -167,6 +171,6 @@ def _environment(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def _said(*command: str) -> str:
-    """What one of SLURM's commands prints; nothing where it fails, as it does until the controller is up."""
+def _output(*command: str) -> str:
+    """Output of one of SLURM's commands; empty where it fails, as it does until the controller is up."""
     return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()

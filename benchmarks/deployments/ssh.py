@@ -15,8 +15,7 @@ from typing import Any
 from distributed import Client, SSHCluster
 
 from benchmarks.deployments.checks import Check, of_fixed_cluster
-from benchmarks.deployments.needs import Need
-from benchmarks.deployments.programs import HOST, eventually, free_port, program, python_path
+from benchmarks.deployments.programs import HOST, Need, eventually, free_port, program, python_path
 from dask_efficiency import EfficiencyPlugin
 
 NEEDS = (

@@ -11,8 +11,7 @@ from pathlib import Path
 from distributed import Client, Security
 
 from benchmarks.deployments.checks import Check, equal, of_fixed_cluster
-from benchmarks.deployments.needs import Need
-from benchmarks.deployments.programs import HOST, eventually, program
+from benchmarks.deployments.programs import HOST, Need, eventually, program
 from dask_efficiency import EfficiencyPlugin
 
 NEEDS = (Need("openssl", debian="openssl", program="openssl"),)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.simulated_traces import MS, Graph, simulate
-from benchmarks.simulation import Row
-from benchmarks.simulation_rivals import amdahl, list_schedule, worker_speeds
-from benchmarks.simulation_runs import order, plan
-from benchmarks.simulation_work import GRAPHS
+from benchmarks.simulation import Row, amdahl, list_schedule
 from dask_efficiency import RunTrace, critical_path
 
 
@@ -50,27 +47,7 @@ def test_amdahls_law_gives_the_recorded_makespan_on_the_recorded_workers(diamond
     assert amdahl(diamond, [1.0] * 1000) == pytest.approx(serial, rel=0.01)
 
 
-def test_workers_of_one_speed_have_the_speed_1(diamond: RunTrace) -> None:
-    assert set(worker_speeds(diamond).values()) == {1.0}
-
-
 def test_an_error_is_that_of_medians_and_each_real_run_counts_for_coverage() -> None:
     row = Row([1.0, 2.0, 4.0], [2.2, 1.8, 2.1], [(1.5, 2.5), (0.5, 4.5)], [], [], [])
     assert row.error(row.predicted) == pytest.approx(0.05)
     assert row.covered == [False, True, False, True, True, True]
-
-
-@pytest.mark.parametrize(("name", "tasks"), [("tree", 1023), ("lognormal", 401), ("shuffle", 625), ("stencil", 321)])
-def test_a_graph_is_the_same_each_time(name: str, tasks: int) -> None:
-    first, second = (
-        {key: task.args[0] for key, task in dict(GRAPHS[name]().dask).items() if not task.data_producer}
-        for _ in range(2)
-    )
-    assert len(first) == tasks
-    assert first == second
-
-
-def test_every_run_is_planned_once_and_another_workload_is_first_in_each_repeat() -> None:
-    files = [setup.file(name) for setups, names in plan(4) for setup in setups for name in names]
-    assert len(files) == len(set(files))
-    assert {order(["a", "b"], repeat)[0] for repeat in range(2)} == {"a", "b"}

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.deployments import __main__ as command
 from benchmarks.deployments.__main__ import Deployment
 from benchmarks.deployments.checks import at_least, between, equal
-from benchmarks.deployments.needs import Need
+from benchmarks.deployments.programs import Need
 
 ABSENT = Need("nothing-of-the-kind", module="nothing_of_the_kind")
 

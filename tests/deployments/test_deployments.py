@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.deployments import adaptive, needs, tls
+from benchmarks.deployments import adaptive, programs, tls
 
 # Up to seven processes start, which takes a busy machine a minute.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -14,7 +14,7 @@ def different(checks):
     return {check.what: (check.expected, check.reported) for check in checks if not check.ok}
 
 
-@pytest.mark.skipif(bool(needs.missing(tls.NEEDS)), reason="openssl is not installed: apt-get install openssl")
+@pytest.mark.skipif(bool(programs.missing(tls.NEEDS)), reason="openssl is not installed: apt-get install openssl")
 def test_a_cluster_under_tls_by_the_command_line_is_metered_by_a_preload(tmp_path):
     assert different(tls.run(tmp_path, preload=True)) == {}
 

@@ -1,6 +1,6 @@
-"""What is said of the recorded workloads of ``benchmarks/diagnoses.py``, row by row: nothing that misleads.
+"""First screens of the recorded workloads of ``benchmarks/diagnoses.py``: the cause is named, and nothing misleads.
 
-``python -m benchmarks.diagnoses --scale 0.4 --save tests/data/diagnoses`` recorded them.
+``python -m benchmarks.findings --scale 0.4 --save tests/data/diagnoses`` recorded them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.diagnoses import DIAGNOSES, Diagnosis, said_of
-from benchmarks.diagnoses_work import Ran
+from benchmarks.diagnoses import DIAGNOSES, Diagnosis, verdict_of
+from benchmarks.workload_runs import Ran
 from dask_efficiency.accounts.buckets import Bucket
 
 RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
@@ -18,9 +18,9 @@ RECORDED = Path(__file__).parents[1] / "data" / "diagnoses"
 
 @pytest.mark.parametrize("diagnosis", DIAGNOSES, ids=lambda diagnosis: diagnosis.name)
 def test_what_is_said_first_names_the_cause_and_does_not_mislead(diagnosis: Diagnosis) -> None:
-    said = said_of(diagnosis, Ran.load(RECORDED, diagnosis.name))
-    assert said.misleads == []
-    assert said.named
+    verdict = verdict_of(diagnosis, Ran.load(RECORDED, diagnosis.name))
+    assert verdict.misleads == []
+    assert verdict.named
 
 
 def test_sleep_is_told_from_the_lock_that_is_waited_for_before_it() -> None:

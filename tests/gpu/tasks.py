@@ -35,7 +35,7 @@ def train(seconds: float, kernels: int = 1) -> float:
     On a busy machine a core may be waited for before the kernels are.
     """
     from benchmarks import stub_gpu as stub
-    from benchmarks.waiting_judge import Marking
+    from benchmarks.waiting_work import Marking
 
     stream = _streams.setdefault(threading.get_native_id(), 8 + len(_streams))  # 7 is the stub's default
     spans = [stub.launch(seconds, name="gemm", stream=stream) for _ in range(kernels)]

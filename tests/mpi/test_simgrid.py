@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks.simulate_mpi_programs import PROGRAMS, written
-from benchmarks.simulate_mpi_rival import replayed
 from dask_efficiency.mpi.result import run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
+from tests.mpi.simgrid import replayed
 from tests.mpi.simgrid_selectors import SELECTORS, options
 from tests.simulation.topologies import random_topology
 

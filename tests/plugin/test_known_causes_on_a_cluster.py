@@ -4,7 +4,7 @@ They hold on a busy machine: waiting for a core is compared with the kernel's cl
 left out of the shares of the other causes, which it would dilute. And they hold for few looks: each thread has one
 task, a long one. Where short ones follow each other in all threads at once, one look that meets them as they begin, at
 the GIL, stands for as much time as any other; in a second, that is a fifth of all. What the tasks do is of
-``benchmarks/waiting.py``, which has more of it, and an unbiased judge.
+``benchmarks/waiting.py``, which has more of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from distributed import Client
 from benchmarks import waiting_work as work
 from benchmarks.diagnoses_work import keep_to
 from benchmarks.waiting import MAX_UNKNOWN, MIN_RIGHT, NONCPU, culprits_of
-from benchmarks.waiting_judge import Mark, Marking
+from benchmarks.waiting_work import Mark, Marking
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from tests.plugin.watch import eventually, nothing_runs
 

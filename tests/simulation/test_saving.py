@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.diagnoses import DIAGNOSES
-from benchmarks.diagnoses_work import Ran
 from benchmarks.simulated_traces import MS, Graph, simulate
+from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.wall_clock import kept_in_bounds

@@ -9,7 +9,7 @@ from dask_efficiency.runs.path.kinds import Kind
 
 #: Standard deviation, in seconds, of a run whose critical path computes for one second. What disturbs a computation
 #: (other processes, the clock rate of a core, garbage collection) comes again and again, so that its variance grows
-#: with the seconds that it can come in. Of four runs each of five programs (``benchmarks/simulation_work.py``) on one
+#: with the seconds that it can come in. Of four runs each of five programs (``benchmarks/simulation_runs.py``) on one
 #: and on two workers, whose paths compute for 0.8 to 11 s, on two busy cores, it was 0.05 to 0.26, and 0.17 both in the
 #: middle and pooled, but for one kind of which one run imported its libraries.
 NOISE_PER_SECOND = 0.17

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import EPOCH, MS, Graph, simulate
+from benchmarks.simulated_cluster import EPOCH
+from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.runs.path.presence import without_workers
 from dask_efficiency.runs.trace.schema import WorkerChange, WorkerEvents

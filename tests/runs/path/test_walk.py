@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from benchmarks.simulated_traces import EPOCH, MS, SAMPLES, Graph, simulate
+from benchmarks.simulated_cluster import EPOCH
+from benchmarks.simulated_traces import MS, SAMPLES, Graph, simulate
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import MS, SAMPLES, SECOND, US, random_graph, simulate
+from benchmarks.simulated_cluster import SECOND
+from benchmarks.simulated_traces import MS, SAMPLES, US, random_graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 

@@ -1,4 +1,4 @@
-"""SimGrid's replay of the same trace on the same network, as an oracle."""
+"""SimGrid's replay of a trace on a network, as an oracle."""
 
 from __future__ import annotations
 

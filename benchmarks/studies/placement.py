@@ -1,6 +1,6 @@
 """Claim: where workers are placed on a network is predicted within 5 % (median) and 15 % (at most), from one flat run.
 
-``python -m benchmarks.placement`` (as root; opt-in) builds ``benchmarks/placement_lab.yaml`` from network namespaces,
+``python -m benchmarks.studies.placement`` (as root; opt-in) builds ``placement_lab.yaml`` from network namespaces,
 runs each workload on four placements, records the flat one, and predicts the others from that: with the topology, and
 with the constant bandwidth that the flat run shows. Half of the latter's error is the goal, and that ``place`` ranks
 the four as they really rank.
@@ -101,7 +101,6 @@ WORKLOADS: dict[str, Callable[[], dict[Any, Any]]] = {"shuffle": shuffle, "tree"
 
 
 def hostfile(folder: Path, placement: str) -> Path:
-    """The hostfile of a placement."""
     path = folder / f"{placement.replace(' ', '-')}.txt"
     path.write_text("".join(f"{host}:1\n" for host in PLACEMENTS[placement]))
     return path
@@ -132,7 +131,6 @@ def measure(folder: Path, repeats: int) -> None:
 
 
 def run(client: Any, graph: dict[Any, Any]) -> RunTrace:
-    """Run and record."""
     last = next(reversed(graph))
     with efficiency_report(client, trace=True) as report:
         client.get(graph, last, optimize_graph=False)
@@ -145,7 +143,7 @@ def _file(folder: Path, workload: str, placement: str, repeat: int) -> Path:
 
 
 def judge(folder: Path, seeds: int) -> None:
-    """Predict all placements from the flat runs, and print it beside what they really took."""
+    """Predict all placements from the flat runs, and print that with the real times."""
     topology_errors: list[float] = []
     constant_errors: list[float] = []
     for name in WORKLOADS:

@@ -1,7 +1,6 @@
-"""The programs: each prepares its data in a folder, and gives what is to be measured.
+"""Programs as users write them, whose work is done by libraries: dataframes, xarray, scikit-learn and XGBoost.
 
-They are of the shapes that the examples of Dask, xarray, scikit-learn, scikit-image and XGBoost have: little code, and
-nearly all time in libraries.
+Each prepares its data in a folder, and gives the work that is to be measured.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Program:
     about: str
     workers: int = 2
     threads: int = 2
-    #: Modules that it needs beside Dask.
+    #: Modules that it needs, other than Dask.
     needs: tuple[str, ...] = ()
 
 
@@ -55,51 +54,14 @@ def write_orders(folder: Path, files: int, rows: int) -> None:
         frame.to_parquet(folder / f"orders-{i:03d}.parquet")
 
 
-def etl(client: Client, folder: Path, scale: float, *, arrow_strings: bool) -> Work:
-    """Reads parquet, cleans text, joins, aggregates, writes parquet."""
-    import dask.dataframe as dd
-    import pandas as pd
-
-    orders, cleaned = folder / "orders", folder / "cleaned"
-    orders.mkdir()
-    write_orders(orders, max(4, round(16 * scale)), 200_000)
-    countries = pd.DataFrame({"city": CITIES, "country": ("CH", "GB", "KE", "BR", "JP", "US", "VN", "IS")})
-
-    def work() -> Any:
-        with dask.config.set({"dataframe.convert-string": arrow_strings}):
-            frame = dd.read_parquet(str(orders))
-            frame["customer"] = frame["customer"].str.strip().str.lower()
-            frame["number"] = frame["customer"].str.extract(r"customer-(\d+)@", expand=False).astype("int64")
-            frame["city"] = frame["city"].str.upper()
-            upper = countries.assign(city=countries["city"].str.upper())
-            frame = frame[frame["price"] > 5.0].merge(upper, on="city", how="left")
-            frame["month"] = frame["placed"].dt.month
-            frame.to_parquet(str(cleaned), write_index=False)
-            written = dd.read_parquet(str(cleaned))
-            return written.groupby(["country", "month"])["price"].agg(["sum", "mean", "count"]).compute()
-
-    return work
-
-
-def etl_objects(client: Client, folder: Path, scale: float) -> Work:
-    """The ETL with strings that are Python objects."""
-    return etl(client, folder, scale, arrow_strings=False)
-
-
-def etl_arrow(client: Client, folder: Path, scale: float) -> Work:
-    """The ETL with Arrow's strings."""
-    return etl(client, folder, scale, arrow_strings=True)
-
-
 def spread(rows: Any) -> float:
-    """How far the deciles of an hour are apart, in sum."""
+    """Sum of the distances between the deciles of each hour."""
     hours = rows["x"].rolling(3600)
     return float((hours.quantile(0.9) - hours.quantile(0.1)).sum())
 
 
 def timeseries_shuffle(client: Client, folder: Path, scale: float, *, salts: int = 1) -> Work:
-    """Groups Dask's own timeseries, of whose rows most have one key, or one of so many."""
-    import dask
+    """Groups Dask's own timeseries, in which most rows have one key, or one of ``salts`` keys."""
     import pandas as pd
 
     begins = pd.Timestamp("2000-01-01")
@@ -136,31 +98,6 @@ def climatology(client: Client, folder: Path, scale: float, *, fused: bool = Fal
     data = array(da.random.default_rng(0).normal(15.0, 3.0, (len(times), 180, 180), chunks=chunks), time=times)
     means = array(da.zeros((366, 180, 180), chunks=(366, 45, 45)), dayofyear=range(1, 367))
     return lambda: (xr.map_blocks(mean_days, data, template=means) if fused else mean_days(data)).compute()
-
-
-def zarr_reduction(client: Client, folder: Path, scale: float) -> Work:
-    """Monthly anomalies of a compressed array of days, and how much they vary."""
-    import pandas as pd
-    import xarray as xr
-
-    days = max(120, round(1460 * scale))
-    rng = np.random.default_rng(0)
-    season = 10 * np.sin(np.arange(days) * 2 * np.pi / 365.25)
-    field = rng.normal(15.0, 3.0, (days, 180, 360)).round(1) + season[:, None, None]
-    data = xr.Dataset(
-        {"temperature": (("time", "lat", "lon"), field.astype("float32"))},
-        coords={"time": pd.date_range("2020-01-01", periods=days)},
-    )
-    place = str(folder / "climate.zarr")
-    data.chunk(time=20, lat=180, lon=180).to_zarr(place)
-
-    def work() -> Any:
-        temperature = xr.open_zarr(place)["temperature"]
-        by_month = temperature.groupby("time.month")
-        anomalies = by_month - by_month.mean("time")
-        return anomalies.std("time").compute()
-
-    return work
 
 
 # -- models ----------------------------------------------------------------------------------------
@@ -219,46 +156,11 @@ def xgboost_train(client: Client, folder: Path, scale: float) -> Work:
     return work
 
 
-# -- pictures --------------------------------------------------------------------------------------
-
-
-def segment(path: str) -> int:
-    """How many cells a picture has."""
-    from skimage import filters, io, measure, morphology, segmentation
-
-    picture = io.imread(path)
-    smooth = filters.gaussian(picture, sigma=3)
-    cells = morphology.opening(smooth > filters.threshold_otsu(smooth), morphology.disk(5))
-    labels = segmentation.clear_border(measure.label(cells))
-    return sum(1 for region in measure.regionprops(labels) if region.area > 50)
-
-
-def images(client: Client, folder: Path, scale: float) -> Work:
-    """Counts the cells in pictures with scikit-image."""
-    from skimage import data, io
-
-    paths = []
-    cells = (data.binary_blobs(1024, blob_size_fraction=0.03, rng=0) * 200).astype("uint8")
-    for i in range(max(8, round(48 * scale))):
-        noise = np.random.default_rng(i).integers(0, 55, cells.shape, dtype="uint8")
-        paths.append(str(folder / f"{i:03d}.png"))
-        io.imsave(paths[-1], np.roll(cells, 20 * i, axis=0) + noise, check_contrast=False)
-    return lambda: client.gather(client.map(segment, paths, pure=False))
-
-
 PROGRAMS = {
-    "etl_objects": Program(
-        etl_objects, "parquet with strings as objects: clean, join, aggregate, write", needs=("pandas", "pyarrow")
-    ),
-    "etl_arrow": Program(etl_arrow, "the same with Arrow's strings", needs=("pandas", "pyarrow")),
     "timeseries_shuffle": Program(
         timeseries_shuffle, "Dask's own timeseries, grouped by a key that most rows have", needs=("pandas", "pyarrow")
     ),
     "climatology": Program(climatology, "xarray's mean of each day of the year", needs=("xarray",)),
-    "zarr_reduction": Program(
-        zarr_reduction, "xarray reads zarr, takes anomalies and reduces them", needs=("xarray", "zarr")
-    ),
     "joblib_search": Program(joblib_search, "scikit-learn's grid search through joblib", needs=("sklearn",)),
     "xgboost_train": Program(xgboost_train, "XGBoost trains on the cluster", needs=("xgboost", "sklearn")),
-    "images": Program(images, "scikit-image segments pictures", needs=("skimage",)),
 }

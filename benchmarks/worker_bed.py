@@ -1,9 +1,8 @@
 """Worker processes, each with a network, a disk and limits of its own as far as the machine allows, and their faults.
 
-Each worker is a process of its own. For root they are in network namespaces that a bridge joins, and spill to a file
-system that writes through to its device, so that the victim's link and its writes can be throttled by the kernel.
-Without these rights the workers are plain processes, and ``network``, ``disk``, ``limit`` and ``neighbour`` cannot be
-injected; :func:`lacking` says so.
+For root, workers are in network namespaces that a bridge joins, and spill to a file system that writes through to its
+device, so that the kernel can throttle the victim's link and its writes. Without these rights the workers are plain
+processes, and ``network``, ``disk``, ``limit`` and ``neighbour`` cannot be injected; :func:`lacking` gives the reason.
 """
 
 from __future__ import annotations
@@ -25,8 +24,41 @@ from typing import Any
 import dask
 from distributed import Client, LocalCluster
 
-from benchmarks.namespaces import add_bridge, add_host, sh, unlike_others
 from dask_efficiency.accounts.slow_worker import Cause
+
+
+def sh(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def unlike_others() -> int:
+    """A number for names and addresses, by which beds of several processes differ."""
+    return os.getpid() % 200 + 20
+
+
+def add_bridge(stack: ExitStack, name: str) -> None:
+    sh("ip", "link", "add", name, "type", "bridge")
+    stack.callback(sh, "ip", "link", "del", name)
+    sh("ip", "link", "set", name, "up")
+
+
+def add_cable(stack: ExitStack, name: str, *other_end: str) -> None:
+    """Two cards that are joined, by the name of the one and what ``ip`` takes for the other."""
+    sh("ip", "link", "add", name, "type", "veth", "peer", "name", *other_end)
+    # Gone with its namespace, but only after a while: the next bed would find it.
+    stack.callback(subprocess.run, ("ip", "link", "del", name), capture_output=True)
+
+
+def add_host(stack: ExitStack, name: str, bridge: str, address: str) -> None:
+    """A namespace whose card ``eth0`` has this address, on a cable of the namespace's name to a bridge."""
+    sh("ip", "netns", "add", name)
+    stack.callback(sh, "ip", "netns", "del", name)
+    add_cable(stack, name, "eth0", "netns", name)
+    sh("ip", "link", "set", name, "master", bridge, "up")
+    sh("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+    sh("ip", "-n", name, "link", "set", "eth0", "up")
+    sh("ip", "-n", name, "link", "set", "lo", "up")
+
 
 MEMORY_LIMIT = 600 * 2**20
 
@@ -42,15 +74,12 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(slots=True)
 class Member:
-    """A worker's process."""
-
     name: str
     process: subprocess.Popen[bytes]
     link: str = ""
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self.process.pid
 
 
@@ -64,12 +93,11 @@ class Bed:
     device: str
 
     def member(self, name: str) -> Member:
-        """The worker of a name."""
         return next(member for member in self.members if member.name == name)
 
 
 def lacking() -> str:
-    """Why workers cannot have networks and disks of their own here; empty if they can."""
+    """Reason for which workers cannot have networks and disks of their own here; empty if they can."""
     if os.geteuid() != 0:
         return "that takes root"
     for program in ("ip", "tc", "mkfs.ext4", "mount"):
@@ -80,7 +108,7 @@ def lacking() -> str:
     return ""
 
 
-#: Makes network namespaces for so many workers: the address of this one, and their names.
+#: Makes network namespaces, by the number of workers: the address of this one, and their names.
 Network = Callable[[int], AbstractContextManager[tuple[str, list[str]]]]
 
 
@@ -344,7 +372,7 @@ def _slow_link(bed: Bed, victim: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is done to a worker, and the cause that is right."""
+    """A fault that is injected into a worker, and its right cause."""
 
     cause: Cause
     inject: Callable[[Bed, str], AbstractContextManager[None]]

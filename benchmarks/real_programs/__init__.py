@@ -1,1 +1,0 @@
-"""Programs as users write them, whose work is done by libraries that nobody here wrote."""
