@@ -9,7 +9,7 @@ from operator import add, sub
 
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
-from dask_efficiency.live.workers import WorkerCounters, WorkerTimes
+from dask_efficiency.live.times import WorkerCounters, WorkerTimes
 
 #: Of too many workers, so many that make most of their threads are exported, and so many that make least of them.
 EXTREMES = 10

@@ -1,20 +1,58 @@
-"""LastSeconds: what the threads and GPUs of a cluster did between two instants, in all and one by one."""
+"""What the threads and GPUs of a cluster did between two instants, why threads lost time, and what that costs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, fit_known, of_bucket
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.live.bins import ThreadTotals
-from dask_efficiency.live.causes import CauseShare, cause_shares, causes_since, largest_cause
-from dask_efficiency.live.gpus import GpuCounters, GpuTimes
-from dask_efficiency.live.prefixes import PrefixTimes, prefix_times
-from dask_efficiency.live.workers import WorkerCounters, WorkerTimes
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.live.times import GpuCounters, GpuTimes, PrefixTimes, WorkerCounters, WorkerTimes, prefix_times
 from dask_efficiency.plugin.names import ALL_WORKERS
+from dask_efficiency.report.findings import find
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.show.figures import format_share, harmless, shorten
+from dask_efficiency.show.finding import Finding
+
+#: A live view looks back this far.
+WINDOW_NS = 300_000_000_000
+
+
+class ThreadTotals(Protocol):
+    """What all threads of a cluster together had done by one instant."""
+
+    @property
+    def at(self) -> int:
+        """Monotonic nanoseconds."""
+
+    @property
+    def activity(self) -> Mapping[str, int]:
+        """Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES` since the accounts began."""
+
+    @property
+    def nthreads(self) -> int:
+        """Threads that were there."""
+
+    @property
+    def causes(self) -> Mapping[str, int]:
+        """The nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known."""
+
+    @property
+    def prefixes(self) -> Mapping[str, Sequence[int]] | None:
+        """What tasks of each prefix had settled by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`."""
+
+
+def window_of(polls: Iterable[ThreadTotals], *, width: int) -> list[ThreadTotals]:
+    """The polls of the last minutes; the first stands on the grid of the bins if there is one that early."""
+    known = list(polls)
+    if not known:
+        return []
+    start = (known[-1].at - WINDOW_NS) // width * width
+    return [poll for poll in known if poll.at >= start]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +198,135 @@ def mean_threads(did: Breakdown, nthreads: int) -> dict[str, float]:
 def done_since(then: Mapping[str, int], now: Mapping[str, int]) -> Breakdown:
     """What threads did from one instant to a later one, from their nanoseconds by activity at both."""
     return Breakdown({activity: max(0, ns - then.get(activity, 0)) for activity, ns in now.items()})
+
+
+#: A smaller share of the threads' time is noise, or no loss worth a sentence.
+MIN_SHARE = 0.05
+
+#: A smaller share has no place in a list.
+MIN_LISTED_SHARE = 0.005
+
+#: What threads do for each cause that is known.
+SENTENCES: dict[Bucket, dict[str, str]] = {
+    Bucket.THREAD_NONCPU: {
+        "gil": "Threads wait for the GIL",
+        "core": "Threads wait for a core",
+        "throttled": "Threads wait for the CPU limit of their container",
+        "stopped": "Processes of workers stand still",
+        "lock": "Threads wait for locks",
+        "sleep": "Threads sleep within tasks",
+        "file": "Threads wait for files",
+        "network": "Threads wait for the network",
+        "child-process": "Threads wait for processes that tasks started",
+    },
+    Bucket.OVERHEAD: {
+        "hand-over": "Tasks wait to begin in their threads",
+        "event-loop": "Tasks that are done wait for their worker's event loop",
+        "rescheduled": "Tasks of a shuffle begin on other workers than their data",
+    },
+    Bucket.IDLE: {
+        "scheduler": "Threads wait for the scheduler",
+        "round-trips": "Threads wait for round trips: the scheduler holds ready tasks back",
+        "imbalance": "Threads are idle while tasks wait at other workers",
+        "restricted": "Threads are idle while tasks may run on other workers only",
+        "graph": "Threads wait while the scheduler takes in a graph",
+        "parallelism": "Threads find no task that is ready",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CauseShare:
+    """One cause, and its share of the thread time while there was work, in [0, 1]."""
+
+    bucket: Bucket
+    cause: str
+    share: float
+
+
+def causes_since(then: Mapping[str, int], now: Mapping[str, int], did: Breakdown) -> dict[str, int]:
+    """Why threads did nothing useful from one instant to a later one, from their causes at both.
+
+    Parameters
+    ----------
+    then, now
+        Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`; they only grow.
+    did
+        What the threads did meanwhile.
+
+    Returns
+    -------
+    dict
+        Nanoseconds by :data:`~dask_efficiency.accounts.causes.NAMES`. Those of a bucket add up to it, or are none
+        where nobody looked.
+    """
+    gained = {name: ns - then.get(name, 0) for name, ns in now.items()}
+    return fit_known({name: ns for name, ns in gained.items() if ns > 0}, did.to_nanoseconds())
+
+
+def cause_shares(did: Breakdown, causes: Mapping[str, int]) -> dict[Bucket, tuple[CauseShare, ...]]:
+    """The causes of each bucket of which any is known, the largest first and what is not known last."""
+    with_work = did.total_ns - did.ns(Bucket.NO_WORK)
+    found = {}
+    for bucket in CAUSES:
+        row = of_bucket(causes, bucket)
+        ranked = sorted(row, key=lambda cause: (cause == UNKNOWN, -row[cause]))
+        if row.keys() - {UNKNOWN}:
+            found[bucket] = tuple(CauseShare(bucket, cause, row[cause] / with_work) for cause in ranked)
+    return found
+
+
+def largest_cause(did: Breakdown, causes: Mapping[str, int]) -> CauseShare | None:
+    """The known cause that took most time; None where none took :data:`MIN_SHARE` of it."""
+    shares = [one for row in cause_shares(did, causes).values() for one in row if one.cause != UNKNOWN]
+    largest = max(shares, key=lambda one: one.share, default=None)
+    return largest if largest is not None and largest.share >= MIN_SHARE else None
+
+
+def causes_text(row: tuple[CauseShare, ...]) -> str:
+    """Causes and their shares in a line: ``"gil 30 %, core 5 %"``; empty where all are small."""
+    return ", ".join(f"{one.cause} {format_share(one.share)}" for one in row if one.share >= MIN_LISTED_SHARE)
+
+
+def not_sampled_text(workers: Mapping[str, str]) -> str:
+    """Of how many workers nobody knows what their threads wait for, and why; empty where all are sampled."""
+    if not workers:
+        return ""
+    reasons = set(workers.values())
+    why = f": {shorten(harmless(reasons.pop()), 80)}" if len(reasons) == 1 else ""
+    which = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
+    return f"What threads of {which} wait for is not known{why}"
+
+
+Rows = Mapping[str, Sequence[int]]
+
+
+def last_findings(cluster: ClusterLedger, polls: Iterable[ThreadTotals]) -> list[tuple[Finding, str]]:
+    """What fixing would save most of the last minutes, as far as that is known, each with the prefix of its tasks.
+
+    The prefix is empty unless more than half of what was lost is in tasks of one. Of a cause only its bucket is known
+    by prefix, so that takes a larger part of the bucket: all but half of the cause.
+    """
+    window = window_of(polls, width=1)
+    if len(window) < 2:
+        return []
+    last = LastSeconds.of(cluster, window, then=None)
+    then = next((poll.prefixes for poll in window if poll.prefixes is not None), None)
+    now = {} if then is None else cluster.finalized_by_prefix()
+    found = []
+    for one in find(last.report):
+        bucket, prefix = one.kind.partition("/")[0], ""
+        if bucket in TASK_BUCKETS:
+            rest = 1 - one.lost_seconds / last.did[bucket] / 2
+            prefix = _dominant_prefix(then or {}, now, bucket, more_than=rest)
+        if one.saves_seconds is not None:
+            found.append((one, prefix))
+    return found
+
+
+def _dominant_prefix(then: Rows, now: Rows, bucket: str, *, more_than: float) -> str:
+    """The prefix whose tasks have more than a share of what a bucket gained; empty where none has."""
+    at, nothing = TASK_BUCKETS.index(bucket), (0,) * len(TASK_BUCKETS)
+    gained = {prefix: row[at] - then.get(prefix, nothing)[at] for prefix, row in now.items()}
+    most = max(gained, key=gained.__getitem__, default=OTHER)
+    return most if most != OTHER and gained[most] > more_than * sum(gained.values()) else ""

@@ -24,10 +24,9 @@ from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.wire import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
-from dask_efficiency.live.bins import ThreadTotals
 from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
-from dask_efficiency.live.families import PREFIX, counter, gauge, seconds
-from dask_efficiency.live.last_findings import last_findings
+from dask_efficiency.live.exposition import PREFIX, counter, gauge, seconds
+from dask_efficiency.live.last_seconds import ThreadTotals, last_findings
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.show.figures import harmless, shorten
 from dask_efficiency.show.log import logger
@@ -44,7 +43,7 @@ MAX_LABEL_LENGTH = 200
 _BUCKETS, _TASK_BUCKETS = tuple(map(str, FINALIZED)), tuple(map(str, TASK_BUCKETS))
 
 
-class Source(Protocol):
+class ExportSource(Protocol):
     """What is exported: the accounts, and what keeping them costs."""
 
     cluster: ClusterLedger
@@ -82,7 +81,7 @@ class Source(Protocol):
 class Export:
     """A source, and which of its workers and prefixes have series of their own."""
 
-    source: Source
+    source: ExportSource
     workers: ExportedWorkers = field(default_factory=ExportedWorkers)
     prefixes: ExportedPrefixes = field(default_factory=ExportedPrefixes)
     #: An exporter of the user's own may ask in another thread.
@@ -126,13 +125,13 @@ class ClusterCollector:
         """Nothing: else registering would call :meth:`collect`."""
         return []
 
-    def add(self, source: Source) -> None:
+    def add(self, source: ExportSource) -> None:
         """Export this one from now on."""
         if not self._exports:
             prometheus_client.REGISTRY.register(self)
         self._exports.append(Export(source))
 
-    def remove(self, source: Source) -> None:
+    def remove(self, source: ExportSource) -> None:
         """Export it no more; no-op where it is not exported."""
         found = next((export for export in self._exports if export.source is source), None)
         if found is not None:
@@ -190,7 +189,7 @@ class ClusterCollector:
 COLLECTOR = ClusterCollector()
 
 
-def _threads(source: Source) -> Iterator[Metric]:
+def _threads(source: ExportSource) -> Iterator[Metric]:
     cluster = source.cluster
     yield seconds(
         "thread_activity_seconds",
@@ -226,20 +225,20 @@ _CAUSES = {
 }
 
 
-def _causes(source: Source) -> Iterator[Metric]:
+def _causes(source: ExportSource) -> Iterator[Metric]:
     row = source.cluster.cause_activity()
     for bucket, (name, meaning) in _CAUSES.items():
         yield seconds(name, meaning, "cause", CAUSES[bucket], {"": of_bucket(row, bucket)})
 
 
-def _tasks(source: Source) -> Iterator[Metric]:
+def _tasks(source: ExportSource) -> Iterator[Metric]:
     tasks = CounterMetricFamily(f"{PREFIX}_tasks", "Tasks that ended, by outcome", labels=["outcome"])
     for outcome in map(str, Outcome):
         tasks.add_metric([outcome], source.cluster.tasks.get(outcome, 0))
     yield tasks
 
 
-def _data(source: Source) -> Iterator[Metric]:
+def _data(source: ExportSource) -> Iterator[Metric]:
     amounts = source.cluster.amounts
     for name, unit, meaning in (
         ("data_bytes", BYTES, "Bytes of results and of messages of P2P shuffles, by the way they went"),
@@ -251,7 +250,7 @@ def _data(source: Source) -> Iterator[Metric]:
         yield family
 
 
-def _stragglers(source: Source) -> Iterator[Metric]:
+def _stragglers(source: ExportSource) -> Iterator[Metric]:
     findings = source.findings
     count = GaugeMetricFamily(
         f"{PREFIX}_stragglers",
@@ -278,7 +277,7 @@ def _labels(finding: SlowWorker) -> tuple[str, str, str]:
     return worker, host, str(finding.cause)
 
 
-def _findings(source: Source) -> Iterator[Metric]:
+def _findings(source: ExportSource) -> Iterator[Metric]:
     found = GaugeMetricFamily(
         f"{PREFIX}_finding_seconds",
         "What costs most: wall time of the last 5 minutes that fixing it would save at most, of ten findings at most; "
@@ -290,7 +289,7 @@ def _findings(source: Source) -> Iterator[Metric]:
     yield found
 
 
-def _plugin(source: Source) -> Iterator[Metric]:
+def _plugin(source: ExportSource) -> Iterator[Metric]:
     cluster = source.cluster
     yield counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
     yield counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
@@ -465,7 +464,7 @@ def _gpu_seconds(
 
 
 #: Each is made without the others, so that one that fails costs no other.
-_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
+_GROUPS: tuple[Callable[[ExportSource], Iterable[Metric]], ...] = (
     _threads,
     _causes,
     _tasks,

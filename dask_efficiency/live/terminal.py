@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.live.causes import listed, not_sampled
+from dask_efficiency.live.last_seconds import causes_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.show.colours import COLOURS, LETTERS
@@ -208,9 +208,9 @@ def _headline(view: TopView) -> str:
 
 def _causes(view: TopView) -> str:
     """Why threads did nothing useful, bucket by bucket, and of whom nobody knows."""
-    rows = ((bucket, listed(row)) for bucket, row in view.last.cause_shares.items())
+    rows = ((bucket, causes_text(row)) for bucket, row in view.last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
-    said = [f"Why {known}" * bool(known), not_sampled(view.last.not_sampled)]
+    said = [f"Why {known}" * bool(known), not_sampled_text(view.last.not_sampled)]
     return "".join(f"{one}. " for one in said if one).rstrip()
 
 
@@ -227,8 +227,8 @@ def _events(view: TopView) -> str:
     for what, names in (("Joined", view.joined), ("Left", view.left)):
         if names:
             more = f" and {len(names) - NAMES_IN_A_LINE} more" if len(names) > NAMES_IN_A_LINE else ""
-            listed = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
-            said.append(f"{what}: {listed}{more}")
+            names_shown = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
+            said.append(f"{what}: {names_shown}{more}")
     return ". ".join(said) + "." * bool(said)
 
 

@@ -13,9 +13,8 @@ from typing import IO, Protocol
 from distributed import Security
 from distributed.core import rpc
 
-from dask_efficiency.live.observation import HEARTBEATS, Observation, baseline, read
 from dask_efficiency.live.terminal import coloured, plain
-from dask_efficiency.live.top_view import TopView, top_view
+from dask_efficiency.live.top_view import HEARTBEATS, Observation, TopView, baseline, read, top_view
 from dask_efficiency.plugin.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
 from dask_efficiency.show.colours import DISTINCT_COLOURS
 

@@ -15,8 +15,7 @@ from prometheus_client.core import Metric
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance
-from dask_efficiency.live.exposition import text, with_ours
-from dask_efficiency.live.families import gauge, seconds
+from dask_efficiency.live.exposition import gauge, seconds, text, with_ours
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.parts import WorkerPart
 from dask_efficiency.plugin.patches import METRICS, Replacements

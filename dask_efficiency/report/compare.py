@@ -15,8 +15,8 @@ from dask_efficiency.accounts.causes import CAUSES, name_of
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.model import FACTORS, EfficiencyReport
+from dask_efficiency.report.values import Amount
 from dask_efficiency.show.shown import Shown, late
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Difference(Generic[Number]):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CauseChange:
     """One cause within a bucket, before and after."""
 
     #: As in :data:`~dask_efficiency.accounts.causes.CAUSES`.
@@ -86,7 +86,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class BucketChange:
     """Thread time lost to one bucket, before and after."""
 
     bucket: Bucket
@@ -95,7 +95,7 @@ class Cause:
     #: Task prefix to the nanoseconds lost to this bucket; free threads belong to none.
     by_prefix: Mapping[str, Difference[int]]
     #: Why, the largest change first; empty unless all runs know. Those of one run a side add up to ``time``.
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CauseChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class Comparison(Shown):
         )
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[BucketChange, ...]:
         """Lost time by cause, the largest change first.
 
         Their changes add up to that of :attr:`lost`; with several runs a side
@@ -250,10 +250,10 @@ class Comparison(Shown):
                 continue
             rows = {name: self._of_prefix(name, (bucket,)) for name in prefixes} if bucket in HELD else {}
             by_prefix = {name: row for name, row in rows.items() if any((*row.runs_before, *row.runs_after))}
-            found.append(Cause(bucket, self._of_bucket(bucket), by_prefix, self._parts(bucket)))
+            found.append(BucketChange(bucket, self._of_bucket(bucket), by_prefix, self._parts(bucket)))
         return tuple(sorted(found, key=lambda cause: (-abs(cause.time.change), -cause.time.after)))
 
-    def _parts(self, bucket: Bucket) -> tuple[Part, ...]:
+    def _parts(self, bucket: Bucket) -> tuple[CauseChange, ...]:
         sides = [[report.causes_ns(bucket) for report in runs] for runs in (self.before, self.after)]
         rows = zip((*self.before, *self.after), (*sides[0], *sides[1]), strict=True)
         if any(report.breakdown.ns(bucket) and not row for report, row in rows):
@@ -262,7 +262,7 @@ class Comparison(Shown):
         for cause in CAUSES.get(bucket, ()):
             before, after = (tuple(row.get(cause, 0) for row in rows) for rows in sides)
             if any((*before, *after)):
-                found.append(Part(cause, Difference(before, after), self._prefixes_of(name_of(bucket, cause))))
+                found.append(CauseChange(cause, Difference(before, after), self._prefixes_of(name_of(bucket, cause))))
         return tuple(sorted(found, key=lambda part: (-abs(part.time.change), -part.time.after)))
 
     def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
@@ -356,7 +356,7 @@ class Comparison(Shown):
     @property
     def caveats(self) -> tuple[str, ...]:
         """Why the two sides may not be comparable, a sentence each."""
-        found: tuple[str, ...] = late("dask_efficiency.report.comparison_caveats:caveats")(self)
+        found: tuple[str, ...] = late("dask_efficiency.report.comparison_findings:caveats")(self)
         return found
 
     def to_frame(self, by: str = "cause") -> pd.DataFrame:
@@ -394,10 +394,12 @@ class Comparison(Shown):
 
 
 #: A report, or the path or fsspec URL of one.
-Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
+ReportOrPath: TypeAlias = EfficiencyReport | str | os.PathLike[str]
 
 
-def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> Comparison:
+def compare(
+    before: ReportOrPath | Sequence[ReportOrPath], after: ReportOrPath | Sequence[ReportOrPath], **storage_options: Any
+) -> Comparison:
     """Set runs before a change against runs after it.
 
     Parameters
@@ -434,7 +436,7 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
 
 
 def _read(
-    side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]
+    side: str, given: ReportOrPath | Sequence[ReportOrPath], storage_options: Mapping[str, Any]
 ) -> list[tuple[str, EfficiencyReport]]:
     """By side, each report with what it is called."""
     runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]

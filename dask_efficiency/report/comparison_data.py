@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.compare import Comparison, Difference
-from dask_efficiency.report.comparison_caveats import caveats
-from dask_efficiency.report.comparison_findings import find, headline
+from dask_efficiency.report.comparison_findings import caveats, find, headline
 from dask_efficiency.report.frames import findings_frame
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Findings of a comparison: what is new, grown, less and gone of what costs time, and the headline above them."""
+"""Headline, findings and caveats of a comparison."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TypeAlias
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.causes import name_of as cause_name
-from dask_efficiency.report.compare import Comparison, Difference, Part
-from dask_efficiency.report.comparison_table import Row, comparison_table, fine_scale
+from dask_efficiency.report.compare import CauseChange, Comparison, Difference
+from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
 from dask_efficiency.report.facts import facts_of
 from dask_efficiency.report.findings import of_loss, of_wall_clock
-from dask_efficiency.report.largest import Largest
+from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.wall_clock import NO_WORKERS, wall_clock_known
-from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
+from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clock_known
+from dask_efficiency.show.figures import format_seconds, format_share, name_of, sentence, shorten
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
 
 #: Below this change, two runtimes are the same to a reader.
@@ -63,7 +63,7 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
     table = comparison_table(comparison)
     rows = {row.name: row for row in table.rows}
     for cause in comparison.causes:
-        for part in cause.parts or (Part("", cause.time, cause.by_prefix),):
+        for part in cause.parts or (CauseChange("", cause.time, cause.by_prefix),):
             time, wall = part.time, _wall(part.time, comparison)
             runs = sides[wall.change > 0]
             most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
@@ -72,7 +72,7 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
             # Nobody knows what unmeasured time was good for: there is a caveat for that.
             if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
                 continue
-            loss = Largest(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
+            loss = CauseLoss(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
             # With other threads, thread time may be the same, or have gone the other way.
             along = not comparison.threads.change and wall.change * time.change > 0
             changed = replace(
@@ -126,7 +126,7 @@ def _pair(wall: Difference[float]) -> str:
     return f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
 
 
-def _mostly(part: Part) -> str:
+def _mostly(part: CauseChange) -> str:
     """The prefix that most of the change of thread time is in, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
@@ -167,7 +167,7 @@ def _runtime(wall: Difference[float]) -> str:
     return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {_pair(wall)}"
 
 
-def _lost(lost: Difference[int], row: Row, unit: str, *, short: bool) -> str:
+def _lost(lost: Difference[int], row: ComparisonRow, unit: str, *, short: bool) -> str:
     if row.before == row.after:
         return "lost time is the same" + ("" if short else f", {row.after} {unit}")
     if lost.within_spread:
@@ -199,3 +199,70 @@ def rise_size(rise: float) -> str:
     if not SMALLEST_RISE <= size <= LARGEST_RISE:
         return ""
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
+
+
+#: From this share on, unmeasured time stands against comparing.
+WORTH_A_CAVEAT = 0.01
+
+
+def caveats(comparison: Comparison) -> tuple[str, ...]:
+    """Why the two sides may not be comparable, a sentence each."""
+    return (
+        *_other_size(comparison),
+        *_other_work(comparison),
+        *_other_causes(comparison),
+        *_unknown(comparison, Bucket.UNMEASURED, WORTH_A_CAVEAT, "was not measured: there is no comparing that part"),
+        *_unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended"),
+        *_other_price(comparison),
+        *_notes(comparison),
+    )
+
+
+def _other_size(comparison: Comparison) -> Iterator[str]:
+    sizes = (("workers", comparison.workers), ("threads", comparison.threads))
+    differ = [f"{size.before} -> {size.after} {name}" for name, size in sizes if size.change]
+    if differ:
+        yield f"{' and '.join(differ)}: the wall time says more than thread-seconds, which idle threads add to"
+    elif any(set(size.runs_before) | set(size.runs_after) != {size.after} for _, size in sizes):
+        yield "the runs of one side did not all have the same workers and threads"
+
+
+def _other_work(comparison: Comparison) -> Iterator[str]:
+    useful = comparison.useful
+    if useful.change and not useful.within_spread and abs(useful.rise) >= WORTH_SAYING:
+        yield (
+            "useful time differs: the runs did not do the same work, or not at the same speed, "
+            "and lost time may have changed with it"
+        )
+
+
+def _other_causes(comparison: Comparison) -> Iterator[str]:
+    """Where one side knows why threads waited, and the other does not: libraries' own work is lost time there."""
+    unknown = [
+        any(report.breakdown.ns(Bucket.THREAD_NONCPU) and not report.waiting for report in reports)
+        for reports in (comparison.before, comparison.after)
+    ]
+    if unknown[0] != unknown[1]:
+        side = "before" if unknown[0] else "after"
+        yield f"why threads waited is not known {side}: what libraries' threads computed is among thread-noncpu there"
+
+
+def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        wholes = [report.breakdown for report in reports]
+        shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
+        if shares and max(shares) >= from_share:
+            yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {said}"
+
+
+def _other_price(comparison: Comparison) -> Iterator[str]:
+    prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
+    if len(prices) > 1:
+        said = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
+        yield f"the price of a worker's hour is not the same in all runs: {said}"
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        for note in dict.fromkeys(note for report in reports for note in report.notes):
+            yield f"{side}: {sentence(note)}"

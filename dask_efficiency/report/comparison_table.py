@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dask_efficiency.report.compare import Cause, Comparison, Difference
+from dask_efficiency.report.compare import BucketChange, Comparison, Difference
 from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 
@@ -17,7 +17,7 @@ _PER_MILLE = Scale("%", "per cent", 0.01, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """A line of the table, as it is shown. A figure that does not apply is empty."""
 
     #: The bucket's name, a cause's within it, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
@@ -56,17 +56,17 @@ class ComparisonTable:
     wall_scale: Scale | None
     #: None unless every run carries a price.
     money_scale: Scale | None
-    causes: tuple[Row, ...]
+    causes: tuple[ComparisonRow, ...]
     #: By bucket its causes, where all runs know them.
-    parts: Mapping[str, tuple[Row, ...]]
-    lost: Row
-    useful: Row
+    parts: Mapping[str, tuple[ComparisonRow, ...]]
+    lost: ComparisonRow
+    useful: ComparisonRow
     #: None where nothing is.
-    running: Row | None
-    total: Row
+    running: ComparisonRow | None
+    total: ComparisonRow
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[ComparisonRow, ...]:
         """All lines in the order in which they are shown."""
         running = () if self.running is None else (self.running,)
         causes = (row for cause in self.causes for row in (cause, *self.parts.get(cause.label, ())))
@@ -132,11 +132,11 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
     wall_steps = _steps(lines, parts, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
     cost = _steps(lines, parts, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None
 
-    def row(label: str, lines: Sequence[_Line], spread: Difference[int] | None, whole: str = "") -> Row:
+    def row(label: str, lines: Sequence[_Line], spread: Difference[int] | None, whole: str = "") -> ComparisonRow:
         labels = [line.name for line in lines]
         shared = [label for label in labels if label != "running"]
         difference = spread.spread if spread is not None else None
-        return Row(
+        return ComparisonRow(
             label=str(label),
             before=time.side(time.before, labels),
             after=time.side(time.after, labels),
@@ -176,7 +176,7 @@ def signed(scale: Scale, steps: int) -> str:
     return ("+" if steps > 0 else "-" if steps < 0 else "") + scale.text(abs(steps))
 
 
-def _part_lines(cause: Cause, finalized: Sequence[_Line]) -> list[_Line]:
+def _part_lines(cause: BucketChange, finalized: Sequence[_Line]) -> list[_Line]:
     """The parts of a cause; those that are small on both sides are one, if several."""
     bucket = str(cause.bucket)
     least = [WORTH_A_ROW * sum(side) for side in ([one.before for one in finalized], [one.after for one in finalized])]

@@ -1,14 +1,38 @@
-"""Culprits: the lines of code on which most time was lost, why, and who is to blame for it."""
+"""Culprits: the lines of code that lost the most time, why, and who held them up."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
 from dask_efficiency.accounts.lines import blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
-from dask_efficiency.report.lines import line_times
-from dask_efficiency.report.model import Culprit, EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.stacks import exact_stacks
+from dask_efficiency.report.values import Culprit
+
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """What one line of code cost, for one reason, in tasks of one prefix."""
+
+    bucket: str
+    cause: str
+    prefix: str
+    #: The line; its function is what it called, as of :func:`blamed`. :data:`NOWHERE` where no sample was taken.
+    place: Frame
+    #: Exact nanoseconds: those of a bucket, cause and prefix add up to their time.
+    ns: int
+
+
+def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
+    """All time of a report by line of code, the most costly first."""
+    found: Counter[tuple[str, str, str, Frame]] = Counter()
+    for row in exact_stacks(report):
+        found[row.bucket, row.cause, row.prefix, blamed(row.stack)] += row.ns
+    return tuple(LineTime(*key, ns=ns) for key, ns in found.most_common())
+
 
 #: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
 MAX_CULPRITS = 20
@@ -48,25 +72,25 @@ def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
     found: dict[str, Counter[tuple[str, Frame]]] = {}
     for row in report.gil_holders:
         found.setdefault(row.prefix, Counter())[row.holder, blamed(row.stack)] += row.ns
-    return {prefix: _who(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
+    return {prefix: _holder_text(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
 
 
-def who(holder: str, stack: Stack) -> str:
+def holder_text(holder: str, stack: Stack) -> str:
     """A holder of the GIL as people say it: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
-    return _who(holder, blamed(stack))
+    return _holder_text(holder, blamed(stack))
 
 
-def at(stack: Stack) -> str:
+def place_text(stack: Stack) -> str:
     """Where a thread was, as people say it: ```f` in etl.py:12``; empty where that is not known."""
-    return _at(blamed(stack))
+    return _place_text(blamed(stack))
 
 
-def _who(holder: str, place: Frame) -> str:
-    where = _at(place)
+def _holder_text(holder: str, place: Frame) -> str:
+    where = _place_text(place)
     if holder == EVENT_LOOP:
         return f"the worker's event loop, {where}" if where else "the worker's event loop"
     return f"{where} (prefix {holder})" if where else f"tasks of prefix {holder}"
 
 
-def _at(place: Frame) -> str:
+def _place_text(place: Frame) -> str:
     return f"`{place.function}` in {place_of(place)}" if place.file else ""

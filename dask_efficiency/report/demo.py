@@ -8,7 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
@@ -129,7 +129,7 @@ def work_and_maybe_fail(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DemoPart:
     """One named piece of the workload; the name is its span in the report."""
 
     name: str
@@ -149,15 +149,19 @@ class Part:
 
 
 PARTS = (
-    Part("dataframe group-by and shuffle", group_and_shuffle, ("pandas", "pyarrow"), "pip install 'dask[dataframe]'"),
-    Part("array reduction that spills", reduce_more_than_memory),
-    Part("torch inference", infer, ("torch",), "pip install torch"),
-    Part("waiting on data", wait_on_data),
-    Part("failing and retried tasks", retry),
+    DemoPart(
+        "dataframe group-by and shuffle", group_and_shuffle, ("pandas", "pyarrow"), "pip install 'dask[dataframe]'"
+    ),
+    DemoPart("array reduction that spills", reduce_more_than_memory),
+    DemoPart("torch inference", infer, ("torch",), "pip install torch"),
+    DemoPart("waiting on data", wait_on_data),
+    DemoPart("failing and retried tasks", retry),
 )
 
 
-def run_workload(client: Client, *, announce: Callable[[Part], None] = lambda part: None, scale: float = 1.0) -> None:
+def run_workload(
+    client: Client, *, announce: Callable[[DemoPart], None] = lambda part: None, scale: float = 1.0
+) -> None:
     """Run every part that can run here, each in a span of its name.
 
     Parameters
@@ -165,7 +169,7 @@ def run_workload(client: Client, *, announce: Callable[[Part], None] = lambda pa
     client
         Of a cluster with two workers or more.
     announce
-        Called with each part before it starts, and with those that are skipped.
+        Called with each part before it starts or is skipped.
     scale
         Size of the work, in (0, 1]; 1 takes about 20 s on two cores.
     """
@@ -208,6 +212,7 @@ def run_demo(
 
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.report.efficiency_report import efficiency_report
+    from dask_efficiency.show.progress import progress
     from dask_efficiency.show.terminal.coloured import show
 
     with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
@@ -215,8 +220,14 @@ def run_demo(
         if dashboard:
             print(f"Dask's dashboard, while this runs: {client.dashboard_link}")
         client.register_plugin(EfficiencyPlugin())
-        with _progress() as announce, efficiency_report(client=client, name="demo") as measured:
-            run_workload(client, announce=announce, scale=scale)
+        for part in PARTS:
+            if part.obstacle is not None:
+                print(f"{part.name}: {part.obstacle}")
+        with (
+            progress("starting", unit="parts", of=len(PARTS)) as advance,
+            efficiency_report(client=client, name="demo") as measured,
+        ):
+            run_workload(client, announce=lambda part: advance(PARTS.index(part), doing=part.name), scale=scale)
         report = measured.report
         print()
         show(report.first_screen)
@@ -268,45 +279,3 @@ def local_cluster(workers: int, threads: int, *, dashboard: bool) -> Iterator[Lo
         )
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield cluster
-
-
-def _progress() -> AbstractContextManager[Callable[[Part], None]]:
-    """A progress bar where there is rich and a terminal, else lines."""
-    if find_spec("rich") is not None:
-        from rich.console import Console
-
-        console = Console()
-        if console.is_terminal:
-            return _bar(console)
-    return _lines()
-
-
-@contextmanager
-def _bar(console: Any) -> Iterator[Callable[[Part], None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("starting", total=len(PARTS))
-
-        def announce(part: Part) -> None:
-            if part.obstacle is not None:
-                progress.print(f"{part.name}: {part.obstacle}", markup=False, highlight=False)
-            progress.update(bar, description=part.name, completed=PARTS.index(part))
-
-        yield announce
-        progress.update(bar, description="done", completed=len(PARTS))
-
-
-@contextmanager
-def _lines() -> Iterator[Callable[[Part], None]]:
-    def announce(part: Part) -> None:
-        print(f"{PARTS.index(part) + 1}/{len(PARTS)} {part.name}: {part.obstacle or 'running'}", flush=True)
-
-    yield announce

@@ -25,13 +25,17 @@ from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.client_watch import (
+    ClientObserver,
+    ClientPhases,
+    ScalingWatch,
+    split_phases,
+    uploads_until_taken_in,
+)
 from dask_efficiency.report.facts import has_own_threads
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
-from dask_efficiency.report.questions import ask_report
-from dask_efficiency.report.replies import report_of
-from dask_efficiency.report.scaling import ScalingWatch
+from dask_efficiency.report.replies import ask_report, report_of
+from dask_efficiency.report.turnover import Arrival
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.path import critical_path
 from dask_efficiency.runs.path.summary import PathSummary

@@ -12,10 +12,9 @@ from dask_efficiency.accounts.cluster.scheduler_loop import STREAM
 from dask_efficiency.accounts.lines import IMPORT, blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.metered import Amount
-from dask_efficiency.report.model import EfficiencyReport, HeldResult
-from dask_efficiency.report.profile import GilHolder
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import larger_input
+from dask_efficiency.report.values import Amount, GilHolder, HeldResult
 from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, harmless, name_of, shorten
 
 #: Of the largest part of something: a rule holds for a loss where it holds for this share of it.

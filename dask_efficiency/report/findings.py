@@ -10,7 +10,6 @@ from operator import attrgetter
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.metered import SECONDS
-from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.facts import Facts, facts_of
 from dask_efficiency.report.gpu import summary
@@ -24,11 +23,12 @@ from dask_efficiency.report.kinds import (
     is_chained,
     page_of,
 )
-from dask_efficiency.report.largest import Largest, largest_loss, losses_worth_finding
-from dask_efficiency.report.lost_workers import who
+from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
 from dask_efficiency.report.metered import own_labels
-from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, longest, recorded_tasks
+from dask_efficiency.report.turnover import first_request, lost_worker_name
+from dask_efficiency.report.values import ALL, BOUNDS, Culprit, Saved
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
     ON_CLUSTER,
@@ -201,7 +201,7 @@ def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Find
     )
 
 
-def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit] = ()) -> Finding:
+def of_loss(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit] = ()) -> Finding:
     """What a loss costs a run."""
     kind, lost = part.kind, part.ns / 1e9
     found = Finding(
@@ -243,7 +243,7 @@ def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding
     return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 
 
-def _where(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit]) -> str:
+def _where(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
     """The line to blame; of idle threads the task that all waited for, or what keeps the scheduler busy."""
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
         return _went(report, part.bucket)
@@ -278,7 +278,7 @@ def _went(report: EfficiencyReport, bucket: Bucket) -> str:
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
         return ""
-    return who(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
+    return lost_worker_name(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
 
 
 def _spilled(report: EfficiencyReport) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart
 from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.report.culprits import line_times
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.lines import line_times
-from dask_efficiency.report.metered import MeteredRow
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows
+from dask_efficiency.report.values import MeteredRow
 from dask_efficiency.show.finding import Finding
 
 if TYPE_CHECKING:

@@ -1,8 +1,10 @@
-"""Kinds of findings in a report: what each is called, what to do about it, and where the documentation says more."""
+"""Kinds of findings: title, advice, and the section of the documentation that explains each."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
@@ -27,7 +29,7 @@ CHAINED = 0.8
 OTHERS = 0.2
 
 
-class Kind:
+class FindingKind:
     """What losses of a bucket or cause are called, and what to do about them.
 
     Parameters
@@ -99,9 +101,9 @@ _KILLED = (
 )
 
 #: By bucket, or bucket and cause.
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, FindingKind] = MappingProxyType(
     {
-        "thread-noncpu/gil": Kind(
+        "thread-noncpu/gil": FindingKind(
             "Waiting for the GIL",
             "Use string[pyarrow] for text, or processes: more workers with fewer threads each.",
             (
@@ -115,7 +117,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             (lambda facts: facts.short_of_cores, "Use fewer threads: they wait for cores, too, and for longer."),
             (lambda facts: facts.gil_of_text <= MOST, "Use processes: more workers with fewer threads each."),
         ),
-        "thread-noncpu/core": Kind(
+        "thread-noncpu/core": FindingKind(
             "Waiting for a core",
             "Set OMP_NUM_THREADS=1 for libraries' own threads, use fewer threads, or more cores.",
             (
@@ -131,14 +133,14 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Use fewer threads, or more cores: {threads} threads share {cores} cores.",
             ),
         ),
-        "thread-noncpu/throttled": Kind(
+        "thread-noncpu/throttled": FindingKind(
             "Waiting for the container's CPU limit",
             "Raise the container's CPU limit, or use fewer threads: other cores of the node do not help.",
         ),
-        "thread-noncpu/stopped": Kind(
+        "thread-noncpu/stopped": FindingKind(
             "Processes stood still", "See what stops them, such as SIGSTOP, a frozen container, or a paused machine."
         ),
-        "thread-noncpu/lock": Kind(
+        "thread-noncpu/lock": FindingKind(
             "Waiting for a lock",
             "See what holds the lock: hold it for less, or let fewer tasks need it.",
             _FOR_GPUS,
@@ -147,32 +149,32 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Give libraries' threads less to do, such as fewer columns or row groups to read.",
             ),
         ),
-        "thread-noncpu/sleep": Kind(
+        "thread-noncpu/sleep": FindingKind(
             "Sleeping", "See what sleeps, and whether it must; or use more threads per worker, so that sleeps overlap."
         ),
-        "thread-noncpu/file": Kind(
+        "thread-noncpu/file": FindingKind(
             "Waiting for files",
             "Read more at a time, use faster disks, or more threads per worker, so that reads overlap.",
         ),
-        "thread-noncpu/network": Kind(
+        "thread-noncpu/network": FindingKind(
             "Waiting for the network",
             "Use more threads per worker, so that requests overlap; or prefetch, or ask for more at a time.",
         ),
-        "thread-noncpu/child-process": Kind(
+        "thread-noncpu/child-process": FindingKind(
             "Waiting for child processes",
             "See what the child does: where it computes, it takes a core that no figure here counts.",
         ),
-        "thread-noncpu/unknown": Kind(
+        "thread-noncpu/unknown": FindingKind(
             "Tasks off the CPU, for no known reason",
             "No sample showed why: longer runs and longer tasks give more samples.",
             _FOR_GPUS,
         ),
-        "thread-noncpu": Kind(
+        "thread-noncpu": FindingKind(
             "Tasks off the CPU, for no known reason",
             "See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.",
             _FOR_GPUS,
         ),
-        "spill": Kind(
+        "spill": FindingKind(
             "Spilling to disk",
             "Give workers more memory, make partitions smaller, or persist less.",
             _HELD,
@@ -181,48 +183,48 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Persist less, or use it up at once: {spilled} were spilled, {read_back} read back, {times} times.",
             ),
         ),
-        "overhead/hand-over": Kind(
+        "overhead/hand-over": FindingKind(
             "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host."
         ),
-        "overhead/event-loop": Kind(
+        "overhead/event-loop": FindingKind(
             "Waiting for the workers' event loops",
             "Look for tasks that keep the GIL, large results, or a busy host.",
             _LATE,
         ),
-        "overhead/rescheduled": Kind(
+        "overhead/rescheduled": FindingKind(
             "Shuffled tasks began on other workers than their data",
             "Use fewer output partitions: each begins anywhere, and then where its data is.",
         ),
-        "overhead/unknown": Kind(
+        "overhead/unknown": FindingKind(
             "Overhead of the workers",
             "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
             _LATE,
         ),
-        "overhead": Kind(
+        "overhead": FindingKind(
             "Overhead of the workers",
             "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
             _LATE,
         ),
-        "failed": Kind("Tasks failed", "Read the tracebacks: each of retries= costs the whole task again."),
-        "cancelled": Kind(
+        "failed": FindingKind("Tasks failed", "Read the tracebacks: each of retries= costs the whole task again."),
+        "cancelled": FindingKind(
             "Tasks were cancelled", "Keep futures until they are used, and let workers finish before they close."
         ),
-        "recomputed": Kind(
+        "recomputed": FindingKind(
             "Results were lost and computed again", "See why workers went: results were lost with them.", _KILLED
         ),
-        "paused": Kind(
+        "paused": FindingKind(
             "Workers paused, short of memory",
             "Give workers more memory or fewer threads: they were above worker.memory.pause.",
             _HELD,
         ),
-        "retiring": Kind(
+        "retiring": FindingKind(
             "Workers were retiring", "Scale down less eagerly: a larger wait_count or interval in adapt()."
         ),
-        "waiting-on-data": Kind(
+        "waiting-on-data": FindingKind(
             "Waiting for data of other workers", "Use fewer shuffles, or fewer but larger workers."
         ),
-        "constrained": Kind("Waiting for resources=", "Offer more of the resource per worker, or ask for less."),
-        "idle/scheduler": Kind(
+        "constrained": FindingKind("Waiting for resources=", "Offer more of the resource per worker, or ask for less."),
+        "idle/scheduler": FindingKind(
             "Threads idle, waiting for the scheduler",
             "Use fewer and longer tasks, by bigger partitions or by fusing them.",
             (
@@ -235,7 +237,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.",
             ),
         ),
-        "idle/round-trips": Kind(
+        "idle/round-trips": FindingKind(
             "Threads idle from a result to the next task",
             "Raise distributed.scheduler.worker-saturation: workers wait while the scheduler holds ready tasks back.",
             (
@@ -243,20 +245,20 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: tasks take {task} each.",
             ),
         ),
-        "idle/imbalance": Kind(
+        "idle/imbalance": FindingKind(
             "Threads idle while tasks queue at other workers",
             "See what ties tasks to the workers at which they queue, or split uneven partitions.",
         ),
-        "idle/restricted": Kind(
+        "idle/restricted": FindingKind(
             "Threads idle that may not run the tasks there are",
             "Let more workers run these tasks: workers=, resources= and annotations tie them down.",
         ),
-        "idle/graph": Kind(
+        "idle/graph": FindingKind(
             "Threads idle while the scheduler takes in a graph",
             "Make graphs smaller, by bigger partitions, and keep large objects out of them.",
             _LOOP_HELD,
         ),
-        "idle/parallelism": Kind(
+        "idle/parallelism": FindingKind(
             "Threads idle, too few tasks at a time",
             "Make partitions smaller, or split the tasks that all others wait for.",
             _SKEWED,
@@ -272,8 +274,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ),
             _ONE_TASK,
         ),
-        "idle/unknown": Kind("Threads idle", "There were too few tasks at a time, or a busy scheduler."),
-        "idle": Kind(
+        "idle/unknown": FindingKind("Threads idle", "There were too few tasks at a time, or a busy scheduler."),
+        "idle": FindingKind(
             "Threads idle",
             "{held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.",
             _SKEWED,
@@ -281,12 +283,12 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             _CHAIN,
             _ONE_TASK,
         ),
-        "lost-worker": Kind(
+        "lost-worker": FindingKind(
             "Workers vanished",
             "They were killed for memory, or their job ended: see the nanny's and the job's logs.",
             _KILLED,
         ),
-        "unmeasured": Kind(
+        "unmeasured": FindingKind(
             "Time that was not measured",
             "See Not measured: the package must be on every worker before the work.",
             (lambda facts: facts.joining, "Workers were joining: it takes a moment until each is metered."),
@@ -301,16 +303,18 @@ OF_SMALL_TASKS = (
 )
 
 #: What has no bucket, or several.
-BESIDE: Mapping[str, Kind] = MappingProxyType(
+BESIDE: Mapping[str, FindingKind] = MappingProxyType(
     {
-        "small-tasks": Kind(
+        "small-tasks": FindingKind(
             "Tasks are too small for Dask",
             "Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.",
         ),
-        "repeats": Kind("The same results were computed again", "Use persist() for what is used again."),
-        "no-workers": Kind("No worker was there", "Start workers before the work, or scale up sooner."),
-        "client": Kind("No work on the cluster", "See what the client does between its calls of Dask."),
-        "gpu-idle": Kind("GPUs idle", "See what tasks do between their kernels, and give GPUs more work at a time."),
+        "repeats": FindingKind("The same results were computed again", "Use persist() for what is used again."),
+        "no-workers": FindingKind("No worker was there", "Start workers before the work, or scale up sooner."),
+        "client": FindingKind("No work on the cluster", "See what the client does between its calls of Dask."),
+        "gpu-idle": FindingKind(
+            "GPUs idle", "See what tasks do between their kernels, and give GPUs more work at a time."
+        ),
     }
 )
 
@@ -329,3 +333,50 @@ def advice(kind: str, facts: Facts = NOTHING_KNOWN) -> str:
 def page_of(kind: str) -> str:
     """Where the documentation says more about a bucket or cause."""
     return f"docs/buckets.md#{kind.replace('/', '-')}"
+
+
+#: In an installed package, and in a checkout.
+_PAGES = (Path(__file__).with_name("buckets.md"), Path(__file__).parents[2] / "docs" / "buckets.md")
+
+_HEADING = re.compile(r"^(#+) (.*)$")
+#: Names a place for links.
+_LABEL = re.compile(r"^\(.*\)=$")
+
+
+def explain(kind: str) -> str:
+    """The section of the page about a kind.
+
+    Parameters
+    ----------
+    kind
+        A bucket (``"spill"``), a bucket and a cause (``"thread-noncpu/sleep"``), or the cause alone where only one
+        bucket has it (``"sleep"``).
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind, or several; names those that there are.
+    FileNotFoundError
+        If the package was installed without its page.
+    """
+    sections = explained()
+    if not sections:
+        raise FileNotFoundError(f"there is no {_PAGES[0].name} in the package; expected what its wheel brings along")
+    found = [name for name in sections if name == kind] or [name for name in sections if name.endswith(f"/{kind}")]
+    if len(found) != 1:
+        what, known = ("several kinds", found) if found else ("no kind", sorted(sections))
+        raise ValueError(f"{kind!r:.80} is {what}; expected one of {', '.join(known)}")
+    return sections[found[0]]
+
+
+def explained() -> dict[str, str]:
+    """Text by kind, with the kinds below it; empty if the package was installed without its page."""
+    text = next((page.read_text(encoding="utf-8") for page in _PAGES if page.exists()), "")
+    lines = [line for line in text.splitlines() if not _LABEL.match(line)]
+    heads = [(i, len(match[1]), match[2]) for i, line in enumerate(lines) if (match := _HEADING.match(line))]
+    found = {}
+    for place, (begin, level, title) in enumerate(heads):
+        end = next((i for i, other, _ in heads[place + 1 :] if other <= level or title.startswith("`")), len(lines))
+        if title.startswith("`") and title.endswith("`"):
+            found[title.strip("`")] = "\n".join(lines[begin:end]).strip()
+    return found

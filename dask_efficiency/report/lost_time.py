@@ -1,4 +1,4 @@
-"""Useful, lost and running time of a report as figures that visibly add up."""
+"""Useful, lost and running time of a report: the table whose figures add up, and the largest losses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.causes import UNKNOWN, name_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import Scale, apportion, format_count, money_scale, named, sentence, time_scale
+from dask_efficiency.show.finding import WORTH_FINDING
 from dask_efficiency.show.parts import Part, finalized_parts, in_order
 
 #: Causes of less of the finalized time are joined.
@@ -17,7 +19,7 @@ WORTH_A_ROW = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LostTimeRow:
     """A line of the table, as it is shown. A figure that does not apply is empty."""
 
     #: "useful", "total", the bucket's name, or the cause's within its bucket.
@@ -44,26 +46,26 @@ class LostTime:
     wall_scale: Scale | None
     #: None where the report carries no price.
     money_scale: Scale | None
-    useful: Row
-    losses: tuple[Row, ...]
+    useful: LostTimeRow
+    losses: tuple[LostTimeRow, ...]
     #: By bucket the rows of its causes, as far as they are known.
-    causes: Mapping[str, tuple[Row, ...]]
+    causes: Mapping[str, tuple[LostTimeRow, ...]]
     #: None where nothing is.
-    running: Row | None
-    total: Row
+    running: LostTimeRow | None
+    total: LostTimeRow
     #: Thread time of the useful and the lost rows together.
     finalized: str
     #: Useful and lost time by bucket, for a bar or a pie.
     parts: tuple[Part, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[LostTimeRow, ...]:
         """All lines in the order in which they are shown."""
         running = () if self.running is None else (self.running,)
         losses = (row for loss in self.losses for row in (loss, *self.causes.get(loss.label, ())))
         return (self.useful, *losses, *running, self.total)
 
-    def row_of(self, bucket: str, cause: str = "") -> Row:
+    def row_of(self, bucket: str, cause: str = "") -> LostTimeRow:
         """The row of a loss, or of a cause of it."""
         rows = self.causes[bucket] if cause else self.losses
         return next(row for row in rows if row.label == (cause or bucket))
@@ -170,14 +172,57 @@ def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _
     return _Column(scale, dict(zip(parts, steps, strict=True)))
 
 
-def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[Row, ...]:
+def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[LostTimeRow, ...]:
     causes = worth_a_row(report, bucket)
     figures = zip(*(column.shared(bucket, list(causes.values())) for column in columns), strict=True)
     return tuple(
-        Row(cause, thread_time, wall, percent, money, bucket=str(bucket))
+        LostTimeRow(cause, thread_time, wall, percent, money, bucket=str(bucket))
         for cause, (thread_time, wall, percent, money) in zip(causes, figures, strict=True)
     )
 
 
-def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Row:
-    return Row(str(label), *(column.text(buckets) for column in columns))
+def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> LostTimeRow:
+    return LostTimeRow(str(label), *(column.text(buckets) for column in columns))
+
+
+#: A bucket of which more than this part is of no known cause is named as a whole.
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLoss:
+    """What took most from useful work."""
+
+    bucket: Bucket
+    #: Empty for the whole bucket.
+    cause: str
+    ns: int
+
+    @property
+    def kind(self) -> str:
+        """What a finding of it is called: ``"thread-noncpu/sleep"``, ``"spill"``."""
+        return name_of(self.bucket, self.cause)
+
+
+def largest_loss(report: EfficiencyReport) -> CauseLoss | None:
+    """The largest cause of any bucket; None where nothing is lost."""
+    return max(_losses_by_cause(report), key=lambda part: part.ns, default=None)
+
+
+def losses_worth_finding(report: EfficiencyReport) -> list[CauseLoss]:
+    """Causes, and buckets without, that took the threads at least 3 % of the wall clock; the largest first."""
+    least = WORTH_FINDING * report.wall_clock_seconds * report.mean_threads
+    return sorted((part for part in _losses_by_cause(report) if part.ns / 1e9 >= least), key=lambda part: -part.ns)
+
+
+def _losses_by_cause(report: EfficiencyReport) -> list[CauseLoss]:
+    return [part for loss in report.losses for part in losses_of_bucket(report, loss.bucket)]
+
+
+def losses_of_bucket(report: EfficiencyReport, bucket: Bucket) -> list[CauseLoss]:
+    """A bucket's causes as far as they are known and worth a row; else the bucket as a whole."""
+    whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
+    shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}
+    if not shown or known.get(UNKNOWN, 0) > MOSTLY * whole:
+        return [CauseLoss(bucket, "", whole)]
+    return [CauseLoss(bucket, cause, ns) for cause, ns in shown.items()]

@@ -18,6 +18,7 @@ from dask_efficiency.accounts.metered import (
     RECEIVE,
     SECONDS,
 )
+from dask_efficiency.report.values import Amount, MeteredRow
 
 #: Phases of a P2P shuffle in tasks, by how the labels of each begin; what is in none of them is the rest.
 _IN_TASKS = {
@@ -29,34 +30,6 @@ BARRIER, REST = "barrier", "rest"
 
 #: What begins tasks of a shuffle, and where there is any of it the whole prefix is of shuffles.
 _MARKS = ("p2p-shard", "p2p-get-output", "p2p-disk-read")
-
-
-@dataclass(frozen=True, slots=True)
-class MeteredRow:
-    """What was counted on one worker, in one context, for tasks of one span and prefix, under one label."""
-
-    #: Empty where there were too many rows to tell workers apart.
-    worker: str
-    #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results that went from worker to
-    #: worker; ``memory``: the most of it at a time; or where else a worker spilled: ``gather-dep``, ``get-data``,
-    #: ``memory-monitor``.
-    context: str
-    span: str
-    #: Of the tasks; of results that were received, the worker that sent them.
-    prefix: str
-    #: The user's own, or Dask's.
-    label: str
-    #: ``seconds``, ``bytes``, ``count`` or the user's own.
-    unit: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """Bytes that went one way, in so many results or messages."""
-
-    nbytes: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

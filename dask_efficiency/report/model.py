@@ -16,10 +16,19 @@ from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
-from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.metered import Amount, MeteredRow
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.values import (
+    Amount,
+    BucketLoss,
+    Culprit,
+    GilHolder,
+    HeldResult,
+    LongHold,
+    MeteredRow,
+    ProfileRow,
+    Repeat,
+    Saved,
+)
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -53,89 +62,9 @@ FACTORS: dict[str, tuple[Bucket, ...]] = {
 #: By so much of it, the mean number of threads may seem to be off while no worker comes or goes.
 APART = 0.01
 
-#: In :attr:`EfficiencyReport.savings`: all cures together.
-ALL = "all"
-
-#: Kinds of which it holds what no cure reaches: some bytes have to move.
-BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
 
 #: Client phases of a compute(), in the order in which they happen.
 PHASES = ("optimize", "upload", "schedule", "run", "gather")
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Thread time that one cause took from useful work."""
-
-    bucket: Bucket
-    thread_seconds: float
-    #: Thread-seconds divided by the mean number of threads: what the run would be shorter by.
-    wall_seconds: float
-    #: Share of the thread-seconds that were there to be used, in [0, 1].
-    share: float
-    #: None where the report carries no price.
-    money: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """How often results of one prefix were computed that had been there before: somebody asked for them again.
-
-    What was lost with a worker and had to be computed again is none of it.
-    """
-
-    #: Tasks that computed a result once more.
-    tasks: int
-    #: The most times that one key was computed; its first time, which may have been before the window, is one of them.
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldResult:
-    """Results of one prefix that a client wanted and no task waited for, in the mean over workers short of memory.
-
-    Of many results on a worker the oldest are counted: there may be more.
-    """
-
-    prefix: str
-    #: The client's key, or that there were several.
-    client: str
-    nbytes: float
-    #: Part of the bytes of the results that were counted on these workers, in [0, 1].
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """By how many seconds the work on the cluster is shorter with a cure, and between which, nine times in ten."""
-
-    seconds: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """Time that tasks of one prefix lost on one line of code, for one reason.
-
-    Names are as they were recorded: whoever shows them makes them harmless.
-    """
-
-    bucket: str
-    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
-    cause: str
-    #: Empty where it is not known; for ``idle/parallelism``, whose tasks everything waited for.
-    prefix: str
-    #: ``"etl.py:88"``: the innermost line of the user's own code; empty where no sample was taken.
-    line: str
-    #: What that line was calling, or its own function where it called none.
-    function: str
-    #: Thread-seconds.
-    seconds: float
-    #: For ``gil``, who had it most: ```f` in etl.py:12 (prefix clean)``. Empty where it is not known.
-    held_by: str
-    #: Where the line is a library's: the user's line that sent the graph.
-    computed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -303,8 +232,8 @@ class EfficiencyReport(Printed):
     causes_by_span: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     profile: tuple[ProfileRow, ...] = ()
     gil_holders: tuple[GilHolder, ...] = ()
-    gil_holds: tuple[Hold, ...] = ()
-    loop_blocks: tuple[Hold, ...] = ()
+    gil_holds: tuple[LongHold, ...] = ()
+    loop_blocks: tuple[LongHold, ...] = ()
     moved: Mapping[str, Amount] = field(default_factory=dict)
     metered: tuple[MeteredRow, ...] = ()
     scheduler_loop: SchedulerLoop | None = None
@@ -465,13 +394,13 @@ class EfficiencyReport(Printed):
         return factors
 
     @property
-    def losses(self) -> tuple[Loss, ...]:
+    def losses(self) -> tuple[BucketLoss, ...]:
         """Lost time by cause, largest first. With the useful time they add up to S - running."""
         whole = self.breakdown
         finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
         threads = self.mean_threads
         found = [
-            Loss(
+            BucketLoss(
                 bucket=Bucket(bucket),
                 thread_seconds=whole[bucket],
                 wall_seconds=whole[bucket] / threads if threads else 0.0,
@@ -602,7 +531,7 @@ class EfficiencyReport(Printed):
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.speedscope:save")(self, path, **storage_options)
+        late("dask_efficiency.report.stack_files:save_speedscope")(self, path, **storage_options)
 
     def to_collapsed(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the sampled stacks with their nanoseconds, a line each: collapsed stacks, as flamegraph.pl reads them.
@@ -619,7 +548,7 @@ class EfficiencyReport(Printed):
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.collapsed:save")(self, path, **storage_options)
+        late("dask_efficiency.report.stack_files:save_collapsed")(self, path, **storage_options)
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the report as JSON, to a local path or any fsspec URL."""

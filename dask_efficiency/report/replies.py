@@ -1,12 +1,15 @@
-"""The report that is made of what a scheduler replied."""
+"""Reports made from a scheduler's replies, and the questions that ask for them."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from distributed import Client
 from distributed.protocol import loads
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
@@ -18,13 +21,13 @@ from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
 from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.client.questions import Caller, ask, sync
 from dask_efficiency.plugin.decorations import Decoration, decorate
-from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.by_value import in_the_script
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.metered import Amount, MeteredRow
-from dask_efficiency.report.model import EfficiencyReport, HeldResult, Repeat
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.source_files import in_the_script
+from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold, MeteredRow, ProfileRow, Repeat
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
 
@@ -162,8 +165,10 @@ def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
         frames = [in_the_script(Frame(*frame)) for frame in payload.get("frames", ())]
         return [tuple(map(frames.__getitem__, stack)) for stack in payload.get("stacks", ())]
 
-    def holds(name: str) -> tuple[Hold, ...]:
-        return tuple(Hold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in payload.get(name, ()))
+    def holds(name: str) -> tuple[LongHold, ...]:
+        return tuple(
+            LongHold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in payload.get(name, ())
+        )
 
     return [
         Decoration(
@@ -233,3 +238,43 @@ def _loop_part(row: Mapping[str, Any]) -> LoopPart:
 
 def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / 1e9 for name, ns in rows.items()}
+
+
+def snapshot(client: Client | None = None) -> Any:
+    """The cluster's accounts since the plugin was registered, exact to this instant.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    EfficiencyReport
+        ``.breakdown`` and ``.by_worker`` are cumulative. An awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return sync(client, ask_life)
+
+
+async def ask_life(caller: Caller) -> EfficiencyReport:
+    """The accounts since they began."""
+    payload = await ask_report(caller, names.LIFE)
+    return report_of(payload, name="snapshot", started=float(payload["since"]))
+
+
+async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
+    """A report in retrospect."""
+    payload = await ask_report(caller, names.HISTORY, last=last)
+    seconds = payload["window"] / 1e9
+    name = "all history" if last is None else f"last {seconds:.3g} s"
+    return report_of(payload, name=name, started=time.time() - seconds)
+
+
+async def ask_report(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
+    """The same, of an action whose answer a report is made of."""
+    return await asyncio.to_thread(unpacked, await ask(caller, action, **kwargs))

@@ -46,7 +46,7 @@ WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScriptRun:
     """What is run, and what is kept of it."""
 
     #: A path, or with ``is_module`` a module's name.
@@ -68,7 +68,7 @@ class Run:
         return self.script if self.is_module else os.path.basename(self.script)
 
 
-def replace_process(run: Run, arguments: tuple[str, ...]) -> None:
+def replace_process(run: ScriptRun, arguments: tuple[str, ...]) -> None:
     """Go on as the script in this process; where no process can be replaced, wait for it and exit as it did."""
     command = [sys.executable, "-m", "dask_efficiency.report", json.dumps(asdict(run)), *arguments]
     sys.stdout.flush()
@@ -82,7 +82,7 @@ def replace_process(run: Run, arguments: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Run the script that the arguments name."""
-    run = Run(**json.loads(sys.argv[1]))
+    run = ScriptRun(**json.loads(sys.argv[1]))
     del sys.argv[:2]
     runner = Runner(run)
     try:
@@ -99,7 +99,7 @@ def main() -> None:
     runner.finish(failed=False)
 
 
-def _prepared(run: Run) -> tuple[CodeType, dict[str, Any]]:
+def _prepared(run: ScriptRun) -> tuple[CodeType, dict[str, Any]]:
     """The program's code, and the namespace of a ``__main__`` such as ``python`` gives it."""
     module = ModuleType("__main__")
     if run.is_module:
@@ -189,7 +189,7 @@ class Runner:
         What is kept and shown of the reports.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ScriptRun) -> None:
         self._run = run
         #: A process that is forked off has another, and nothing to report.
         self._pid = os.getpid()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.profile import ProfileRow
+from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.figures import apportion
 
 #: In place of a prefix that is not known.

@@ -15,12 +15,10 @@ from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.model import Repeat, Saved
-from dask_efficiency.report.profile import Hold
+from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.values import LongHold, Repeat, Saved
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
@@ -180,7 +178,7 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     longer = find(replace(report, tasks={"succeeded": 100}))
     assert [one.kind for one in longer] == ["idle/scheduler", "overhead/hand-over", "idle/graph", "overhead/event-loop"]
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
-    importing = replace(report, loop_blocks=(Hold("w0", EVENT_LOOP, (frozen,), 2.5),))
+    importing = replace(report, loop_blocks=(LongHold("w0", EVENT_LOOP, (frozen,), 2.5),))
     assert [one.kind for one in find(importing)][:2] == ["idle/scheduler", "small-tasks"]
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.lost_workers import LostWorker
+from dask_efficiency.report.turnover import LostWorker
 from tests.report.profile_samples import ETL, profiled, profiled_reports
 from tests.report.samples import by_hand, report_of
 

@@ -1,18 +1,19 @@
-from __future__ import annotations
-
 import math
 import string
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.cli import main
 from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
-from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.profile import GilHolder, Hold
+from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
+from dask_efficiency.report.turnover import LostWorker
+from dask_efficiency.report.values import GilHolder, LongHold
 from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
 
@@ -227,7 +228,7 @@ def test_while_event_loops_import_their_threads_wait_for_them(block: str, share:
         seconds(thread_cpu=4, idle=5),
         causes_by_worker={"w0": causes(**{"idle/scheduler": 5.0})},
         nthreads={"w0": 2},
-        loop_blocks=(Hold("w0", EVENT_LOOP, stacks[block], 2.0),),
+        loop_blocks=(LongHold("w0", EVENT_LOOP, stacks[block], 2.0),),
     )
     assert facts_of(report).importing == share
 
@@ -273,3 +274,26 @@ def test_what_helps_against_the_gil_follows_who_held_it() -> None:
     assert said(numbers) == said(numbers, numbers, text) == f"Use {processes}"
     assert said(loop, loop, text).startswith("Use fewer and longer tasks")
     assert "one thread" in said(numbers, threads=1)
+
+
+@pytest.mark.parametrize("kind", [*FINALIZED, *NAMES, *BESIDE, "slow-worker"])
+def test_every_bucket_every_cause_and_what_is_beside_them_is_explained(kind: str) -> None:
+    said = explain(kind)
+    assert said.splitlines()[0].strip("# ") == f"`{kind}`"
+    assert len(said.splitlines()) > 2
+    assert ")=" not in said
+
+
+def test_a_cause_alone_is_enough_where_one_bucket_has_it() -> None:
+    assert explain("sleep") == explain("thread-noncpu/sleep")
+    assert "`thread-noncpu/file`" not in explain("sleep")
+    with pytest.raises(ValueError, match="'unknown' is several kinds; expected one of thread-noncpu/unknown, "):
+        explain("unknown")
+
+
+def test_the_command_prints_it_and_what_there_is_where_there_is_none() -> None:
+    result = CliRunner().invoke(main, ["explain", "spill"])
+    assert (result.exit_code, result.stdout) == (0, f"{explain('spill')}\n")
+    result = CliRunner().invoke(main, ["explain", "spil"])
+    assert result.exit_code != 0
+    assert "'spil' is no kind; expected one of cancelled, client, constrained," in result.output

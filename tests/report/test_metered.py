@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.metered import Amount, MeteredRow, own_labels, shuffle_times
+from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
+from dask_efficiency.report.values import Amount, MeteredRow
 from tests.report.samples import report_of, seconds
 
 SECOND = 1_000_000_000

@@ -6,7 +6,6 @@ from hypothesis import given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import CAUSES, name_of
-from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import (
     NoStacksError,
     cause_rows,
@@ -15,6 +14,7 @@ from dask_efficiency.report.stacks import (
     known_stacks,
     sampled_stacks,
 )
+from dask_efficiency.report.values import ProfileRow
 from tests.report.profile_samples import ARROW, SPLIT, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, report_of, seconds
 

@@ -10,9 +10,9 @@ from dask_efficiency.accounts.causes import CAUSES
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
-from dask_efficiency.live.causes import listed
+from dask_efficiency.live.last_seconds import causes_text
 from dask_efficiency.live.tab_view import TabView
-from dask_efficiency.live.workers import QUANTILES, spread
+from dask_efficiency.live.times import QUANTILES, spread
 from dask_efficiency.show.colours import COLOURS, ink
 from dask_efficiency.show.labels import label
 from dask_efficiency.show.pie import Wedge, label_point, radians, wedges
@@ -60,7 +60,7 @@ def percent_of(wedge: Wedge) -> str:
 
 def causes_of(view: TabView, name: str) -> str:
     """The causes of an activity with their shares, in a line; empty where none is known."""
-    return listed(view.last.cause_shares.get(Bucket(name), ())) if name in set(map(str, CAUSES)) else ""
+    return causes_text(view.last.cause_shares.get(Bucket(name), ())) if name in set(map(str, CAUSES)) else ""
 
 
 def pie(view: TabView) -> Columns:

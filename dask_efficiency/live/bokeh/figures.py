@@ -1,15 +1,20 @@
-"""Figures over all threads: the pie, and the timeline."""
+"""Bokeh figures of the pages: the pie, the timeline, and named rows of bars."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from bokeh.models import (
     AdaptiveTicker,
     ColumnDataSource,
     CustomJSTickFormatter,
     DataRange1d,
+    Div,
+    FixedTicker,
     HoverTool,
+    NoOverlap,
     NumeralTickFormatter,
     Range1d,
 )
@@ -18,11 +23,108 @@ from bokeh.transform import stack
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.bokeh import columns
 from dask_efficiency.live.bokeh.columns import Columns
-from dask_efficiency.live.bokeh.growth import growth
-from dask_efficiency.live.bokeh.part import send
-from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
+
+#: How long something may stay on a page that changes by little in a few seconds, such as shares of five minutes.
+SLOW_NS = 5_000_000_000
+
+
+class PagePart(Protocol):
+    """Something on a page."""
+
+    #: What Bokeh draws.
+    root: Any
+    #: How much older it may be than what is new.
+    every_ns: int
+
+    @property
+    def made_by(self) -> Callable[[TabView], Any]:
+        """Gives what :meth:`draw` takes."""
+
+    def draw(self, made: Any) -> None:
+        """Show it."""
+
+
+class Text:
+    """Lines of HTML, which take no room where there are none.
+
+    Parameters
+    ----------
+    made_by
+        Gives the HTML.
+    every_ns
+        How much older it may be than what is new.
+    options
+        Of the element: its size and its style.
+    """
+
+    def __init__(self, made_by: Callable[[TabView], str], *, every_ns: int = 0, **options: Any) -> None:
+        self.made_by = made_by
+        self.every_ns = every_ns
+        self.root = Div(disable_math=True, **options)
+
+    def draw(self, made: str) -> None:
+        """Show it."""
+        self.root.text = made
+        self.root.visible = bool(made)
+
+
+def send(source: ColumnDataSource, made: Columns) -> None:
+    """Show these columns, and send the viewer only those that are new: most activities stay at zero."""
+    shown = source.data
+    # Copies, because what was made is every viewer's, and Bokeh patches columns in place.
+    changed = {name: list(values) for name, values in made.items() if values != shown[name]}
+    if changed:
+        shown.update(changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """From the rows that were there to those that are: some of the last ones changed, then more came."""
+
+    #: Index of the first row that changed, and from there on the values by column; without the columns that did not.
+    since: int
+    changed: Mapping[str, list[Any]]
+    #: Rows that came, by column, and how many rows there are then; the first ones go.
+    added: Mapping[str, list[Any]]
+    rows: int
+
+
+def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
+    """How the one became the other; None where they have too little in common.
+
+    Parameters
+    ----------
+    then, now
+        The same columns, of one length each.
+    order
+        The column that tells which row is which; its values grow.
+    """
+    if not then[order] or not now[order] or now[order][0] not in then[order]:
+        return None
+    dropped = then[order].index(now[order][0])
+    common = len(then[order]) - dropped
+    if common > len(now[order]) or (dropped and common == len(now[order])):
+        return None
+    same = min(_same(then[name][dropped:], values) for name, values in now.items())
+    if 2 * same < common:
+        return None
+    tails = {name: values[same:common] for name, values in now.items()}
+    return Growth(
+        since=dropped + same,
+        changed={name: tail for name, tail in tails.items() if tail != then[name][dropped + same :]},
+        added={name: values[common:] for name, values in now.items()},
+        rows=len(now[order]),
+    )
+
+
+def _same(then: list[Any], now: list[Any]) -> int:
+    """How many of the first values are the same."""
+    return next((i for i, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), len(then))
 
 
 class PieFigure:
@@ -154,3 +256,137 @@ const parts = [time.getHours(), time.getMinutes()]
 if (time.getSeconds() != 0) parts.push(time.getSeconds())
 return parts.map((part) => String(part).padStart(2, "0")).join(":")
 """
+
+
+#: A figure that fills its window has room for so many rows at least: one or two would be walls of colour.
+MIN_ROWS = 6
+
+#: As high as its rows, beside other figures on a page that scrolls.
+BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode": "stretch_width"}
+
+
+class NamedRows:
+    """A figure with a named row for each row of its columns, the first on top; not there without any row.
+
+    Parameters
+    ----------
+    name
+        Of its columns in the document.
+    made_by
+        Gives the columns.
+    names
+        Of the columns.
+    grows
+        Whether its height follows the number of rows.
+    x_range
+        Shares, if not given.
+    options
+        Of the figure: its size.
+    """
+
+    every_ns = SLOW_NS
+
+    def __init__(
+        self,
+        name: str,
+        made_by: Callable[[TabView], Columns],
+        names: Sequence[str],
+        *,
+        grows: bool = False,
+        x_range: Any = None,
+        **options: Any,
+    ) -> None:
+        self.made_by = made_by
+        self._grows = grows
+        self._min_rows = 1 if grows else MIN_ROWS
+        self.source = ColumnDataSource(columns.empty(names), name=name)
+        self.root = figure(
+            x_range=x_range or Range1d(0, 1),
+            y_range=Range1d(self._min_rows - 0.5, -0.5),
+            # Half of the last tick's label is beyond the axis.
+            min_border_right=24,
+            toolbar_location=None,
+            tools="",
+            outline_line_color=None,
+            visible=False,
+            **options,
+        )
+        self.root.xaxis.formatter = NumeralTickFormatter(format="0 %")
+        self.root.yaxis.ticker = FixedTicker(ticks=[])
+        # Of more names than there is room for, some.
+        self.root.yaxis.major_label_policy = NoOverlap(min_distance=2)
+        self.root.yaxis.major_tick_line_color = None
+        self.root.grid.visible = False
+
+    def draw(self, made: Columns) -> None:
+        """Show them."""
+        names = made["name"]
+        if names != self.source.data["name"]:
+            axis = self.root.yaxis[0]
+            axis.major_label_overrides = dict(enumerate(names))
+            axis.ticker.ticks = list(range(len(names)))
+            self.root.y_range.start = max(len(names), self._min_rows) - 0.5
+            if self._grows:
+                self.root.height = 45 + 18 * len(names)
+            self.root.visible = bool(names)
+        send(self.source, made)
+
+    def stack(self, colours: Mapping[str, str], tooltips: str) -> None:
+        """Fill the rows with bars, the columns with these names one after the other."""
+        bars = self.root.hbar_stack(
+            list(colours), y="y", height=0.8, line_color=None, fill_color=list(colours.values()), source=self.source
+        )
+        self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
+
+
+def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+    """What the threads of each chosen worker did, a bar each."""
+    rows = NamedRows("workers", made_by, columns.WORKERS, **options)
+    colours = {name: COLOURS[Bucket(name)] for name in ACTIVITIES}
+    rows.stack(colours, "<b>$name</b> @$name{0.0 %}<br>worker @name, @nthreads threads")
+    return rows
+
+
+def gpu_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+    """What each chosen GPU did, a bar each."""
+    rows = NamedRows("gpus", made_by, columns.GPUS, **options)
+    rows.stack(GPU_COLOURS, "<b>$name</b> @$name{0.0 %}<br>@name")
+    return rows
+
+
+def prefix_bars(**options: Any) -> NamedRows:
+    """What became of the time of each prefix's tasks, a bar each."""
+    x_range = DataRange1d(start=0, range_padding=0.04)
+    rows = NamedRows("prefixes", columns.prefixes, columns.PREFIXES, x_range=x_range, **options)
+    colours = {str(bucket): COLOURS[bucket] for bucket in TASK_BUCKETS}
+    rows.stack(colours, "<b>$name</b> @$name{0,0.0} of @total{0,0.0} thread-seconds<br>@name")
+    rows.root.xaxis.formatter = NumeralTickFormatter(format="0.[0]a")
+    rows.root.xaxis.axis_label = "thread-seconds"
+    rows.root.xaxis.axis_label_text_font_size = "11px"
+    return rows
+
+
+def worker_spread(**options: Any) -> NamedRows:
+    """How the workers differ, an activity a row."""
+    rows = NamedRows("spread", columns.worker_spread, columns.SPREAD, **options)
+    line = {"line_color": "colour", "source": rows.source}
+    rows.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)
+    rows.root.hbar(y="y", left="q10", right="q90", height=0.56, fill_color="colour", **line)
+    rows.root.scatter(
+        x="q50",
+        y="y",
+        marker="dash",
+        angle=1.5708,
+        size=18,
+        line_color="#1f2328",
+        line_width=2.5,
+        source=rows.source,
+    )
+    tooltips = (
+        "<b>@name</b><br>half of the workers below @q50{0.0 %}, 8 of 10 within @q10{0.0 %} to @q90{0.0 %}"
+        "<br>least @q0{0.0 %}: worker @least<br>most @q100{0.0 %}: worker @most"
+    )
+    reach = rows.root.hbar(y="y", left="q0", right="q100", height=0.9, fill_alpha=0, line_alpha=0, source=rows.source)
+    rows.root.add_tools(HoverTool(renderers=[reach], tooltips=tooltips))
+    rows.root.xgrid.visible = True
+    return rows

@@ -1,21 +1,41 @@
-"""Pages: which figures stand together, and how they share the room."""
+"""The pages, and their routes on a scheduler's dashboard with all that is private to Dask there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from bokeh.core.properties import without_property_validation
 from bokeh.models import Column, Row
-from distributed.dashboard.components import DashboardComponent
+from bokeh.server.tornado import BokehTornado
+from distributed.dashboard.components import DashboardComponent, add_periodic_callback
+from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+from distributed.dashboard.core import BokehApplication
+from distributed.dashboard.scheduler import template_variables
+from distributed.http.scheduler.info import IndividualPlots
 from distributed.utils import log_errors
+from tornado.ioloop import IOLoop
 
 from dask_efficiency.live.bokeh import columns, texts
-from dask_efficiency.live.bokeh.bars import BESIDE_OTHERS, gpu_bars, prefix_bars, worker_bars, worker_spread
-from dask_efficiency.live.bokeh.figures import PieFigure, TimelineFigure
-from dask_efficiency.live.bokeh.part import SLOW_NS, Part, Text
-from dask_efficiency.live.bokeh.tab import Tab
+from dask_efficiency.live.bokeh.figures import (
+    BESIDE_OTHERS,
+    SLOW_NS,
+    PagePart,
+    PieFigure,
+    Text,
+    TimelineFigure,
+    gpu_bars,
+    prefix_bars,
+    worker_bars,
+    worker_spread,
+)
+from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab, TabSource
 from dask_efficiency.live.tab_view import TabView
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
 
 
 class Page(DashboardComponent):
@@ -31,12 +51,12 @@ class Page(DashboardComponent):
         Where all of them are.
     """
 
-    def __init__(self, tab: Tab, headline: Text, parts: Sequence[Part], root: Any) -> None:
+    def __init__(self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any) -> None:
         self._tab = tab
         self._headline = headline
         self._parts = parts
         self._view: TabView | None = None
-        self._shown: dict[Part, Any] = {}
+        self._shown: dict[PagePart, Any] = {}
         self.root = root
 
     @without_property_validation  # type: ignore[untyped-decorator]  # bokeh is skipped by mypy
@@ -73,7 +93,7 @@ def whole(tab: Tab) -> Page:
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
     )
     # Titles are texts of their own, because the title of a figure does not wrap.
-    titled: list[Part] = [
+    titled: list[PagePart] = [
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         gpu_bars(columns.few_gpus, **BESIDE_OTHERS),
@@ -137,7 +157,7 @@ PAGES: dict[str, Callable[[Tab], Page]] = {
 
 
 def _stacked(
-    tab: Tab, title: Callable[[TabView], str], parts: Sequence[Part], roots: Sequence[Any] | None = None
+    tab: Tab, title: Callable[[TabView], str], parts: Sequence[PagePart], roots: Sequence[Any] | None = None
 ) -> Page:
     """A page that fills its window: the headline, then the roots, which are those of the parts if not given."""
     if roots is None:
@@ -159,3 +179,81 @@ _KEY_LINE: dict[str, Any] = {
     "styles": {"font-size": _FONT_SIZE, "margin": "0 12px 4px"},
     "name": "key",
 }
+
+
+class NoDashboardError(RuntimeError):
+    """The scheduler serves no Bokeh dashboard; says what it is without."""
+
+
+#: Every scheduler's tab, from its first registration on.
+_TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
+
+
+def show(scheduler: Scheduler, source: TabSource) -> None:
+    """Put the pages on this scheduler's dashboard, or show this on those that are there.
+
+    Raises
+    ------
+    NoDashboardError
+        If the scheduler serves none.
+    """
+    tab = _TABS.get(scheduler)
+    if tab is None:
+        tab = _TABS[scheduler] = _install(scheduler)
+    tab.show(source)
+
+
+def hide(scheduler: Scheduler, source: TabSource) -> None:
+    """Take the pages off again, as far as Dask allows; no-op where another source is shown."""
+    tab = _TABS.get(scheduler)
+    if tab is not None:
+        tab.hide(source)
+
+
+def _install(scheduler: Scheduler) -> Tab:
+    """Serve the pages, once for a scheduler: Dask has no way to take a route away."""
+    http = scheduler.http_application
+    dashboard = next((app for app in http.applications if isinstance(app, BokehTornado)), None)
+    if dashboard is None:
+        raise NoDashboardError("the scheduler serves no Bokeh dashboard")
+    # Memoised, so that these are the lists that the pages of Dask's own have.
+    variables = template_variables(scheduler)
+    tab = Tab(variables)
+    documents = {f"/{LINK}": partial(_with_links, tab)}
+    documents |= {f"/{path}": partial(_alone, page, tab) for path, page in PAGES.items()}
+    application = BokehApplication(documents, scheduler, prefix=dashboard.prefix, template_variables=variables)
+    http.add_application(application)
+    application.initialize(IOLoop.current())
+    application.start()
+    # Dask's own handler knows only the first Bokeh application; of two, the later one is asked first.
+    route = rf"{dashboard.prefix}/individual-plots.json"
+    http.add_handlers(r".*", [(route, _IndividualPlots, {"dask_server": scheduler})])
+    return tab
+
+
+class _IndividualPlots(IndividualPlots):
+    """Dask's list of plots for dask-labextension, and ours."""
+
+    def write(self, chunk: Any) -> None:
+        tab = _TABS.get(self.server)
+        if isinstance(chunk, dict) and tab is not None and tab.shown:
+            # Named as Dask names its own: the extension shows what comes after "Individual".
+            chunk = {**chunk, **{path.replace("-", " ").title(): f"/{path}" for path in PAGES}}
+        super().write(chunk)
+
+
+def _with_links(tab: Tab, scheduler: Scheduler, extra: dict[str, Any], doc: Any) -> None:
+    """All figures, with Dask's links above them."""
+    _alone(whole, tab, scheduler, extra, doc)
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(extra)
+
+
+def _alone(make: Callable[[Tab], Page], tab: Tab, scheduler: Scheduler, extra: dict[str, Any], doc: Any) -> None:
+    """A page that fills its window, or a panel of JupyterLab."""
+    page = make(tab)
+    page.update()
+    add_periodic_callback(doc, page, UPDATE_MS)
+    doc.add_root(page.root)
+    doc.title = "Dask: Efficiency"
+    doc.theme = BOKEH_THEME

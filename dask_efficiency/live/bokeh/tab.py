@@ -14,8 +14,7 @@ from tornado.ioloop import PeriodicCallback
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
-from dask_efficiency.live.bins import WINDOW_NS, ThreadTotals
-from dask_efficiency.live.last_seconds import Details
+from dask_efficiency.live.last_seconds import WINDOW_NS, Details, ThreadTotals
 from dask_efficiency.live.tab_view import TabView, tab_view
 from dask_efficiency.show.log import logger
 
@@ -36,7 +35,7 @@ GONE = (
 T = TypeVar("T")
 
 
-class Source(Protocol):
+class TabSource(Protocol):
     """What is shown: the accounts, and what they said at the last polls."""
 
     cluster: ClusterLedger
@@ -71,7 +70,7 @@ class Tab:
         #: Lists that the templates of all pages share.
         self._pages: list[str] = variables["pages"]
         self._plots: list[dict[str, str]] = variables["plots"]
-        self._source: Source | None = None
+        self._source: TabSource | None = None
         #: What each function made, and of which view.
         self._drawn: dict[Callable[[TabView], Any], tuple[TabView, Any]] = {}
         self._failed = False
@@ -83,7 +82,7 @@ class Tab:
         """Whether there is something to show."""
         return self._source is not None
 
-    def show(self, source: Source) -> None:
+    def show(self, source: TabSource) -> None:
         """Link to the tab, and show this from now on."""
         self.hide(self._source)
         self._source = source
@@ -95,7 +94,7 @@ class Tab:
         self._keep()
         self._keeper.start()
 
-    def hide(self, source: Source | None) -> None:
+    def hide(self, source: TabSource | None) -> None:
         """Link to it no more, and say so on pages that are open; no-op where another source is shown."""
         if source is None or source is not self._source:
             return
@@ -115,7 +114,7 @@ class Tab:
         else:
             self._look(source)
 
-    def _look(self, source: Source) -> None:
+    def _look(self, source: TabSource) -> None:
         polls = list(source.recent)
         heartbeat_seconds = max(REPORT_SECONDS, float(heartbeat_interval(len(source.cluster.present))))
         # Less a quarter, because polls and pages do not keep step.

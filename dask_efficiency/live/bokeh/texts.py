@@ -22,7 +22,7 @@ from dask_efficiency.live.bokeh.columns import (
     too_many_workers,
     with_work,
 )
-from dask_efficiency.live.causes import SENTENCES, not_sampled
+from dask_efficiency.live.last_seconds import SENTENCES, not_sampled_text
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
@@ -50,7 +50,7 @@ def headline(view: TabView) -> str:
 def largest_cause(view: TabView) -> str:
     """What threads wait for most, and of how many workers nobody knows; empty where there is nothing to say."""
     found = view.last.largest_cause
-    said = [not_sampled(view.last.not_sampled)]
+    said = [not_sampled_text(view.last.not_sampled)]
     if found is not None:
         share, seconds = format_share(found.share), time_span(view.last.seconds)
         said.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")

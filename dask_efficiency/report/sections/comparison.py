@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
-from dask_efficiency.report.comparison_caveats import caveats as caveats_of
 from dask_efficiency.report.comparison_data import to_dict
+from dask_efficiency.report.comparison_findings import caveats as caveats_of
 from dask_efficiency.report.comparison_findings import find, format_rise, headline
 from dask_efficiency.report.comparison_table import (
+    ComparisonRow,
     ComparisonTable,
-    Row,
     comparison_table,
     fine_scale,
     rounded,
@@ -162,7 +162,7 @@ def causes(comparison: Comparison) -> Section:
     )
 
 
-def _label(row: Row) -> Label:
+def _label(row: ComparisonRow) -> Label:
     return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
 
 

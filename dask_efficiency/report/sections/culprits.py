@@ -1,19 +1,32 @@
-"""Where the time goes: the lines of code on which most was lost, and who kept others waiting."""
+"""Sections on where time goes: lines of code, the flame graph, long holds, and the scheduler's event loop."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import DESCRIPTIONS
-from dask_efficiency.report.culprits import at, find_culprits, who
-from dask_efficiency.report.flame import boxes
-from dask_efficiency.report.model import Culprit, EfficiencyReport
-from dask_efficiency.report.profile import Hold
-from dask_efficiency.report.stacks import reason, sampled_stacks
-from dask_efficiency.show.document import Aside, Flames, Label, Section, Table, bucket_label, section
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart, SchedulerLoop
+from dask_efficiency.accounts.lines import place_of
+from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.report.culprits import find_culprits, holder_text, place_text
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.stacks import NO_PREFIX, reason, sampled_stacks
+from dask_efficiency.report.values import Culprit, LongHold, ProfileRow
+from dask_efficiency.show.colours import CAUSE_COLOURS, COLOURS, OTHER_COLOUR
+from dask_efficiency.show.document import Aside, Box, Flames, Label, Section, Table, bucket_label, section
 from dask_efficiency.show.extent import SCREEN, Extent
-from dask_efficiency.show.figures import format_seconds, harmless, name_of, sentence, shorten, time_scale
+from dask_efficiency.show.figures import (
+    format_seconds,
+    format_share,
+    format_thread_time,
+    harmless,
+    name_of,
+    sentence,
+    shorten,
+    time_scale,
+)
 
 #: Rows on a screen; a page has all of them.
 TOP_CULPRITS = 8
@@ -39,10 +52,10 @@ def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     shown = found if extent.drawn else found[:TOP_CULPRITS]
     said = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
     below = () if extent.drawn else _held_by(shown)
-    return section("Where the time goes", said, _table(shown, report.thread_seconds, extent), *below)
+    return section("Where the time goes", said, _culprit_table(shown, report.thread_seconds, extent), *below)
 
 
-def _table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> Table:
+def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> Table:
     if not shown:
         return Table((), ())
     scale = time_scale(shown[0].seconds, whole)
@@ -97,23 +110,182 @@ def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     They are part of what was lost to waiting, so that they stand beside the culprits and not among them.
     """
     held = [
-        f"held the GIL for {format_seconds(hold.seconds)}: {who(hold.holder, hold.stack)}, on {name_of(hold.worker)}"
+        f"held the GIL for {format_seconds(hold.seconds)}: {holder_text(hold.holder, hold.stack)}, "
+        f"on {name_of(hold.worker)}"
         for hold in _longest(report.gil_holds)
     ]
     blocked = [
         f"blocked the event loop of {name_of(hold.worker)} for {format_seconds(hold.seconds)}"
-        + (f": {where}" if (where := at(hold.stack)) else "")
+        + (f": {where}" if (where := place_text(hold.stack)) else "")
         for hold in _longest(report.loop_blocks)
     ]
     loop = report.scheduler_loop
     blocked += [
         f"blocked the scheduler's event loop for {format_seconds(block.seconds)}"
-        + (f": {where}" if (where := at(block.stack)) else "")
+        + (f": {where}" if (where := place_text(block.stack)) else "")
         for block in (loop.blocks[:MAX_HOLDS] if loop is not None else ())
     ]
     return section("Kept others waiting", *map(sentence, (*held, *blocked)))
 
 
-def _longest(found: tuple[Hold, ...]) -> list[Hold]:
+def _longest(found: tuple[LongHold, ...]) -> list[LongHold]:
     long = [hold for hold in found if hold.seconds >= MIN_HOLD_SECONDS]
     return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]
+
+
+#: A thinner box is two pixels of a screen at most; neighbours of it are one box, or none where they are thin together.
+MIN_SHARE = 0.002
+
+#: About 240 kilobytes of a page, where names are long.
+MAX_BOXES = 1_000
+
+#: Frames of a stack that are drawn, from the outermost on.
+MAX_DEPTH = 60
+
+#: Characters of a frame's name, with its line.
+FRAME_LENGTH = 80
+
+
+@dataclass(slots=True)
+class _Node:
+    ns: int = 0
+    parts: dict[str | Frame, _Node] = field(default_factory=dict)
+
+
+def boxes(rows: Sequence[ProfileRow]) -> tuple[Box, ...]:
+    """The boxes of some stacks, bounded in number.
+
+    Parameters
+    ----------
+    rows
+        As of :func:`~dask_efficiency.report.stacks.sampled_stacks`.
+
+    Returns
+    -------
+    tuple
+        The whole first, and each box before those in it, the widest first. No more than :data:`MAX_BOXES`, and none
+        that is less than :data:`MIN_SHARE` of the whole; empty where there is no time.
+    """
+    root, colours = _tree(rows)
+    if not root.ns:
+        return ()
+    found = [Box("all tasks", format_thread_time(root.ns), 0, root.ns, 0, OTHER_COLOUR)]
+    for name, cause, left in _wide_parts(root, 0, MIN_SHARE * root.ns):
+        colour = colours.get(name, OTHER_COLOUR)
+        found += _boxes(name, cause, left, root.ns, cause.ns, colour)
+    if len(found) > MAX_BOXES:
+        # a box is never wider than the one that it is part of, which stands before it
+        widest = sorted(range(len(found)), key=lambda i: -found[i].ns)[:MAX_BOXES]
+        found = [found[i] for i in sorted(widest)]
+    return tuple(found)
+
+
+def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
+    """The time of each stack and of all that begin like it; and colours of the causes by name."""
+    root = _Node()
+    colours: dict[str | Frame, str] = {}
+    for row in rows:
+        cause = reason(row.bucket, row.cause)
+        colours[cause] = CAUSE_COLOURS[Bucket.THREAD_NONCPU].get(row.cause) or COLOURS[Bucket(row.bucket)]
+        root.ns += row.ns
+        node = root
+        names: list[str | Frame] = [cause, row.prefix or NO_PREFIX, *row.stack[:MAX_DEPTH]]
+        for name in names:
+            node = node.parts.setdefault(name, _Node())
+            node.ns += row.ns
+    return root, colours
+
+
+def _boxes(name: str | Frame, node: _Node, left: int, whole: int, cause: int, colour: str) -> Iterator[Box]:
+    """A box, and those in it."""
+    waiting = [(name, node, left, 1)]
+    while waiting:
+        name, node, left, depth = waiting.pop()
+        of_whole = f"{format_thread_time(node.ns)}, {format_share(node.ns / whole)} of all"
+        said = of_whole if depth == 1 else f"{of_whole}, {format_share(node.ns / cause)} of its cause"
+        yield Box(_box_name(name), said, left, node.ns, depth, colour)
+        inner = [(name, part, at, depth + 1) for name, part, at in _wide_parts(node, left, MIN_SHARE * whole)]
+        waiting += reversed(inner)
+
+
+def _wide_parts(node: _Node, left: int, least: float) -> Iterator[tuple[str | Frame, _Node, int]]:
+    """What is wide enough in a box, the widest first, and where it begins; the others together, where they are."""
+    ranked = sorted(node.parts.items(), key=lambda item: -item[1].ns)
+    wide = [(name, part) for name, part in ranked if part.ns >= least]
+    rest = sum(part.ns for _, part in ranked[len(wide) :])
+    if rest >= least and rest:
+        wide.append((f"({len(ranked) - len(wide)} others)", _Node(rest)))
+    for name, part in wide:
+        yield name, part, left
+        left += part.ns
+
+
+def _box_name(name: str | Frame) -> str:
+    if isinstance(name, str):
+        return name_of(name)
+    text = f"{shorten(name.function, 4 * FRAME_LENGTH)} ({shorten(place_of(name), 4 * FRAME_LENGTH)})"
+    return shorten(harmless(text), FRAME_LENGTH)
+
+
+LOOP_TITLE = "Scheduler's event loop"
+
+#: Of what took most, those that are named on a screen.
+MAX_LOOP_PARTS = 3
+
+#: Share of the handlers' time from which on plugins are named on a screen.
+WORTH_NAMING = 0.1
+
+
+def scheduler_loop(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """In a line how busy it was and with what; on a page the costliest handlers and plugins, too."""
+    loop = report.scheduler_loop
+    if loop is None or not loop.seconds > 0:
+        return Section(LOOP_TITLE)
+    if not extent.drawn:
+        return section(LOOP_TITLE, "; ".join([*_loop_figures(loop), *_busiest(loop)]))
+    return section(LOOP_TITLE, "; ".join(_loop_figures(loop)), _loop_table(loop), Aside(_loop_note(loop)))
+
+
+def _loop_figures(loop: SchedulerLoop) -> list[str]:
+    said = (
+        [f"busy {format_share(loop.busy_with_work)} of the time with work"] if loop.busy_with_work is not None else []
+    )
+    if loop.busy_seconds is not None:
+        said.append(f"{format_seconds(loop.busy_seconds)} in all")
+    if loop.lag_seconds is not None:
+        said.append(f"what came waited {format_seconds(loop.lag_seconds)} in the mean")
+    return [*said, f"garbage collection {format_seconds(loop.gc_seconds)}"]
+
+
+def _busiest(loop: SchedulerLoop) -> list[str]:
+    handlers = [f"{name_of(part.name)} {format_seconds(part.seconds)}" for part in loop.handlers[:MAX_LOOP_PARTS]]
+    said = [f"most in {', '.join(handlers)}"] if handlers else []
+    if loop.hooks and loop.hooks[0].seconds >= WORTH_NAMING * loop.handlers_seconds:
+        most = loop.hooks[0]
+        where = f" in {place_of(most.stack[0])}" if most.file else ""
+        said.append(sentence(f"of that, `{most.name}`{where} {format_seconds(most.seconds)}"))
+    return said
+
+
+def _loop_table(loop: SchedulerLoop) -> Table:
+    rows = tuple(
+        _loop_row(part, loop) for part in sorted((*loop.handlers, *loop.hooks), key=lambda part: -part.seconds)
+    )
+    return Table(("what", "kind", "time", "of busy", "calls", "where"), rows, words=(0, 1, 5), sortable=True)
+
+
+def _loop_row(part: LoopPart, loop: SchedulerLoop) -> tuple[str, ...]:
+    share = format_share(part.seconds / loop.busy_seconds) if loop.busy_seconds else "-"
+    where = name_of(place_of(part.stack[0])) or "-"
+    return name_of(part.name), name_of(part.kind), format_seconds(part.seconds), share, str(part.calls), where
+
+
+def _loop_note(loop: SchedulerLoop) -> str:
+    said = (
+        "Handlers and callbacks were timed at each call. Hooks of plugins are part of their time; what `transition` of "
+        "each plugin took is estimated from some of the calls."
+    )
+    if loop.busy_seconds is None:
+        return said
+    rest = max(0.0, loop.busy_seconds - loop.handlers_seconds)
+    return f"{said} The rest of the busy time, {format_seconds(rest)}, went to messages and to all else."

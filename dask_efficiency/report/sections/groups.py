@@ -12,9 +12,9 @@ from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
 from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.accounts.cluster.by_span import SEPARATOR
 from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
-from dask_efficiency.report.arrivals import lines as arrival_lines
-from dask_efficiency.report.lost_workers import line, most_costly_first
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.turnover import arrival_lines as arrival_lines
+from dask_efficiency.report.turnover import lost_worker_line, most_costly_first
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
 from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
@@ -313,7 +313,7 @@ def top_labels(groups: Mapping[str, Breakdown], one: str, many: str, at_most: in
 def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """What workers that went have cost, and why they went: a line each, the most costly first."""
     ranked = most_costly_first(report.lost_workers)
-    shown = [line(one) for one in ranked[: MAX_ROWS if extent.drawn else TOP_GROUPS]]
+    shown = [lost_worker_line(one) for one in ranked[: MAX_ROWS if extent.drawn else TOP_GROUPS]]
     more = f"{len(ranked) - len(shown)} more" if len(ranked) > len(shown) else ""
     return section("Lost workers", *shown, more)
 

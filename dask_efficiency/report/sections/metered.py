@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
-from dask_efficiency.report.metered import Amount, own_labels, shuffle_times
+from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import Section, Table, section
 from dask_efficiency.show.extent import SCREEN, Extent
 from dask_efficiency.show.figures import format_bytes, format_seconds, name_of

@@ -11,19 +11,17 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.report.explain import explained
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.findings import headline, leading
+from dask_efficiency.report.kinds import explained
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, why_not_known
 from dask_efficiency.report.model import PHASES, EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
-from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
+from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
-from dask_efficiency.report.sections.scheduler_loop import scheduler_loop
-from dask_efficiency.report.sections.skew import skew
-from dask_efficiency.report.sections.stragglers import long_tail, stragglers
+from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
 from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
 from dask_efficiency.report.wall_clock import lines as ideal_lines
 from dask_efficiency.show.document import (

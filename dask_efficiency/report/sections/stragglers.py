@@ -1,18 +1,27 @@
-"""Stragglers: of a report, and as judged from a recorded run."""
+"""Sections on slow workers, long tasks and uneven prefixes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.skew import recorded_tasks
+from dask_efficiency.report.skew import long_tasks, longest, recorded_tasks, uneven_sizes, uneven_times
 from dask_efficiency.runs.stragglers.offline import Judgement
 from dask_efficiency.show.document import Aside, Document, Peers, Section, Table, section, with_content
-from dask_efficiency.show.extent import SCREEN, Extent
-from dask_efficiency.show.figures import NAME_LENGTH, format_seconds, format_share, format_times, name_of, named
+from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.figures import (
+    NAME_LENGTH,
+    format_bytes,
+    format_seconds,
+    format_share,
+    format_times,
+    name_of,
+    named,
+)
 from dask_efficiency.show.finding import MAX_SHOWN, Finding
 from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
 from dask_efficiency.straggler.wording import MEANINGS, how_many
@@ -141,7 +150,7 @@ def _sections(found: Judgement) -> tuple[Section, ...]:
     shown = found.slow_workers[:MAX_STRAGGLERS]
     beyond = found.findings[MAX_SHOWN:]
     return with_content(
-        _table(found),
+        _slow_worker_table(found),
         section("More to do", *dict.fromkeys(one.advice for one in beyond)),
         *map(_signals, shown[:WITH_SIGNALS]),
         _long_tail([one for one in beyond if one.kind == "long-task"]),
@@ -149,12 +158,12 @@ def _sections(found: Judgement) -> tuple[Section, ...]:
     )
 
 
-def _table(found: Judgement) -> Section:
+def _slow_worker_table(found: Judgement) -> Section:
     shown = found.slow_workers[:MAX_STRAGGLERS]
     rest = len(found.slow_workers) - len(shown)
     rows = tuple(
         (
-            _who(one),
+            _worker_or_host(one),
             name_of(one.host),
             str(one.cause),
             "-" if one.effect is None else f"{one.effect:.2f} x",
@@ -169,10 +178,12 @@ def _table(found: Judgement) -> Section:
 
 def _signals(one: SlowWorker) -> Section:
     heads = ("signal", "its own", "peers", "from", "to", "readings")
-    return section(f"How {_who(one)} compares with its peers", Table(heads, tuple(map(_row, one.evidence))))
+    return section(
+        f"How {_worker_or_host(one)} compares with its peers", Table(heads, tuple(map(_signal_row, one.evidence)))
+    )
 
 
-def _row(item: Evidence) -> tuple[str, ...]:
+def _signal_row(item: Evidence) -> tuple[str, ...]:
     figures = (item.value, item.peers, item.low, item.high)
     shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
     words = SIGNALS[item.signal].words if item.signal in SIGNALS else name_of(item.signal)
@@ -188,5 +199,54 @@ def _notes(found: Judgement) -> Section:
     return section("Notes", *lines, caveat=True)
 
 
-def _who(one: SlowWorker) -> str:
+def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
+
+
+#: Sentences; the tables have more.
+MAX_SENTENCES = 3
+
+
+def skew(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """The prefixes whose tasks or results differ much; on a page all of them, folded away."""
+    sentences = [longest(report, prefix).where for prefix in long_tasks(report)]
+    found = section(
+        "Skew",
+        *sentences[:MAX_SENTENCES],
+        _skew_times(uneven_times(report), extent.prefixes),
+        _skew_sizes(uneven_sizes(report), extent.prefixes),
+    )
+    if not extent.drawn or not report.skew:
+        return found
+    ranked = dict(sorted(report.skew.items(), key=lambda item: -item[1].max_seconds))
+    number = len(ranked)
+    heading = "Tasks by prefix" if number <= MAX_ROWS else f"Tasks of {MAX_ROWS} of {number} prefixes"
+    everything = section(heading, _skew_times(ranked, MAX_ROWS), _skew_sizes(ranked, MAX_ROWS), folded=True)
+    return section("Skew", *found.blocks, everything)
+
+
+def _skew_times(skews: Mapping[str, Skew], at_most: int) -> Table:
+    def row(one: Skew) -> tuple[str, ...]:
+        seconds = map(format_seconds, (one.median_seconds, one.p95_seconds, one.max_seconds))
+        return (*seconds, format_times(one.times_longer), name_of(one.longest_key))
+
+    return _skew_table(skews, at_most, "longest task", row)
+
+
+def _skew_sizes(skews: Mapping[str, Skew], at_most: int) -> Table:
+    def row(one: Skew) -> tuple[str, ...]:
+        sizes = map(format_bytes, (one.median_bytes, one.p95_bytes, one.max_bytes))
+        return (*sizes, format_times(one.times_larger), name_of(one.largest_key))
+
+    known = {prefix: one for prefix, one in skews.items() if one.largest_key}
+    return _skew_table(known, at_most, "largest result", row)
+
+
+def _skew_table(skews: Mapping[str, Skew], at_most: int, most: str, row: Callable[[Skew], tuple[str, ...]]) -> Table:
+    """A row for each of the first prefixes, the median, 95 %, the maximum, that over the median, and whose it is."""
+    shown = list(skews.items())[:at_most]
+    return Table(
+        ("prefix", "tasks", "median", "95 %", "max", "times", most),
+        tuple((name_of(prefix) or "(no prefix)", str(one.count), *row(one)) for prefix, one in shown),
+        words=(0, 6),
+    )

@@ -5,7 +5,6 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.gpu.totals import DeviceTotals
-from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,
@@ -17,6 +16,7 @@ from dask_efficiency.report.sections.comparison import (
     title,
 )
 from dask_efficiency.report.sections.groups import TOP_GROUPS
+from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import Section
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, gpu_totals, report_of, seconds, with_gpus

@@ -1,9 +1,9 @@
 from hypothesis import example, given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.model import HeldResult
 from dask_efficiency.report.sections.groups import workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
+from dask_efficiency.report.values import HeldResult
 from dask_efficiency.show.extent import PAGE
 from tests.report.samples import by_hand, report_of, reports, seconds
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown
-from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import document
+from dask_efficiency.report.values import Repeat
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Document, Share, Table, section
 from dask_efficiency.show.terminal import coloured

@@ -1,16 +1,62 @@
-"""The sampled stacks in speedscope's file format, one profile for each bucket and cause."""
+"""Sampled stacks in the file formats of speedscope and of Brendan Gregg's flamegraph.pl."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from typing import Any
 
+from dask_efficiency.accounts.lines import place_of
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.files.storage import writing
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import NO_PREFIX, known_stacks, reason
+from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.figures import harmless
+
+
+def collapsed(report: EfficiencyReport) -> str:
+    r"""The sampled stacks as text.
+
+    Returns
+    -------
+    str
+        A line for each stack, outermost frame first, with a semicolon between frames and whole nanoseconds behind. The
+        first frame is the bucket with its cause, the second the prefix. Characters that would end a frame or a line are
+        escaped (``\x3b``, ``\n``).
+
+    Raises
+    ------
+    NoStacksError
+        If no stack was sampled.
+
+    References
+    ----------
+    B. Gregg, FlameGraph, the folded format of stackcollapse; frames as py-spy writes them: ``function (file:line)``.
+    """
+    lines: Counter[str] = Counter()
+    for row in known_stacks(report):
+        lines[";".join(map(_escaped, frames_of(row)))] += row.ns
+    return "".join(f"{line} {ns}\n" for line, ns in lines.items())
+
+
+def frames_of(row: ProfileRow) -> list[str]:
+    """Names of what is stacked, outermost first: the bucket with its cause, the prefix, and the frames."""
+    frames = (f"{each.function} ({place_of(each)})" for each in row.stack)
+    return [reason(row.bucket, row.cause), row.prefix or NO_PREFIX, *frames]
+
+
+def _escaped(name: str) -> str:
+    return harmless(name).replace(";", r"\x3b")
+
+
+def save_collapsed(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+    """Write the text to a local path or any fsspec URL."""
+    text = collapsed(report)
+    with writing(path, compression="infer", **storage_options) as file:
+        file.write(text.encode("utf-8"))
+
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -48,7 +94,7 @@ def speedscope(report: EfficiencyReport) -> dict[str, Any]:
         "name": harmless(report.name),
         "exporter": f"dask-efficiency {harmless(version)}".rstrip(),
         "activeProfileIndex": 0,
-        "shared": {"frames": list(map(_frame, frames))},
+        "shared": {"frames": list(map(_speedscope_frame, frames))},
         "profiles": [
             {
                 "type": "sampled",
@@ -64,13 +110,13 @@ def speedscope(report: EfficiencyReport) -> dict[str, Any]:
     }
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
+def _speedscope_frame(frame: Frame) -> dict[str, Any]:
     if not frame.file:
         return {"name": harmless(frame.function)}
     return {"name": harmless(frame.function), "file": harmless(frame.file), "line": frame.line}
 
 
-def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
+def save_speedscope(report: EfficiencyReport, path: str | os.PathLike[str], **storage_options: Any) -> None:
     """Write the data as JSON to a local path or any fsspec URL."""
     text = json.dumps(speedscope(report), allow_nan=False, separators=(",", ":")) + "\n"
     with writing(path, compression="infer", **storage_options) as file:

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.live.bokeh.growth import growth
+from dask_efficiency.live.bokeh.figures import growth
 
 Columns = dict[str, list[Any]]
 

@@ -1,7 +1,8 @@
-"""HeldResults: the scheduler's part that sees which results only a client holds while workers are short of memory."""
+"""The report's parts of the scheduler's meter: results that only clients hold, and the report saved at the end."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -11,16 +12,21 @@ from distributed.core import Status
 
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.parts import SchedulerPart
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.report.files import save
+from dask_efficiency.report.replies import life_report, unpacked
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
+
 #: Results that are looked at each time, the oldest of each worker: what clients keep is among them.
 MAX_RESULTS = 1_000
 
 #: Nanoseconds between two looks.
-INTERVAL_NS = 1_000_000_000
+LOOK_INTERVAL_NS = 1_000_000_000
 
 #: Pairs of a prefix and a client that are told apart; and of those, the largest that a report is told.
 MAX_PAIRS = 1_000
@@ -70,7 +76,7 @@ class HeldResults(SchedulerPart):
     def round_over(self, unread: Mapping[str, Any]) -> None:  # noqa: D102
         at = self._now()
         if at >= self._due:
-            self._due = at + INTERVAL_NS
+            self._due = at + LOOK_INTERVAL_NS
             self.look()
 
     def look(self) -> None:
@@ -93,7 +99,7 @@ class HeldResults(SchedulerPart):
         self._opened[window] = _Seen(self._looks, self._nbytes, dict(self._held))
 
     async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
-        """Add what was held in the mean of the looks, as :class:`~dask_efficiency.report.model.HeldResult` has it."""
+        """Add what was held in the mean of the looks, as :class:`~dask_efficiency.report.values.HeldResult` has it."""
         then = self._opened.get(window)
         looks = 0 if then is None else self._looks - then.looks
         if then is None or not looks:
@@ -112,3 +118,35 @@ def _has_spilled(ws: WorkerState) -> bool:
     """Whether results of a worker are on its disk, by its last heartbeat."""
     spilled = ws.metrics.get("spilled_bytes")
     return isinstance(spilled, Mapping) and bool(spilled.get("disk"))
+
+
+class SaveTo(SchedulerPart):
+    """Writes where the option ``save-to`` says.
+
+    Parameters
+    ----------
+    meter
+        The scheduler's meter.
+    """
+
+    def __init__(self, meter: Any) -> None:
+        self._meter = meter
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter)
+
+    async def closing(self) -> None:
+        """Write the report; a failure is logged."""
+        path, accounts = self._meter.options.save_to, self._meter.accounts
+        if path is None:
+            return
+        try:
+            await self._meter.ask_snapshots()
+            accounts.cluster.close_departed(at=accounts.now(), grace=0)
+            accounts.follow()
+            reply = await replies.packed(replies.of_life(accounts))
+            await asyncio.to_thread(lambda: save(life_report(unpacked(reply)), path))
+            logger.info("dask_efficiency wrote the cluster's report to %s", path)
+        except Exception:
+            logger.exception("dask_efficiency could not write the cluster's report to %s", path)
