@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, written several times as fast as prometheus_client does.
+"""Metrics in Prometheus' text format, written several times as fast as by prometheus_client.
 
 There are no exemplars: only the OpenMetrics format has them, and Dask answers every scrape in the text format.
 """
@@ -19,22 +19,22 @@ PREFIX = "dask_efficiency"
 def seconds(
     name: str, meaning: str, label: str, keys: Iterable[str], rows: Mapping[str, Mapping[str, int]], *, of: str = ""
 ) -> CounterMetricFamily:
-    """Nanoseconds by key, as seconds; every key from 0 on.
+    """Counter family of nanoseconds by key, exported as seconds; all keys are present from 0 on.
 
     Parameters
     ----------
     name, meaning
-        Without :data:`PREFIX` and unit; and the help.
+        Name without :data:`PREFIX` and unit; help text.
     label, keys
-        What the nanoseconds are told apart by, and its values.
+        Label of the keys, and its values.
     rows
-        Nanoseconds by key; only one row, under any name, where ``of`` is empty.
+        Nanoseconds by key; a single row under any name if ``of`` is empty.
     of
-        Label of the rows' names.
+        Label of the row names.
     """
     family = CounterMetricFamily(f"{PREFIX}_{name}", meaning)
     total = f"{PREFIX}_{name}_total"
-    # Not by add_metric, which takes twice as long: these are nearly all the samples that there are.
+    # Not by add_metric, which takes twice as long: nearly all samples are made here.
     family.samples = [
         Sample(total, {of: row_name, label: key} if of else {label: key}, row.get(key, 0) / 1e9)
         for row_name, row in rows.items()
@@ -53,14 +53,14 @@ def gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, value=float(value))
 
 
-#: Sets of labels whose text is remembered: those of a hundred workers.
+#: Cached label sets: those of a hundred workers. A guess.
 MAX_LABELS = 8_192
 
 
 def text(metrics: Iterable[Metric]) -> bytes:
-    """Counters and gauges, whose names and help are plain, as ``generate_latest`` would write them.
+    """Text of counters and gauges with plain names and help, equivalent to ``generate_latest``.
 
-    A number may be spelled differently: ``1000000.0`` is there ``1e+06``.
+    Numbers may be spelled differently, such as ``1000000.0`` for ``1e+06``.
     """
     lines: list[str] = []
     for metric in metrics:
@@ -77,7 +77,7 @@ def _line(sample: Sample) -> str:
 
 @lru_cache(maxsize=MAX_LABELS)
 def _labels(*labels: tuple[str, str]) -> str:
-    """Names and values as they are written; they are the same at each scrape."""
+    """Label names and values as text; cached, as they repeat at each scrape."""
     return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in sorted(labels)]) + "}"
 
 
@@ -92,23 +92,23 @@ def with_ours(
     ours: Callable[[], bytes | None],
     left_out: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> type[Any]:
-    """Dask's handler of ``/metrics``, whose answer has our part at its end.
+    """Dask's handler of ``/metrics`` with our metrics appended.
 
     Parameters
     ----------
     handler
-        Dask's.
+        Dask's handler.
     ours
-        Writes our part, or says that it cannot; must not raise.
+        Writes our metrics, or returns None on failure; must not raise.
     left_out
-        Keeps what our part has out of Dask's.
+        Excludes our metrics from Dask's output.
     """
 
     class MetricsHandler(handler):  # type: ignore[misc]  # upstream's has no types
-        """Dask's, with our part."""
+        """Handler with our metrics appended."""
 
         def get(self) -> None:
-            """Answer a scrape; if our part cannot be written here, as Dask does without it."""
+            """Answer a scrape; if our metrics fail, answer as Dask does."""
             own = ours()
             if own is None:
                 super().get()

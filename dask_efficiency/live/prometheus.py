@@ -1,4 +1,4 @@
-"""Prometheus: the cluster's accounts on the scheduler's own ``/metrics``."""
+"""Prometheus metrics of the cluster's accounts, on the scheduler's own ``/metrics``."""
 
 from __future__ import annotations
 
@@ -31,108 +31,107 @@ from dask_efficiency.plugin.options import Options
 from dask_efficiency.show.figures import harmless, shorten
 from dask_efficiency.show.log import logger
 
-#: GPUs exported one by one; above it, only how well they are known is. Each has 28 series.
+#: GPUs exported one by one, 28 series each; with more, only their coverage is exported. A guess.
 MAX_GPUS = 256
 
-#: Stragglers exported one by one.
+#: Stragglers exported one by one. A guess.
 MAX_STRAGGLERS = 20
 
-#: A worker's name is cut to this length.
+#: Characters of a worker's name in a label. A guess.
 MAX_LABEL_LENGTH = 200
 
 _BUCKETS, _TASK_BUCKETS = tuple(map(str, FINALIZED)), tuple(map(str, TASK_BUCKETS))
 
 
 class ExportSource(Protocol):
-    """What is exported: the accounts, and what keeping them costs."""
+    """Accounts of a scheduler, and the cost of keeping them."""
 
     cluster: ClusterLedger
-    #: CPU seconds that the plugin itself used on the scheduler.
+    #: CPU seconds of the plugin on the scheduler.
     cost_seconds: float
 
     @property
     def options(self) -> Options:
-        """The options in force."""
+        """Options in force."""
 
     @property
     def read_interval_seconds(self) -> float:
-        """Time between two heartbeats of a worker that are read."""
+        """Seconds between two heartbeats of a worker that are read."""
 
     @property
     def off(self) -> str | None:
-        """Why nothing is measured any more; None while it works."""
+        """Reason why metering has stopped; None while it works."""
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The stragglers of now, the most certain first."""
+        """Current stragglers, the most certain first."""
 
     @property
     def recent(self) -> Iterable[ThreadTotals]:
-        """What all threads had done at the last polls, in order."""
+        """Totals of all threads at the last polls, in order."""
 
     def refresh(self) -> None:
-        """Bring the accounts up to now."""
+        """Bring the accounts up to date."""
 
     def now(self) -> int:
-        """Nanoseconds by the accounts' clock."""
+        """Current time of the accounts' clock, in nanoseconds."""
 
 
 @dataclass(slots=True, eq=False)
 class Export:
-    """A source, and which of its workers and prefixes have series of their own."""
+    """An export source with its choice of workers and prefixes."""
 
     source: ExportSource
     workers: ExportedWorkers = field(default_factory=ExportedWorkers)
     prefixes: ExportedPrefixes = field(default_factory=ExportedPrefixes)
-    #: An exporter of the user's own may ask in another thread.
+    #: A user's own exporter may ask in another thread.
     _choosing: threading.Lock = field(default_factory=threading.Lock)
 
     def worker_names(self) -> set[str]:
-        """Names of the workers that are exported one by one now."""
+        """Names of the workers that are exported one by one."""
         source = self.source
         with self._choosing:
             return self.workers.names(source.cluster, at=source.now(), at_most=source.options.max_exported_workers)
 
     def prefix_rows(self) -> dict[str, dict[str, int]]:
-        """Settled nanoseconds by prefix and bucket, of those that are exported one by one now and of all others."""
+        """Settled nanoseconds by bucket of the exported prefixes, and of all others."""
         with self._choosing:
             rows = self.prefixes.rows(self.source.cluster, at_most=self.source.options.max_exported_prefixes)
         return {name: dict(zip(_TASK_BUCKETS, row, strict=True)) for name, row in rows.items()}
 
 
 class ClusterCollector:
-    """Exports the accounts of the scheduler of this process.
+    """Exports the accounts of the scheduler in this process.
 
-    Counters are monotonic accumulators: a worker's death, ``client.restart()``, and a registration that
-    replaces another make none of them fall. Unregistering ends the accounts and all series; a
-    registration after that begins new accounts at 0, which Prometheus takes for the reset that it is.
+    Counters are monotonic: they survive a worker's death, ``client.restart()`` and a registration that replaces
+    another. Unregistering ends the accounts and all series; a later registration starts at 0, which Prometheus takes
+    for a reset.
 
-    Reading changes nothing, so that any number of scrapers may. ``collect`` never raises, for that
-    would turn the scheduler's whole ``/metrics`` into an error: a group of metrics that fails is
-    left out and counted.
+    Reading changes nothing, so any number of scrapers may read. ``collect`` never raises, as that would turn the
+    scheduler's whole ``/metrics`` into an error: a group of metrics that fails is left out and counted.
 
-    The registry is the process's own, and so is this collector: of several schedulers in one
-    process, the one that came last is exported, as with Dask's own metrics.
+    The registry belongs to the process. Of several schedulers in a process the last one is exported, as with Dask's own
+    metrics.
     """
 
     def __init__(self) -> None:
         self._exports: list[Export] = []
         self._failures = 0
-        #: The thread in which nothing is collected now: another one's exporter must not miss anything.
+        #: Thread in which nothing is collected now; exporters in other threads must not miss anything.
         self._left_out: int | None = None
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: else registering would call :meth:`collect`."""
+        """Nothing; otherwise registering would call :meth:`collect`."""
         return []
 
     def add(self, source: ExportSource) -> None:
-        """Export this one from now on."""
+        """Export this source from now on."""
         if not self._exports:
             prometheus_client.REGISTRY.register(self)
         self._exports.append(Export(source))
 
     def remove(self, source: ExportSource) -> None:
-        """Export it no more; no-op where it is not exported."""
+        """Stop exporting this source; does nothing if it is not exported."""
         found = next((export for export in self._exports if export.source is source), None)
         if found is not None:
             self._exports.remove(found)
@@ -141,7 +140,7 @@ class ClusterCollector:
                     prometheus_client.REGISTRY.unregister(self)
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics now; what can be made of them, if something fails."""
+        """Current metrics; groups that fail are left out."""
         if not self._exports or self._left_out == threading.get_ident():
             return []
         export = self._exports[-1]
@@ -158,7 +157,7 @@ class ClusterCollector:
         return metrics
 
     def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
-        """The metrics now, in a format; None if they cannot be written."""
+        """Current metrics in a text format; None if they cannot be written."""
         written: list[bytes] = []
         metrics = self.collect()
         began = time.thread_time()
@@ -169,7 +168,7 @@ class ClusterCollector:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Collect nothing meanwhile in this thread."""
+        """Collect nothing in this thread during the block."""
         self._left_out = threading.get_ident()
         try:
             yield
@@ -214,7 +213,7 @@ def _threads(source: ExportSource) -> Iterator[Metric]:
     yield gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
 
 
-#: Metric and what it is, by the bucket whose causes it has.
+#: Metric name and help of each bucket's causes.
 _CAUSES = {
     Bucket.THREAD_NONCPU: (
         "thread_waiting_seconds",
@@ -360,7 +359,7 @@ def _workers(export: Export) -> Iterator[Metric]:
         of="worker",
     )
     here: dict[str, dict[str, int]] = {}
-    for presence in cluster.present.values():  # names 1 and "1" are the same one here
+    for presence in cluster.present.values():  # names 1 and "1" are the same here
         if presence.name in names:
             row = here.setdefault(presence.name, {"running": 0, "nthreads": 0})
             row["running"] += presence.running
@@ -379,7 +378,7 @@ def _workers(export: Export) -> Iterator[Metric]:
 
 
 def _gpus(export: Export) -> Iterator[Metric]:
-    """Nothing where nobody has asked for a GPU."""
+    """Metrics of GPUs; none if no task asked for a GPU."""
     cluster = export.source.cluster
     workers = cluster.gpu_by_worker()
     if not workers:
@@ -419,7 +418,7 @@ def _gpu_coverage(workers: Collection[GpuTotals]) -> Iterator[Metric]:
 
 
 def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterator[Metric]:
-    """How many workers share each GPU, and what its sensors say."""
+    """Number of workers of each GPU, and its sensors."""
     shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Workers that are there and use a GPU", labels=["uuid"])
     for label, row in _by_label({uuid: {"": number} for uuid, number in workers.items()}, set(workers)).items():
         shared.add_metric([label], row[""])
@@ -428,10 +427,10 @@ def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterato
     for name, meaning in READINGS.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = kind(f"{PREFIX}_gpu_{name.removesuffix('_total')}", meaning, labels=["uuid"])
-        told = {_label(uuid): row[name] for uuid, row in readings.items() if name in row}
-        for label, value in told.items():
+        values = {_label(uuid): row[name] for uuid, row in readings.items() if name in row}
+        for label, value in values.items():
             family.add_metric([label], value)
-        if told:
+        if values:
             yield family
 
 
@@ -463,7 +462,7 @@ def _gpu_seconds(
     return family
 
 
-#: Each is made without the others, so that one that fails costs no other.
+#: Made one by one, so that a failing group costs no other.
 _GROUPS: tuple[Callable[[ExportSource], Iterable[Metric]], ...] = (
     _threads,
     _causes,
@@ -474,7 +473,7 @@ _GROUPS: tuple[Callable[[ExportSource], Iterable[Metric]], ...] = (
     _plugin,
 )
 
-#: Those of which some have series of their own and others not.
+#: Groups in which only chosen workers and prefixes have series of their own.
 _CHOSEN: tuple[Callable[[Export], Iterable[Metric]], ...] = (_prefixes, _workers, _gpus)
 
 
@@ -487,7 +486,7 @@ def _label(name: str) -> str:
 
 
 def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[str, Mapping[str, int]]:
-    """Rows by a label that any text format can carry; names that read alike are one."""
+    """Rows by a label that any text format can carry; names with equal labels are added up."""
     labelled: dict[str, Mapping[str, int]] = {}
     for name in names & rows.keys():
         label = _label(name)

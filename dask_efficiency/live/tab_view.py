@@ -1,4 +1,4 @@
-"""What the pages of a scheduler's dashboard show, as values: the timeline in bins, and the last minutes."""
+"""TabView: the last minutes of a cluster as values, with the timeline in bins."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.live.last_seconds import Details, LastSeconds, ThreadTotals, window_of
 
-#: So that there are sixty bins at most, which is what a page can be sent every other second.
+#: Nanoseconds of a bin at least: sixty bins can be sent to a page every other second. A guess.
 MIN_BIN_NS = 5_000_000_000
 
-#: Heartbeats of each worker in one bin: over fewer, what one brings stands out from the rest.
+#: Heartbeats of each worker per bin; with fewer, single heartbeats are visible as spikes. By eye.
 HEARTBEATS_PER_BIN = 3
 
 
 def bin_width(heartbeat_seconds: float) -> int:
-    """Nanoseconds that a bin of the timeline spans, for workers that report this often."""
+    """Nanoseconds of a bin of the timeline, for a heartbeat interval."""
     return max(MIN_BIN_NS, round(HEARTBEATS_PER_BIN * heartbeat_seconds * 1e9))
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """What the threads were doing, bin by bin; in each bin the threads by activity add up to nthreads."""
+    """Threads by activity in bins; in each bin they add up to nthreads."""
 
     #: Monotonic nanoseconds, shape (bins,). A bin starts where the one before it stops.
     start: NDArray[np.int64]
@@ -41,23 +41,23 @@ class Bins:
 
 
 def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
-    """What the threads did between polls, in bins of at least two thirds of ``width``, on a grid that stands still.
+    """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid.
 
-    Workers report one after the other, each for the time since its own last report, so what comes between
-    two polls does not add up to nthreads. A bin therefore spans several reports of each worker, and shares of
-    what they brought are scaled to the threads that were there. A bin without a report is joined to its neighbour.
+    Workers report one after the other, each for the time since its own last report, so the gain between two polls does
+    not add up to nthreads. A bin therefore spans several reports of each worker, and the reported shares are scaled to
+    the threads present. A bin without a report is joined to its neighbour.
 
     Parameters
     ----------
     polls
-        In order of time.
+        Polls in order of time.
     width
         Nanoseconds of a bin, positive.
 
     Returns
     -------
     Bins
-        No bins where no report has come yet.
+        Empty if no report has come yet.
     """
     at = np.maximum.accumulate(np.array([poll.at for poll in polls], dtype=np.int64))
     cuts = _cuts(at.tolist(), width)
@@ -67,7 +67,7 @@ def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
     threads = np.array([poll.nthreads for poll in polls], dtype=np.float64)
     available = np.concatenate([[0.0], np.cumsum(np.diff(at) * threads[1:])])
     base = polls[0].activity
-    # Subtract the base first: of a big cluster the nanoseconds of a year do not fit into 64 bits.
+    # Subtract first: on a big cluster the nanoseconds of a year do not fit into 64 bits.
     done = np.array(
         [[polls[i].activity.get(name, 0) - base.get(name, 0) for name in ACTIVITIES] for i in cuts], dtype=np.float64
     )
@@ -78,7 +78,7 @@ def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
 
 
 def _cuts(at: Sequence[int], width: int) -> list[int]:
-    """Where the bins begin and end, as indices: where the time passes a multiple of the width."""
+    """Indices of the polls at the edges of the bins: where time passes a multiple of the width."""
     if not at or at[-1] == at[0]:
         return []
     cuts = [0]
@@ -94,7 +94,7 @@ def _cuts(at: Sequence[int], width: int) -> list[int]:
 
 
 def _with_reports(done: Sequence[float], available: Sequence[float]) -> list[int]:
-    """The cuts that are left when bins with threads and without a report are joined to a neighbour."""
+    """Edges that remain when bins with threads but without a report are joined to a neighbour."""
     kept = [0]
     for i in range(1, len(done)):
         if done[i] > done[kept[-1]] or available[i] == available[kept[-1]]:
@@ -119,34 +119,34 @@ def _bins(edges: NDArray[np.int64], available: NDArray[np.float64], done: NDArra
 
 @dataclass(frozen=True)
 class TabView:
-    """What a cluster did in the last minutes, in all and over time, and who is slow now."""
+    """Last minutes of a cluster: totals, timeline and stragglers."""
 
     last: LastSeconds
-    #: The polls of the last minutes, one at least.
+    #: Polls of the last minutes, at least one.
     polls: Sequence[ThreadTotals]
     #: Nanoseconds of a bin of the timeline.
     bin_ns: int
-    #: Seconds since the epoch, less the seconds of the polls' clock.
+    #: Offset from the polls' clock to the epoch, in seconds.
     clock_offset: float
-    #: Who is slow now, the most certain first.
+    #: Current stragglers, the most certain first.
     stragglers: Sequence[SlowWorker]
     #: Seconds since the epoch.
     now: float
 
     @property
     def at(self) -> int:
-        """When the last poll was, in monotonic nanoseconds."""
+        """Time of the last poll, monotonic nanoseconds."""
         return self.polls[-1].at
 
     @property
     def seconds_by_part(self) -> float:
-        """How far the times of each worker, GPU and prefix go back."""
+        """Seconds that the times by worker, GPU and prefix go back."""
         then = self.last.then
         return 0.0 if then is None else (self.last.now.at - then.at) / 1e9
 
     @cached_property
     def bins(self) -> Bins:
-        """What the threads were doing over time."""
+        """Threads by activity over time."""
         return binned(self.polls, width=self.bin_ns)
 
 
@@ -160,22 +160,22 @@ def tab_view(
     heartbeat_seconds: float,
     stragglers: Sequence[SlowWorker],
 ) -> TabView:
-    """What there is to show of a cluster.
+    """View of a cluster's last minutes.
 
     Parameters
     ----------
     cluster
-        Its accounts, as of now.
+        Current accounts.
     polls
-        What all threads together had done at the last polls, in order; one at least.
+        Last polls in order, at least one.
     then
-        Where the times of each worker, GPU and prefix begin.
+        Start of the times by worker, GPU and prefix.
     since, now
-        When the accounts began and when this is, in seconds since the epoch.
+        Start of the accounts and current time, seconds since the epoch.
     heartbeat_seconds
-        How often a worker reports.
+        Seconds between two heartbeats of a worker.
     stragglers
-        Who is slow now.
+        Current stragglers.
     """
     bin_ns = bin_width(heartbeat_seconds)
     window = window_of(polls, width=bin_ns)

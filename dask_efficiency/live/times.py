@@ -1,4 +1,4 @@
-"""What each worker, GPU and task prefix did between two instants."""
+"""Time of each worker, GPU and prefix between two instants."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dask_efficiency.show.names import natural
 
 
 class Counters(Protocol):
-    """Nanoseconds by activity that only grow, a row for each worker or GPU."""
+    """Cumulative nanoseconds by activity, one row per worker or GPU."""
 
     @property
     def keys(self) -> Sequence[Hashable]:
-        """Which worker or GPU each row belongs to."""
+        """Identity of each row's worker or GPU."""
 
     @property
     def nanoseconds(self) -> NDArray[np.int64]:
-        """Since that worker or GPU was first seen, shape (rows, activities)."""
+        """Nanoseconds since the worker or GPU was first seen, shape (rows, activities)."""
 
 
 def gained(now: Counters, then: Counters | None) -> NDArray[np.int64]:
-    """What each row of ``now`` gained since ``then``; all of it where the row is new, or ``then`` is None."""
+    """Gain of each row of ``now`` since ``then``; all of it for new rows, or if ``then`` is None."""
     if then is None:
         return now.nanoseconds
-    if then.keys == now.keys:  # as a rule, and far quicker
+    if then.keys == now.keys:  # the usual case, and far quicker
         return np.asarray(np.maximum(now.nanoseconds - then.nanoseconds, 0))
     place = {key: i for i, key in enumerate(then.keys)}
     before = np.vstack([then.nanoseconds, np.zeros_like(then.nanoseconds, shape=(1, then.nanoseconds.shape[1]))])
@@ -45,7 +45,7 @@ def gained(now: Counters, then: Counters | None) -> NDArray[np.int64]:
 
 
 def shares_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Each row divided by its sum; zeros where that is zero."""
+    """Rows divided by their sums; zeros if a sum is zero."""
     whole = nanoseconds.sum(axis=1, keepdims=True)
     shares: NDArray[np.float64] = np.divide(nanoseconds, whole, out=np.zeros(nanoseconds.shape), where=whole > 0)
     return shares
@@ -60,9 +60,9 @@ _NO_WORK = ACTIVITIES.index(Bucket.NO_WORK)
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounters:
-    """What each worker's threads had done by one instant."""
+    """Totals of each worker's threads at one instant."""
 
-    #: What tells a worker from all others, also from one that had its name or address before.
+    #: Identity of a worker; differs from that of an earlier worker with its name or address.
     keys: tuple[Hashable, ...]
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
@@ -71,7 +71,7 @@ class WorkerCounters:
 
     @classmethod
     def of(cls, present: Iterable[Presence]) -> WorkerCounters:
-        """The counters of the workers that are there now."""
+        """Totals of the workers that are present."""
         here = list(present)
         rows = [presence.account[WHERE["activity"]] for presence in here]
         return cls(
@@ -84,24 +84,24 @@ class WorkerCounters:
 
 @dataclass(frozen=True)
 class WorkerTimes:
-    """What each worker's threads did between two instants. Workers are told apart by their position."""
+    """Time of each worker's threads between two instants; workers are identified by position."""
 
     names: tuple[str, ...]
     nthreads: tuple[int, ...]
-    #: By :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities); a row is zero
+    #: Nanoseconds by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (workers, activities); zeros
     #: without a heartbeat.
     nanoseconds: NDArray[np.int64]
 
     @classmethod
     def between(cls, then: WorkerCounters | None, now: WorkerCounters) -> WorkerTimes:
-        """The time of the workers that are there ``now``; of one that joined later than ``then``, since it joined."""
+        """Time of the workers in ``now`` since ``then``, or since they joined."""
         return cls(now.names, now.nthreads, gained(now, then))
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of each worker's time while there was work, shape (workers, activities); ``no-work`` is 0.
+        """Shares of each worker's time with work, shape (workers, activities); ``no-work`` is 0.
 
-        A row adds up to 1, or to 0 where there was no work.
+        A row adds up to 1, or to 0 without work.
         """
         with_work = self.nanoseconds.copy()
         with_work[:, _NO_WORK] = 0
@@ -109,24 +109,24 @@ class WorkerTimes:
 
     @cached_property
     def useful(self) -> NDArray[np.float64]:
-        """Share of that time that was on the CPU or the GPU, in [0, 1]; NaN where there was no work."""
+        """Useful share of each worker's time with work, in [0, 1]; NaN without work."""
         return np.where(self.shares.any(axis=1), self.shares[:, _GOOD].sum(axis=1), math.nan)
 
     def did(self, worker: int) -> Breakdown:
-        """What one worker's threads did; empty where no heartbeat of it came in between."""
+        """Thread time of one worker; empty without a heartbeat in between."""
         return Breakdown(dict(zip(ACTIVITIES, self.nanoseconds[worker].tolist(), strict=True)))
 
     def largest_loss(self, worker: int) -> tuple[Bucket, float] | None:
-        """Where most of the time went that was not useful, and its share; None where all of it was useful."""
+        """Bucket of the largest loss of one worker, and its share; None if nothing was lost."""
         lost = self.shares[worker].copy()
         lost[_GOOD] = 0
         largest = int(lost.argmax())
         return (Bucket(ACTIVITIES[largest]), float(lost[largest])) if lost[largest] else None
 
     def shown(self, at_most: int) -> list[int]:
-        """The workers to show where there is room for so many: all by name, or of more those that were useful least.
+        """Workers to show: all by name, or if there are more than ``at_most``, the least useful first.
 
-        Workers without work are the last of the latter.
+        Workers without work count as most useful.
         """
         if len(self.names) > at_most:
             least_useful: list[int] = np.argsort(self.useful, kind="stable")[:at_most].tolist()
@@ -136,20 +136,19 @@ class WorkerTimes:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How the shares of the workers' time while there was work differ, activity by activity."""
+    """Spread of the workers' shares of time with work, by activity."""
 
-    #: Those that any worker spent time in, in the order of
-    #: :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`.
+    #: Activities of any worker, in the order of :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`.
     activities: tuple[str, ...]
-    #: Shares in [0, 1] by :data:`QUANTILES` over the workers that had work, shape (activities, quantiles).
+    #: Quantiles :data:`QUANTILES` of the shares over workers with work, in [0, 1], shape (activities, quantiles).
     quantiles: NDArray[np.float64]
-    #: Labels of the worker whose share is the least, and of the one whose share is the most, by activity.
+    #: Labels of the workers with the smallest and the largest share, by activity.
     least: tuple[str, ...]
     most: tuple[str, ...]
 
 
 def spread(workers: WorkerTimes) -> Spread:
-    """How the workers differ; as large for a thousand of them as for ten. Workers without work do not count."""
+    """Spread of the workers' shares; its size does not depend on their number. Workers without work are left out."""
     with_work = np.flatnonzero(workers.shares.any(axis=1))
     shares = workers.shares[with_work]
     if not len(shares):
@@ -172,7 +171,7 @@ _IDLE = GPU_ACTIVITIES.index("idle")
 
 
 class Gpu(NamedTuple):
-    """One GPU as one worker uses it."""
+    """A GPU as one worker uses it."""
 
     worker: str
     model: str
@@ -186,13 +185,13 @@ class Gpu(NamedTuple):
 
 @lru_cache(maxsize=400)
 def _label(gpu: Gpu) -> str:
-    # Takes longer than all the rest of a row, and is the same each time.
+    # Cached: it takes longer than the rest of a row, and never changes.
     return f"{label(gpu.worker)} {label(device_label(gpu.model, gpu.uuid))}"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCounters:
-    """What each GPU had done by one instant since it was watched."""
+    """Totals of each GPU at one instant, since it was watched."""
 
     keys: tuple[Hashable, ...]
     gpus: tuple[Gpu, ...]
@@ -201,7 +200,7 @@ class GpuCounters:
 
     @classmethod
     def of(cls, present: Iterable[Presence]) -> GpuCounters:
-        """The counters of the GPUs of the workers that are there now."""
+        """Totals of the GPUs of the workers that are present."""
         found = list(devices_of(present))
         rows = [(device.kernels, device.copies, device.idle) for _, device in found]
         return cls(
@@ -213,9 +212,9 @@ class GpuCounters:
 
 @dataclass(frozen=True)
 class GpuTimes:
-    """What each GPU did between two instants. GPUs are told apart by their position.
+    """Time of each GPU between two instants; GPUs are identified by position.
 
-    A GPU that several workers use is there once for each of them, and in no sum: each sees its own work only.
+    A GPU used by several workers has a row for each, and is in no sum: each worker sees its own work only.
     """
 
     gpus: tuple[Gpu, ...]
@@ -224,23 +223,23 @@ class GpuTimes:
 
     @classmethod
     def between(cls, then: GpuCounters | None, now: GpuCounters) -> GpuTimes:
-        """The time of the GPUs that are there ``now``; of one that is new since ``then``, since it was watched."""
+        """Time of the GPUs in ``now`` since ``then``, or since they were watched."""
         return cls(now.gpus, gained(now, then))
 
     @cached_property
     def shared(self) -> tuple[bool, ...]:
-        """Whether other workers use the GPU too."""
+        """True for GPUs that other workers use, too."""
         several = shared(gpu.uuid for gpu in self.gpus)
         return tuple(gpu.uuid in several for gpu in self.gpus)
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of each GPU's time, shape (gpus, activities); a row adds up to 1, or to 0 where no time passed."""
+        """Shares of each GPU's time, shape (gpus, activities); a row adds up to 1, or to 0 if no time passed."""
         return shares_of(self.nanoseconds)
 
     @cached_property
     def shares_of_all(self) -> dict[str, float]:
-        """Shares of the time of all GPUs that one worker uses alone, each in [0, 1]; empty where no time passed."""
+        """Shares of the time of all unshared GPUs, each in [0, 1]; empty if no time passed."""
         own = self.nanoseconds[[not shared for shared in self.shared]]
         # The nanoseconds of a year of many GPUs do not fit into 64 bits.
         sums = [sum(column) for column in own.T.tolist()]
@@ -249,24 +248,24 @@ class GpuTimes:
 
     @property
     def idle(self) -> float:
-        """Share of that time for which they were idle, in [0, 1]; NaN where no time passed."""
+        """Idle share of that time, in [0, 1]; NaN if no time passed."""
         return self.shares_of_all.get("idle", math.nan)
 
     def shown(self, at_most: int) -> list[int]:
-        """The GPUs to show where there is room for so many: all by worker, or of more those that were idle most."""
+        """GPUs to show: all by worker, or if there are more than ``at_most``, the most idle first."""
         if len(self.gpus) > at_most:
             most_idle: list[int] = np.argsort(-self.shares[:, _IDLE], kind="stable")[:at_most].tolist()
             return most_idle
         return sorted(range(len(self.gpus)), key=lambda i: (natural(self.gpus[i].worker), self.gpus[i].uuid))
 
 
-#: Prefixes shown one by one.
+#: Prefixes shown one by one. By eye.
 MAX_PREFIXES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixTimes:
-    """The prefixes that took most time, the largest first, and the rest as one."""
+    """Prefixes with most time, the largest first, and the rest as one."""
 
     #: Short and harmless.
     names: tuple[str, ...]
@@ -277,17 +276,17 @@ class PrefixTimes:
 def prefix_times(
     then: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]], *, at_most: int = MAX_PREFIXES
 ) -> PrefixTimes:
-    """The prefixes by the thread time of their tasks that ended in between.
+    """Thread time by prefix of the tasks that ended between two instants.
 
     Parameters
     ----------
     then, now
         Settled nanoseconds of each prefix by :data:`~dask_efficiency.accounts.worker.balance.TASK_BUCKETS`.
     at_most
-        Number of prefixes. The others are the last row, "(other)", with those that the ledger does not tell apart.
+        Number of prefixes; the rest is the last row, "(other)", with prefixes that the ledger does not distinguish.
     """
     nothing = (0,) * len(TASK_BUCKETS)
-    # Subtract before converting: of a big cluster the nanoseconds of a year are too many for a float.
+    # Subtract before converting: on a big cluster the nanoseconds of a year are too many for a float.
     grown = {
         prefix: [ns - ago for ns, ago in zip(row, then.get(prefix, nothing), strict=True)]
         for prefix, row in now.items()

@@ -1,4 +1,4 @@
-"""What `dask-efficiency top` shows: two observations of a scheduler, and the view that they make."""
+"""Observations of a scheduler, and the view that `dask-efficiency top` makes of two of them."""
 
 from __future__ import annotations
 
@@ -20,46 +20,45 @@ from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.names import natural
 
-#: Two observations that are compared are at least this many new heartbeats apart: between two, a worker has said
-#: nothing.
+#: Heartbeats between two compared observations at least: between two heartbeats a worker reports nothing.
 HEARTBEATS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerObservation:
-    """One worker as its scheduler knows it."""
+    """A worker as its scheduler knows it."""
 
     nthreads: int
     #: Nanoseconds by activity since the accounts began; monotone.
     activity: Mapping[str, int]
     #: Thread-nanoseconds held so far by tasks that have not ended.
     running: int
-    #: Tasks that it has been given and not finished.
+    #: Tasks assigned and not finished.
     tasks: int
     status: str
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A cluster's accounts at one instant, as far as heartbeats had come."""
+    """Accounts of a cluster at one instant, as of the last heartbeats."""
 
-    #: Which accounts these are: others begin when the plugin is unregistered and registered anew.
+    #: Identity of the accounts; new when the plugin is registered anew.
     session: str
     #: By the scheduler's monotonic clock, in nanoseconds.
     at: int
-    #: When the accounts began, by that clock.
+    #: Start of the accounts, by that clock.
     started: int
-    #: Nanoseconds with work outstanding since they began.
+    #: Nanoseconds with work outstanding since then.
     outstanding: int
-    #: Seconds between a worker's heartbeats that are read and tell anything new.
+    #: Seconds between two heartbeats of a worker that are read.
     heartbeat_seconds: float
     nthreads: int
     workers: Mapping[str, WorkerObservation]
-    #: Workers that are there beyond those in ``workers``.
+    #: Number of workers that are not in ``workers``.
     more_workers: int
     #: Nanoseconds by activity of the whole cluster; monotone.
     activity: Mapping[str, int]
-    #: Nanoseconds by bucket since the accounts began, ``running`` included.
+    #: Nanoseconds by bucket since the accounts began, including ``running``.
     buckets: Mapping[str, int]
     #: Tasks that ended, by outcome.
     tasks: Mapping[str, int]
@@ -67,16 +66,16 @@ class Observation:
     gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Nanoseconds with work outstanding and without any worker.
     no_workers: int = 0
-    #: The same by :data:`~dask_efficiency.accounts.causes.NAMES`, as far as causes are known; monotone.
+    #: Parts of ``activity`` by :data:`~dask_efficiency.accounts.causes.NAMES`, for known causes; monotone.
     causes: Mapping[str, int] = field(default_factory=dict)
-    #: Parts of ``buckets``, likewise.
+    #: Parts of ``buckets`` by cause.
     bucket_causes: Mapping[str, int] = field(default_factory=dict)
-    #: Worker name to the reason why nobody looks what its threads wait for.
+    #: Worker name to the reason why its threads are not sampled.
     not_sampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def details(self) -> Details:
-        """The workers in the order of their names, and the GPUs."""
+        """Workers in the order of their names, and GPUs."""
         names = sorted(self.workers, key=natural)
         activity = [[self.workers[name].activity.get(a, 0) for a in ACTIVITIES] for name in names]
         gpus = [[row.get(a, 0) for a in GPU_ACTIVITIES] for row in self.gpus.values()]
@@ -97,12 +96,12 @@ class Observation:
 
 
 def read(payload: Mapping[str, Any]) -> Observation:
-    """A scheduler's answer as an observation.
+    """Observation from a scheduler's reply.
 
     Raises
     ------
     ValueError
-        If it is not one, as that of another version of the package may be.
+        If it is something else, such as the reply of another version of the package.
     """
     try:
         workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
@@ -112,21 +111,21 @@ def read(payload: Mapping[str, Any]) -> Observation:
 
 
 def baseline(observations: Iterable[Observation], now: Observation, *, seconds: float) -> Observation | None:
-    """The observation to compare with: of the same accounts, at least ``seconds`` and some heartbeats old.
+    """Observation to compare with: of the same accounts, at least ``seconds`` and some heartbeats old.
 
     Parameters
     ----------
     observations
         Oldest first.
     now
-        What is compared.
+        Current observation.
     seconds
-        How long ago at least.
+        Age of the baseline at least.
 
     Returns
     -------
     Observation or None
-        The youngest that is old enough, else the oldest; None if there is none of these accounts.
+        Youngest that is old enough, else the oldest; None if there is none of these accounts.
     """
     same = [one for one in observations if one.session == now.session and one.at < now.at]
     age = 1e9 * max(seconds, HEARTBEATS * now.heartbeat_seconds)
@@ -136,24 +135,24 @@ def baseline(observations: Iterable[Observation], now: Observation, *, seconds: 
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """What a cluster did between two observations, and how it stands."""
+    """Activity of a cluster between two observations, and its current state."""
 
-    #: Where the scheduler is.
+    #: Address of the scheduler.
     source: str
     last: LastSeconds
-    #: How each worker stands, in the order of those in ``last``.
+    #: State of each worker, in the order of ``last``.
     workers: tuple[WorkerObservation, ...]
-    #: Workers that are there beyond these.
+    #: Number of workers that are not in ``workers``.
     more_workers: int
     #: Tasks that ended in between, by outcome.
     tasks: Mapping[str, int]
     joined: tuple[str, ...]
     left: tuple[str, ...]
-    #: The accounts since they began.
+    #: Report of the accounts since they began.
     life: EfficiencyReport
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a number that is not finite is None."""
+        """Plain data for JSON; numbers that are not finite are None."""
         last, life = self.last, self.life
         gpus = last.gpus
         return {
@@ -189,9 +188,9 @@ class TopView:
 
 
 def top_view(then: Observation | None, now: Observation, *, source: str) -> TopView:
-    """What happened between two observations of the same accounts; since these began if ``then`` is None."""
+    """View of the time between two observations of the same accounts; since they began if ``then`` is None."""
     before: Mapping[str, WorkerObservation] = now.workers if then is None else then.workers
-    # Where not all workers are named, one that is named no more may still be there.
+    # If not all workers are named, a worker that is no longer named may still be present.
     all_named = now.more_workers == (0 if then is None else then.more_workers) == 0
     ended = {outcome: n - (0 if then is None else then.tasks.get(outcome, 0)) for outcome, n in now.tasks.items()}
     did = done_since({} if then is None else then.activity, now.activity)

@@ -21,25 +21,25 @@ from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clo
 from dask_efficiency.show.figures import format_seconds, format_share, name_of, sentence, shorten
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
 
-#: Below this change, two runtimes are the same to a reader.
+#: Relative change below which two runtimes are called equal: less than a reader cares about.
 SAME_RUNTIME = 0.005
-#: What is put into per cent: smaller changes say nothing, larger ones are not read.
+#: Range of relative changes given in per cent: smaller ones say nothing, larger ones are not read.
 SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
 
-#: The runs before and those after.
+#: Runs before and runs after.
 Sides: TypeAlias = tuple[tuple[EfficiencyReport, ...], ...]
 
-NOISE = "more than the runs differ among themselves"
+NOISE = "more than the spread of the runs"
 
 # -- findings --------------------------------------------------------------------------------------
 
 
 def find(comparison: Comparison) -> tuple[Finding, ...]:
-    """What is new, grown, less and gone of lost time and of the client's, the largest change of the wall clock first.
+    """New, grown, reduced and gone losses, the largest change of the wall clock first.
 
-    Lost time costs its thread-seconds over the mean number of threads; so runs with other threads can be compared. A
-    change is a finding if it is more than the runs' own spread, and at least 3 % of the wall clock of the side that has
-    more of it. To be as before saves that much at most, and no more than the ideal runtime leaves.
+    Lost time costs its thread-seconds over the mean number of threads, so runs with different threads can be compared.
+    A change is a finding if it exceeds the spread of the runs and 3 % of the wall clock of the side that has more of
+    it. Undoing it saves at most that much, and no more than the ideal runtime leaves.
     """
     sides = tuple(tuple(run for run in runs if _judged(run)) for runs in (comparison.before, comparison.after))
     if not all(sides):
@@ -53,7 +53,7 @@ def _judged(run: EfficiencyReport) -> bool:
 
 
 def _counted(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
-    """Seconds by which the runs that have more of it may be longer for that; 0.0 where that is no finding."""
+    """Seconds by which a change may have lengthened the runs that have more of it; 0.0 if that is no finding."""
     seconds = min(abs(wall.change), most)
     least = WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
     return seconds if seconds >= least and not wall.within_spread else 0.0
@@ -69,11 +69,11 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
             most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
             row = rows.get(cause_name(cause.bucket, part.cause))
             seconds = _counted(wall, runs, most)
-            # Nobody knows what unmeasured time was good for: there is a caveat for that.
+            # Unmeasured time may have been useful: a caveat covers it.
             if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
                 continue
             loss = CauseLoss(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
-            # With other threads, thread time may be the same, or have gone the other way.
+            # With different threads, thread time may be equal, or have changed the other way.
             along = not comparison.threads.change and wall.change * time.change > 0
             changed = replace(
                 of_loss(runs[-1], facts_of(runs[-1]), loss),
@@ -85,7 +85,7 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
 
 
 def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
-    """The client's own time, and that without any worker."""
+    """Changes of the client's own time, and of time without workers."""
     for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
         runs = sides[time.change > 0]
         if seconds := _counted(time, runs):
@@ -95,7 +95,7 @@ def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Fi
 
 
 def _changed(one: Finding, wall: Difference[float], seconds: float) -> Finding:
-    """A finding of one side with what became of it; 3 % of the other side is as good as nothing."""
+    """Finding of one side with its change; below 3 % of the other side, a side counts as nothing."""
     less, more = sorted((wall.before, wall.after))
     grown, there = wall.change > 0, less >= WORTH_FINDING * more
     word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
@@ -127,7 +127,7 @@ def _pair(wall: Difference[float]) -> str:
 
 
 def _mostly(part: CauseChange) -> str:
-    """The prefix that most of the change of thread time is in, if there is one."""
+    """Prefix with most of the change of thread time, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
     most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)
@@ -140,10 +140,10 @@ def _mostly(part: CauseChange) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """Whether it is slower, and whether it lost more; at most 100 characters, without a full stop.
+    """Change of runtime and of lost time; at most 100 characters, no full stop.
 
-    A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of
-    the table, rounded together, so that they agree.
+    Rises are relative to the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of the
+    table, rounded together, so that they agree.
     """
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         if not any(report.thread_seconds for report in reports):
@@ -156,15 +156,15 @@ def headline(comparison: Comparison) -> str:
     if known and wall.within_spread and comparison.lost.within_spread:
         return f"Neither runtime nor lost time changed by {NOISE}"
     lost = _lost(comparison.lost, table.lost, unit, short=known and wall.within_spread)
-    said = f"{_runtime(wall)}; {lost}" if known else lost
-    return shorten(f"{said[0].upper()}{said[1:]}", MAX_HEADLINE)
+    text = f"{_runtime(wall)}; {lost}" if known else lost
+    return shorten(f"{text[0].upper()}{text[1:]}", MAX_HEADLINE)
 
 
 def _runtime(wall: Difference[float]) -> str:
     if abs(wall.rise) < SAME_RUNTIME:
         return f"as fast as before: {_pair(wall)}"
-    said = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
-    return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {_pair(wall)}"
+    text = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
+    return f"{text}, not {NOISE}" if wall.within_spread else f"{text}: {_pair(wall)}"
 
 
 def _lost(lost: Difference[int], row: ComparisonRow, unit: str, *, short: bool) -> str:
@@ -181,32 +181,32 @@ def _moved(lost: Difference[int]) -> str:
 
 
 def excess(comparison: Comparison) -> str:
-    """A rise of lost time, in a clause of its own."""
+    """Rise of lost time, as a clause."""
     lost = comparison.lost
     noise = f" (not {NOISE})" if lost.within_spread else ""
     return f"{_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
 
 
 def format_rise(rise: float) -> str:
-    """A change as a part of what was before: ``"+12 %"``, ``"-3.4 %"``; empty where either is nothing."""
+    """Relative change: ``"+12 %"``, ``"-3.4 %"``; empty outside :data:`SMALLEST_RISE` and :data:`LARGEST_RISE`."""
     size = rise_size(rise)
     return f"{'+' if rise > 0 else '-'}{size}" if size else ""
 
 
 def rise_size(rise: float) -> str:
-    """The same without its sign."""
+    """Size of a relative change without its sign; may be empty."""
     size = abs(rise)
     if not SMALLEST_RISE <= size <= LARGEST_RISE:
         return ""
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
 
 
-#: From this share on, unmeasured time stands against comparing.
+#: Share of unmeasured time from which it is a caveat. By judgement.
 WORTH_A_CAVEAT = 0.01
 
 
 def caveats(comparison: Comparison) -> tuple[str, ...]:
-    """Why the two sides may not be comparable, a sentence each."""
+    """Reasons why the sides may not be comparable, a sentence each."""
     return (
         *_other_size(comparison),
         *_other_work(comparison),
@@ -237,7 +237,7 @@ def _other_work(comparison: Comparison) -> Iterator[str]:
 
 
 def _other_causes(comparison: Comparison) -> Iterator[str]:
-    """Where one side knows why threads waited, and the other does not: libraries' own work is lost time there."""
+    """Caveat if only one side knows why threads waited: on the other, libraries' own work counts as lost."""
     unknown = [
         any(report.breakdown.ns(Bucket.THREAD_NONCPU) and not report.waiting for report in reports)
         for reports in (comparison.before, comparison.after)
@@ -247,19 +247,19 @@ def _other_causes(comparison: Comparison) -> Iterator[str]:
         yield f"why threads waited is not known {side}: what libraries' threads computed is among thread-noncpu there"
 
 
-def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, said: str) -> Iterator[str]:
+def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, text: str) -> Iterator[str]:
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         wholes = [report.breakdown for report in reports]
         shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
         if shares and max(shares) >= from_share:
-            yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {said}"
+            yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {text}"
 
 
 def _other_price(comparison: Comparison) -> Iterator[str]:
     prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
     if len(prices) > 1:
-        said = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
-        yield f"the price of a worker's hour is not the same in all runs: {said}"
+        text = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
+        yield f"the price of a worker's hour is not the same in all runs: {text}"
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:

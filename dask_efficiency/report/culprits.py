@@ -1,4 +1,4 @@
-"""Culprits: the lines of code that lost the most time, why, and who held them up."""
+"""Culprits: the lines of code that lost most time, with reasons and holders of the GIL."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dask_efficiency.report.values import Culprit
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """What one line of code cost, for one reason, in tasks of one prefix."""
+    """Cost of one line of code, for one reason, in tasks of one prefix."""
 
     bucket: str
     cause: str
     prefix: str
-    #: The line; its function is what it called, as of :func:`blamed`. :data:`NOWHERE` where no sample was taken.
+    #: The line, with the function that it called, as in :func:`blamed`; :data:`NOWHERE` without a sample.
     place: Frame
-    #: Exact nanoseconds: those of a bucket, cause and prefix add up to their time.
+    #: Exact nanoseconds; those of a bucket, cause and prefix add up to their time.
     ns: int
 
 
@@ -34,15 +34,15 @@ def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
     return tuple(LineTime(*key, ns=ns) for key, ns in found.most_common())
 
 
-#: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
+#: Culprits of a report; :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line has all. By eye.
 MAX_CULPRITS = 20
 
 
 def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
-    """What most time was lost on, at most :data:`MAX_CULPRITS`, the most costly first.
+    """Lines that lost most time, at most :data:`MAX_CULPRITS`, the most costly first.
 
-    How much was lost to a bucket, a cause and a prefix is exact, and is divided over lines as samples say. Without the
-    bound, those of one bucket add up to it.
+    Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples. Without the limit,
+    those of a bucket add up to it.
     """
     lost = [each for each in line_times(report) if each.bucket not in GOOD]
     held_by = _gil_held_by(report)
@@ -62,13 +62,13 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
 
 
 def computed_by(report: EfficiencyReport, place: Frame, prefix: str) -> str:
-    """For a line of a library: the lines of the user's that sent the tasks of this prefix; empty where nobody knows."""
+    """For a library's line, the user's lines that sent the tasks of this prefix; empty if unknown."""
     known = place.file and not is_the_users(place.file)
     return report.computed_by.get(prefix, "") if known else ""
 
 
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
-    """Who had the GIL most while tasks of each prefix waited for it."""
+    """Main holder of the GIL by prefix of the waiting tasks."""
     found: dict[str, Counter[tuple[str, Frame]]] = {}
     for row in report.gil_holders:
         found.setdefault(row.prefix, Counter())[row.holder, blamed(row.stack)] += row.ns
@@ -76,12 +76,12 @@ def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
 
 
 def holder_text(holder: str, stack: Stack) -> str:
-    """A holder of the GIL as people say it: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
+    """Holder of the GIL in words: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
     return _holder_text(holder, blamed(stack))
 
 
 def place_text(stack: Stack) -> str:
-    """Where a thread was, as people say it: ```f` in etl.py:12``; empty where that is not known."""
+    """Place in words: ```f` in etl.py:12``; empty if unknown."""
     return _place_text(blamed(stack))
 
 

@@ -1,4 +1,4 @@
-"""Findings of a report: what costs it time, what fixing each one saves, and the headline above them."""
+"""Findings of a report: losses, their savings, and the headline."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.straggler.wording import as_finding
 
-#: What is shown first is worth at least this share of the first one.
+#: Share of the first finding's saving from which others are shown with it. By judgement.
 WORTH_SHOWING = 0.25
 
-#: In the ranking, a bound counts as this share of it; and so many times what names a worker or results, which are why
-#: threads wait that stand beside it.
+#: Weights in the ranking: a bound is seldom reached; findings that name a worker or results explain causes and come
+#: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
 
-#: Figure of a finding: seconds of the wall clock that it is known to cost, its thread time over the threads.
+#: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
 KNOWN = "wall_clock_seconds"
 
-#: Thread time of the results that were made again, as a share of all, from which that is a finding.
+#: Share of all held thread time from which repeated results are a finding: that of any finding.
 WORTH_REPEATING = 0.03
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """What costs the run time, what saves most first; then what nobody knows the saving of, by thread time.
+    """Findings of a report, the largest saving first, then those of unknown saving by thread time.
 
-    What fixing one saves is replayed where the report has that (:attr:`~EfficiencyReport.savings`); else it is a bound:
-    the thread time over the mean number of threads, and no more than the ideal runtime leaves. Savings do not add up:
-    two findings may be of the same seconds.
+    Savings are replayed if the report has that (:attr:`~EfficiencyReport.savings`). Otherwise they are bounds: thread
+    time over the mean number of threads, at most what the ideal runtime leaves. Savings do not add up, as two findings
+    may cover the same seconds.
     """
     if not wall_clock_known(report) or not report.breakdown:
         return ()
@@ -84,25 +84,25 @@ def find(report: EfficiencyReport) -> tuple[Finding, ...]:
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """The findings that are shown first: at most :data:`MAX_SHOWN`, none that is small beside the first one."""
+    """Findings that are shown first: at most :data:`MAX_SHOWN`, none far smaller than the first."""
     found = find(report)
     return tuple(one for one in found[:MAX_SHOWN] if _expected(one) >= WORTH_SHOWING * _expected(found[0]))
 
 
 def _expected(one: Finding) -> float:
-    """What fixing it may be expected to save: a bound is seldom reached, least where it is far from what is known."""
+    """Expected saving: bounds are discounted, most where they far exceed what is known."""
     known = min(one.saves_seconds or 0.0, one.evidence.get(KNOWN, math.inf))
     return known * (BOUND_COUNTS if one.basis is Basis.BOUNDED else 1.0)
 
 
 def _rank(one: Finding) -> tuple[bool, float, float]:
-    """By what is to be expected; who or what is named explains causes beside it."""
+    """Sort key by expected saving; findings that name who or what is slow explain the causes that follow."""
     expected = _expected(one) * (NAMED_COUNTS if one.kind in NAMED else 1.0)
     return one.saves_seconds is None, -expected, -one.lost_seconds
 
 
 def headline(report: EfficiencyReport) -> str:
-    """How long it took, and how much of that can be saved; at most :data:`MAX_HEADLINE` characters, no full stop."""
+    """Runtime and possible saving; at most :data:`MAX_HEADLINE` characters, no full stop."""
     whole = report.breakdown
     if not whole:
         return "Nothing was recorded: the window holds no thread time"
@@ -120,16 +120,16 @@ def headline(report: EfficiencyReport) -> str:
 
 
 def in_a_line(report: EfficiencyReport) -> str:
-    """How efficient it is, and the largest loss, for a view of what goes on; no full stop."""
+    """Efficiency and largest loss, for live views; no full stop."""
     whole = report.breakdown
     if math.isnan(report.efficiency) or whole.ns(Bucket.UNMEASURED) == whole.total_ns - whole.ns(Bucket.NO_WORK):
         return headline(report)
-    said = f"{format_share(report.efficiency)} efficient"
+    text = f"{format_share(report.efficiency)} efficient"
     if (largest := largest_loss(report)) is not None:
         facts = facts_of(report)
         title, where = _title(facts, largest.kind), _where(report, facts, largest, find_culprits(report))
-        said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
-    return said
+        text += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
+    return text
 
 
 def _of_which(report: EfficiencyReport) -> str:
@@ -149,15 +149,15 @@ def _of_which(report: EfficiencyReport) -> str:
 
 
 def _bound(report: EfficiencyReport) -> str:
-    """What no faster run can beat."""
+    """Bound that no faster run can beat."""
     bounds = report.ideal_bounds
     binding = max(bounds, key=lambda name: (bounds[name], name != "slots"), default="")
-    said = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
-    return f", bound by {said[binding]}" if binding in said else ""
+    words = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
+    return f", bound by {words[binding]}" if binding in words else ""
 
 
 def _who(report: EfficiencyReport) -> str:
-    """Workers and threads."""
+    """Number of workers and threads."""
     threads = {*report.nthreads.values()}
     workers = format_count(len(report.by_worker), "worker")
     if not threads:
@@ -179,7 +179,7 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
     of_small = OF_SMALL_TASKS if are_small(facts) else ()
-    # Imports on event loops, or a plugin of the scheduler's, are why threads wait for the scheduler then.
+    # Imports on event loops, or a scheduler plugin, then explain the waiting for the scheduler.
     known = facts.imports or facts.loop_held
     small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and known)]
     found = [of_loss(report, facts, part, culprits) for part in worth if part not in small]
@@ -187,7 +187,7 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
 
 
 def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
-    """What small tasks cost: what Dask does for each takes cores and the GIL from all else, too."""
+    """Cost of small tasks: Dask's work for each also takes cores and the GIL from everything else."""
     kind = BESIDE["small-tasks"]
     return Finding(
         kind="small-tasks",
@@ -202,7 +202,7 @@ def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Find
 
 
 def of_loss(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit] = ()) -> Finding:
-    """What a loss costs a run."""
+    """Finding of a loss."""
     kind, lost = part.kind, part.ns / 1e9
     found = Finding(
         kind=kind,
@@ -213,9 +213,9 @@ def of_loss(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: S
         page=page_of(kind),
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
-    if kind == Bucket.THREAD_NONCPU:  # it may hold what libraries' own threads computed, which is no loss
+    if kind == Bucket.THREAD_NONCPU:  # may include computing in libraries' threads, which is no loss
         return found
-    if kind == "idle/parallelism" and is_chained(facts):  # the chain may be broken up, or not
+    if kind == "idle/parallelism" and is_chained(facts):  # the chain may be impossible to break up
         return found
     if kind in report.savings:
         return _replayed(report, found, report.savings[kind])
@@ -223,7 +223,7 @@ def of_loss(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: S
 
 
 def _most(report: EfficiencyReport) -> float:
-    """What no cure exceeds."""
+    """Upper limit of any saving."""
     return max(0.0, report.cluster_seconds - report.ideal_seconds)
 
 
@@ -232,7 +232,7 @@ def _title(facts: Facts, kind: str) -> str:
 
 
 def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
-    """The finding with what a replay saves, whatever a file says of that."""
+    """Finding with a replayed saving, kept within limits whatever a file contains."""
     most = _most(report)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
@@ -244,7 +244,7 @@ def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding
 
 
 def _where(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
-    """The line to blame; of idle threads the task that all waited for, or what keeps the scheduler busy."""
+    """Place to blame: a line, the task that all waited for, or what keeps the scheduler busy."""
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
         return _went(report, part.bucket)
     if part.bucket is Bucket.IDLE:
@@ -261,7 +261,7 @@ def _where(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Se
 
 
 def _line(culprit: Culprit) -> str:
-    """Who held what was waited for, where that is known; else the line on which the time went, or the prefix."""
+    """Holder of what was waited for if known, else the line of the loss, or its prefix."""
     computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
     if culprit.held_by:
         return f"held by {sentence(culprit.held_by)}{computed}"
@@ -273,7 +273,7 @@ def _line(culprit: Culprit) -> str:
 
 
 def _went(report: EfficiencyReport, bucket: Bucket) -> str:
-    """The worker whose loss cost most of it, and how many more there are."""
+    """Worker whose loss cost most, and the number of other lost workers."""
     cost = attrgetter("ns" if bucket is Bucket.LOST_WORKER else "recomputed_ns")
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
@@ -282,14 +282,14 @@ def _went(report: EfficiencyReport, bucket: Bucket) -> str:
 
 
 def _spilled(report: EfficiencyReport) -> str:
-    """Bytes that were spilled, and read back."""
-    said = {"spilled": "spilled", "read-back": "read back"}
-    moved = [f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in said.items() if way in report.moved]
+    """Bytes spilled and read back."""
+    words = {"spilled": "spilled", "read-back": "read back"}
+    moved = [f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in words.items() if way in report.moved]
     return ", ".join(moved)
 
 
 def _labelled(report: EfficiencyReport, culprit: Culprit) -> str:
-    """The user's own label under which the tasks of a prefix spent at least as long as they lost on the line."""
+    """User's own label under which tasks of the culprit's prefix spent at least the culprit's time."""
     of_prefix = {
         label: n
         for (label, unit, prefix), n in own_labels(report.metered).items()
@@ -300,7 +300,7 @@ def _labelled(report: EfficiencyReport, culprit: Culprit) -> str:
 
 
 def _held_up_by(report: EfficiencyReport) -> str:
-    """The task that took far longer than its like while all others waited; empty where there is none."""
+    """Long task that all other work waited for; empty if there is none."""
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
     return found[0].where if found else ""
 
@@ -318,7 +318,7 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:
-    """Results that were made again because somebody asked for them again."""
+    """Results that were computed again on request."""
     lost, tasks, times = 0.0, 0, 0
     for prefix, repeat in report.repeats.items():
         row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
@@ -346,13 +346,13 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
 
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
-    """What the wall clock went to while there was no work, or no worker."""
+    """Wall clock without work, or without workers."""
     elsewhere = {what: seconds for what, seconds in parts(report).items() if what != ON_CLUSTER}
     return [of_wall_clock(report, what, seconds) for what, seconds in elsewhere.items()]
 
 
 def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Finding:
-    """What time without any worker, or else time of the client's own, costs a run."""
+    """Finding of time without any worker, or of the client's own time."""
     kind = "no-workers" if what == NO_WORKERS else "client"
     title = BESIDE[kind].title
     return Finding(
@@ -367,7 +367,7 @@ def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Findin
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:
-    """How much of the time GPUs did nothing: what that costs the run is not known."""
+    """Idle share of the GPUs; its cost to the run is unknown."""
     found = summary(report.gpu)
     if found is None or not found.elapsed or found.shares_of_time["idle"] < WORTH_FINDING:
         return []

@@ -1,4 +1,4 @@
-"""Reports made from a scheduler's replies, and the questions that ask for them."""
+"""Reports made from a scheduler's replies, and the requests for them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 
 
 def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """A report's reply as the scheduler made it."""
+    """Unpacked reply."""
     rest = {name: part for name, part in reply.items() if name != "packed"}
     return {**loads(reply["packed"]), **rest}
 
 
 def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
-    """The report of a cluster's whole life."""
+    """Report of a cluster's whole life."""
     return report_of(payload, name="cluster life", started=float(payload["since"]))
 
 
@@ -57,9 +57,9 @@ def report_of(
     arrivals: tuple[Arrival, ...] = (),
     computed_by: Mapping[str, str] | None = None,
 ) -> EfficiencyReport:
-    """The report that a scheduler's answer makes.
+    """Report from a scheduler's reply.
 
-    ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
+    ``settings`` are the client's own; ``code`` is used if Dask has not recorded any.
     """
     workers, prefixes = payload["workers"], payload.get("prefixes", {})
     spans = payload.get("spans", {})
@@ -142,15 +142,15 @@ def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
 def _causes(
     given: Mapping[str, Mapping[str, int]], rows: Mapping[str, Mapping[str, int]], known: Collection[Bucket]
 ) -> dict[str, dict[str, int]]:
-    """The causes of each row that has any; they add up to it."""
+    """Causes of each row that has any; they add up to its bucket."""
     found = {name: fit_known(given.get(name, {}), row, known) for name, row in rows.items()}
     return {name: causes for name, causes in found.items() if causes}
 
 
 def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What the scheduler saw wait for tasks of each prefix, at most what the workers were idle for that reason.
+    """Waiting by prefix as seen by the scheduler, at most the workers' idle time for that reason.
 
-    Slots that it believes to be free may be in use, or be gone.
+    Slots that the scheduler believes to be free may be in use, or gone.
     """
     idle = sum(row.get(_FOR_PARALLELISM, 0) for row in causes_by_worker.values())
     rows = scale_down(list(seen.values()), min(idle, sum(seen.values())))
@@ -158,7 +158,7 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
 
 
 def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
-    """What the samples of the workers' threads say, each row by its own."""
+    """Sampled profile, each part on its own."""
 
     @cache
     def stacks() -> list[Stack]:
@@ -241,7 +241,7 @@ def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
 
 
 def snapshot(client: Client | None = None) -> Any:
-    """The cluster's accounts since the plugin was registered, exact to this instant.
+    """Accounts of the cluster since the plugin was registered, exact to this instant.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def snapshot(client: Client | None = None) -> Any:
     Returns
     -------
     EfficiencyReport
-        ``.breakdown`` and ``.by_worker`` are cumulative. An awaitable if the client is asynchronous.
+        Cumulative accounts; an awaitable if the client is asynchronous.
 
     Raises
     ------
@@ -262,13 +262,13 @@ def snapshot(client: Client | None = None) -> Any:
 
 
 async def ask_life(caller: Caller) -> EfficiencyReport:
-    """The accounts since they began."""
+    """Report of the accounts since they began."""
     payload = await ask_report(caller, names.LIFE)
     return report_of(payload, name="snapshot", started=float(payload["since"]))
 
 
 async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
-    """A report in retrospect."""
+    """Report in retrospect."""
     payload = await ask_report(caller, names.HISTORY, last=last)
     seconds = payload["window"] / 1e9
     name = "all history" if last is None else f"last {seconds:.3g} s"
@@ -276,5 +276,5 @@ async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
 
 
 async def ask_report(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
-    """The same, of an action whose answer a report is made of."""
+    """Unpacked reply to an action that answers with a report."""
     return await asyncio.to_thread(unpacked, await ask(caller, action, **kwargs))

@@ -1,4 +1,4 @@
-"""The report's parts of the scheduler's meter: results that only clients hold, and the report saved at the end."""
+"""The report's parts of the scheduler's meter: results held only by clients, and the report saved at the end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
 
 
-#: Results that are looked at each time, the oldest of each worker: what clients keep is among them.
+#: Results examined at each look, the oldest of each worker: clients keep old ones. A guess, to bound the cost.
 MAX_RESULTS = 1_000
 
-#: Nanoseconds between two looks.
+#: Nanoseconds between two looks. A guess.
 LOOK_INTERVAL_NS = 1_000_000_000
 
-#: Pairs of a prefix and a client that are told apart; and of those, the largest that a report is told.
+#: Pairs of prefix and client that are counted, and the largest that a report gets. A guess.
 MAX_PAIRS = 1_000
 MAX_TOLD = 10
 
@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 
 
 class _Seen(NamedTuple):
-    """Looks so far at workers that were short of memory; the bytes of all results there, and of those by pair."""
+    """Number of looks at workers short of memory, and bytes of all results there and by pair."""
 
     looks: int
     nbytes: int
@@ -47,17 +47,17 @@ class _Seen(NamedTuple):
 
 
 class HeldResults(SchedulerPart):
-    """Looks once a second, while any worker is paused or has spilled, at the results on such workers.
+    """Counts results held only by clients, once a second while any worker is paused or has spilled.
 
-    A result is held where a client wants it and no task waits for it: all that depends on it so far is done. What a
-    client will ask for next is not known, so this is a fact beside ``paused`` and ``spill``, and no time.
+    A result is held if a client wants it and no task waits for it. Clients may still use it, so this explains
+    ``paused`` and ``spill`` and is no time of its own.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     now
-        The clock, in nanoseconds.
+        Clock in nanoseconds.
     """
 
     def __init__(self, scheduler: Scheduler, now: Callable[[], int]) -> None:
@@ -66,7 +66,7 @@ class HeldResults(SchedulerPart):
         self._due = 0
         self._looks = self._nbytes = 0
         self._held: Counter[Pair] = Counter()
-        #: By window, what had been seen when it was opened.
+        #: Counts at the opening of each window.
         self._opened: dict[str, _Seen] = {}
 
     @classmethod
@@ -80,7 +80,7 @@ class HeldResults(SchedulerPart):
             self.look()
 
     def look(self) -> None:
-        """Look at the results on workers that are short of memory."""
+        """Examine the results on workers short of memory."""
         short = [ws for ws in self._scheduler.workers.values() if ws.status is Status.paused or _has_spilled(ws)]
         if not short:
             return
@@ -99,7 +99,7 @@ class HeldResults(SchedulerPart):
         self._opened[window] = _Seen(self._looks, self._nbytes, dict(self._held))
 
     async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
-        """Add what was held in the mean of the looks, as :class:`~dask_efficiency.report.values.HeldResult` has it."""
+        """Add the mean of the looks as rows of :class:`~dask_efficiency.report.values.HeldResult`."""
         then = self._opened.get(window)
         looks = 0 if then is None else self._looks - then.looks
         if then is None or not looks:
@@ -115,13 +115,13 @@ class HeldResults(SchedulerPart):
 
 
 def _has_spilled(ws: WorkerState) -> bool:
-    """Whether results of a worker are on its disk, by its last heartbeat."""
+    """True if a worker has results on disk, by its last heartbeat."""
     spilled = ws.metrics.get("spilled_bytes")
     return isinstance(spilled, Mapping) and bool(spilled.get("disk"))
 
 
 class SaveTo(SchedulerPart):
-    """Writes where the option ``save-to`` says.
+    """Writes the report of the cluster's life where the option ``save-to`` says.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class SaveTo(SchedulerPart):
         return cls(meter)
 
     async def closing(self) -> None:
-        """Write the report; a failure is logged."""
+        """Write the report; failures are logged."""
         path, accounts = self._meter.options.save_to, self._meter.accounts
         if path is None:
             return

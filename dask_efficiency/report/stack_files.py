@@ -17,14 +17,14 @@ from dask_efficiency.show.figures import harmless
 
 
 def collapsed(report: EfficiencyReport) -> str:
-    r"""The sampled stacks as text.
+    r"""Sampled stacks as text, in the folded format.
 
     Returns
     -------
     str
-        A line for each stack, outermost frame first, with a semicolon between frames and whole nanoseconds behind. The
-        first frame is the bucket with its cause, the second the prefix. Characters that would end a frame or a line are
-        escaped (``\x3b``, ``\n``).
+        One line per stack, outermost frame first, with a semicolon between frames and integer nanoseconds at the end.
+        The first frame is the bucket with its cause, the second the prefix. Characters that would end a frame or a line
+        are escaped (``\x3b``, ``\n``).
 
     Raises
     ------
@@ -42,7 +42,7 @@ def collapsed(report: EfficiencyReport) -> str:
 
 
 def frames_of(row: ProfileRow) -> list[str]:
-    """Names of what is stacked, outermost first: the bucket with its cause, the prefix, and the frames."""
+    """Names of a stack, outermost first: bucket with cause, prefix, and frames."""
     frames = (f"{each.function} ({place_of(each)})" for each in row.stack)
     return [reason(row.bucket, row.cause), row.prefix or NO_PREFIX, *frames]
 
@@ -62,13 +62,13 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def speedscope(report: EfficiencyReport) -> dict[str, Any]:
-    """The sampled stacks as plain data, ready for JSON.
+    """Sampled stacks as plain data, ready for JSON.
 
     Returns
     -------
     dict
-        Of speedscope's schema: sampled profiles in seconds, the longest first. The outermost frame is the prefix; the
-        weights of a profile add up to its cause's thread-seconds, with what no sample was taken of.
+        Speedscope's schema: sampled profiles in seconds, the longest first. The outermost frame is the prefix; the
+        weights of a profile add up to its cause's thread-seconds, including time without a sample.
 
     Raises
     ------

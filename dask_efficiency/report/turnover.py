@@ -12,18 +12,18 @@ from dask_efficiency.show.figures import format_count, format_seconds, format_th
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A worker that came during the window; all in seconds after its opening, NaN where that is not known."""
+    """A worker that joined during the window; times in seconds after its opening, NaN if unknown."""
 
     worker: str
-    #: When the cluster's manager was asked for it.
+    #: Request to the cluster's manager.
     asked: float
     joined: float
-    #: When it was given its first task.
+    #: Assignment of its first task.
     first_task: float
 
 
 def first_request(arrivals: Sequence[Arrival]) -> str:
-    """How many workers were asked for during the window, and when first; empty where none is known to be."""
+    """Number of workers requested in the window, and the first time; empty if unknown."""
     asked = [arrival.asked for arrival in arrivals if math.isfinite(arrival.asked)]
     if not asked:
         return ""
@@ -32,11 +32,11 @@ def first_request(arrivals: Sequence[Arrival]) -> str:
 
 
 def arrival_lines(arrivals: Sequence[Arrival]) -> list[str]:
-    """What is known of the workers that came, a sentence each."""
+    """Sentences on the workers that joined."""
     if not arrivals:
         return []
     joined = [arrival.joined for arrival in arrivals if math.isfinite(arrival.joined)]
-    found = [f"{len(arrivals)} came during the window"]
+    found = [f"{len(arrivals)} joined during the window"]
     if joined:
         found[0] += f", the first after {format_seconds(max(0.0, min(joined)))}"
     if request := first_request(arrivals):
@@ -52,38 +52,38 @@ def _medians(arrivals: Sequence[Arrival]) -> str:
         known = [seconds for seconds in took if math.isfinite(seconds)]
         if known:
             found.append(f"{what} {format_seconds(max(0.0, statistics.median(known)))}")
-    return f"{', '.join(found)} (medians)" if found else "none of them is known to have come"
+    return f"{', '.join(found)} (medians)" if found else "none is known to have joined"
 
 
-#: Prefixes of running tasks that are named for each.
+#: Prefixes of running tasks named per worker. By eye.
 MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LostWorker:
-    """A worker that vanished during the window, or with which results were lost that were computed again."""
+    """A worker lost during the window, or whose lost results were computed again in it."""
 
-    #: Empty where it is not known with which one results were lost.
+    #: Empty if the worker is unknown.
     worker: str
-    #: Why it went, or how that was noticed where nothing says why.
+    #: Reason, or how the loss was noticed if no reason is known.
     reason: str
-    #: Whether it closed in order, by its own word or the scheduler's.
+    #: True if it closed in order, announced by itself or the scheduler.
     in_order: bool
-    #: Its ``lost-worker`` time, and the part of it that its running tasks had held, by prefix.
+    #: Its ``lost-worker`` time, and by prefix the part held by its running tasks.
     ns: int
     prefixes: Mapping[str, int] = field(default_factory=dict)
-    #: What computing the results once more held, and how many they were, as far as they were done in the window.
+    #: Time of computing lost results again, and their number, as far as done in the window.
     recomputed_ns: int = 0
     recomputed_tasks: int = 0
 
 
 def most_costly_first(lost: Sequence[LostWorker]) -> list[LostWorker]:
-    """By all time that each cost."""
+    """Lost workers by total cost."""
     return sorted(lost, key=lambda one: -(one.ns + one.recomputed_ns))
 
 
 def lost_worker_line(one: LostWorker) -> str:
-    """What a worker cost, and why it went, in a sentence without its full stop."""
+    """Cost and reason of a lost worker, without a full stop."""
     costs = []
     running = sum(one.prefixes.values())
     if running:
@@ -92,7 +92,7 @@ def lost_worker_line(one: LostWorker) -> str:
         tasks = ", ".join(name_of(prefix) or "(no prefix)" for prefix in ranked[:MAX_NAMED])
         costs.append(f"{format_thread_time(running)} of running tasks ({tasks}{more})")
     if one.ns > running:
-        costs.append(f"{format_thread_time(one.ns - running)} of threads since it was last heard of")
+        costs.append(f"{format_thread_time(one.ns - running)} of threads since its last heartbeat")
     if one.recomputed_ns or one.recomputed_tasks:
         results = format_count(one.recomputed_tasks, "result")
         costs.append(f"{format_thread_time(one.recomputed_ns)} recomputed ({results})")
@@ -100,7 +100,7 @@ def lost_worker_line(one: LostWorker) -> str:
 
 
 def lost_worker_name(one: LostWorker) -> str:
-    """Which worker, and why it went."""
+    """Worker and the reason of its loss."""
     if not one.worker:
         return "with a worker that is not known"
     return f"worker {name_of(one.worker)} {'left' if one.in_order else 'was lost'} ({sentence(one.reason)})"

@@ -113,8 +113,8 @@ def test_without_work_there_is_no_cause() -> None:
 
 def test_it_is_said_of_how_many_workers_nothing_is_known_and_why() -> None:
     assert not_sampled_text({}) == ""
-    assert not_sampled_text({"a": "no\n/proc"}) == "What threads of 1 worker wait for is not known: no\\n/proc"
-    assert not_sampled_text({"a": "x", "b": "y"}) == "What threads of 2 workers wait for is not known"
+    assert not_sampled_text({"a": "no\n/proc"}) == "Threads of 1 worker are not sampled: no\\n/proc"
+    assert not_sampled_text({"a": "x", "b": "y"}) == "Threads of 2 workers are not sampled"
 
 
 Seconds = Mapping[str, float]

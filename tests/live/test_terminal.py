@@ -49,7 +49,7 @@ def test_the_causes_have_a_line_where_any_is_known():
 
 def test_of_workers_that_nobody_samples_it_is_said_why():
     view = top_view(THEN, replace(NOW, not_sampled={"a": "no /proc", "b": "no /proc"}), source="x")
-    assert "\nWhat threads of 2 workers wait for is not known: no /proc.\n" in plain(view, width=100)
+    assert "\nThreads of 2 workers are not sampled: no /proc.\n" in plain(view, width=100)
 
 
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])

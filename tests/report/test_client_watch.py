@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.senders import MAX_GRAPHS
 from dask_efficiency.report import client_watch
 from dask_efficiency.report.client_watch import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
-from dask_efficiency.report.model import PHASES
+from dask_efficiency.report.values import PHASES
 from tests.strategies import SECOND
 
 #: The order in which client_watch that go on at once are named; stated here once more, to be noticed.

@@ -129,7 +129,7 @@ def test_the_headline_says_whether_it_is_slower_and_lost_more() -> None:
 
 
 def test_a_change_within_the_spread_of_the_runs_is_called_so() -> None:
-    noise = "more than the runs differ among themselves"
+    noise = "more than the spread of the runs"
     for walls, spills, said in (
         ((10, 11, 13), (2, 3, 5), f"Neither runtime nor lost time changed by {noise}"),
         ((10, 11, 13), (3, 3, 3), f"9.1 % slower, not {noise}; lost time rose by 33 %"),
@@ -151,7 +151,7 @@ def test_a_rise_is_signed_and_short() -> None:
 
 
 def test_the_excess_over_a_limit_says_that_it_is_within_the_spread() -> None:
-    said = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the runs differ among themselves)"
+    said = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the spread of the runs)"
     assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == said
 
 

@@ -55,17 +55,17 @@ PLAIN = Facts(
 
 #: By kind and the first words of its advice, what must be so for it to be given.
 CASES = {
-    ("spill", "Persist less, or use it up at once"): {"times_read_back": 3.0},
+    ("spill", "Persist less, or use results at once"): {"times_read_back": 3.0},
     ("thread-noncpu", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/lock", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/unknown", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
-    ("thread-noncpu/gil", "See which threads beside the tasks"): {"one_thread_each": True},
-    ("thread-noncpu/gil", "Use fewer threads: they wait for cores"): {"short_of_cores": True, "gil_of_text": 0.2},
+    ("thread-noncpu/gil", "Find which other threads run"): {"one_thread_each": True},
+    ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores"): {"short_of_cores": True, "gil_of_text": 0.2},
     ("thread-noncpu/gil", "Use processes"): {"gil_of_text": 0.2},
     ("thread-noncpu/core", "Give libraries' threads less to do"): {"libraries": 0.9, "threads": 16.0},
     ("thread-noncpu/lock", "Give libraries' threads less to do"): {"libraries": 0.9},
-    ("thread-noncpu/core", "See which processes they are: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
+    ("thread-noncpu/core", "Find them: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
     ("thread-noncpu/core", "Use fewer threads, or more cores: 16 threads share 2 cores."): {"threads": 16.0},
     ("overhead", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
     ("overhead/event-loop", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
@@ -74,8 +74,8 @@ CASES = {
     ("idle/parallelism", "Split or salt the key"): {"larger_input": 30.0, "longest_task": 0.6},
     ("idle", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
     ("idle/parallelism", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
-    ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
-    ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
+    ("idle", "More workers do not help: one chain of tasks is 90 %"): {"chain": 0.9, "longest_task": 0.1},
+    ("idle/parallelism", "More workers do not help: one chain of tasks is 90 %"): {"chain": 0.9},
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
     **{
         (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
@@ -100,11 +100,11 @@ CASES = {
         "idle/scheduler",
         "Use fewer and longer tasks: the scheduler was busy 90 % of the time, most with task-finished",
     ): {"loop_busy": 0.9},
-    ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
+    ("idle/parallelism", "Use fewer threads per worker, or run other work with fit"): {
         "fills_workers": True,
         "waited_for": "fit",
     },
-    ("idle/parallelism", "Split the tasks of join, for which all waited"): {"waited_for": "join"},
+    ("idle/parallelism", "Split the tasks of join, which all waited for"): {"waited_for": "join"},
     ("idle", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
     ("idle/parallelism", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
     ("lost-worker", "Give workers more memory, or make partitions smaller"): {"lost_for_memory": 0.6},

@@ -112,16 +112,16 @@ def test_a_senseless_price_is_left_out(price: float) -> None:
 def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:
     waited = seconds(thread_cpu=1, thread_noncpu=1)
     known = {"w0": causes(**{"thread-noncpu/gil": 1})}
-    assert why_not_known(report_of(waited)) == "why threads waited is not known here: nobody looked"
+    assert why_not_known(report_of(waited)) == "why threads waited is not known: they were not sampled"
     assert why_not_known(report_of(waited, not_sampled={"w0": "no /proc"})) == (
-        "why threads waited is not known here: no /proc"
+        "why threads waited is not known: no /proc"
     )
     assert why_not_known(report_of(waited, waited, causes_by_worker=known, not_sampled={"w1": "no /proc"})) == (
-        "why threads of w1 waited is not known here: no /proc"
+        "why threads of w1 waited is not known: no /proc"
     )
     reasons = {"w0": "no /proc", "w1": "switched off", "w2": "no /proc"}
     assert why_not_known(report_of(waited, waited, waited, not_sampled=reasons)) == (
-        "why threads of w0, w2 waited is not known here: no /proc, and 1 more reason on other workers"
+        "why threads of w0, w2 waited is not known: no /proc, and 1 more reason on other workers"
     )
 
 

@@ -74,7 +74,7 @@ def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() 
     said = shuffles(shuffled())
     assert said.lines == (
         "sent 31.5 MiB in 12 messages, wrote 29.6 MiB in 7 pieces to disk and read 28.6 MiB",
-        "at barriers all waited for b, which still sent for 700 ms",
+        "at barriers all others waited for b, which was still sending for 700 ms",
     )
     assert said.rows[0] == ("shard", "in tasks", "1.5 s")
     assert said.rows[-1] == ("disk", "in the background", "400 ms")
@@ -111,7 +111,7 @@ def test_spilling_is_told_with_what_was_read_back_and_how_often() -> None:
     )
     (found,) = (one for one in find(spilling) if one.kind == "spill")
     assert found.where == "1.0 GiB spilled, 3.0 GiB read back"
-    assert found.advice == "Persist less, or use it up at once: 1.0 GiB were spilled, 3.0 GiB read back, 3 times."
+    assert found.advice == "Persist less, or use results at once: 1.0 GiB spilled, 3.0 GiB read back (3 times)."
 
 
 def test_users_own_labels_are_told_by_prefix_seconds_first_and_none_of_dasks() -> None:

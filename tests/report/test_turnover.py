@@ -16,7 +16,7 @@ from tests.report.samples import SECOND
 def test_workers_that_were_asked_for_before_are_only_counted() -> None:
     arrivals = [Arrival("a", math.nan, 2.0, 2.5), Arrival("b", math.nan, 3.0, math.nan)]
     assert first_request(arrivals) == ""
-    assert arrival_lines(arrivals) == ["2 came during the window, the first after 2.0 s"]
+    assert arrival_lines(arrivals) == ["2 joined during the window, the first after 2.0 s"]
 
 
 def test_how_long_workers_took_from_request_to_first_task_is_told_as_medians() -> None:
@@ -43,7 +43,7 @@ KILLED = LostWorker(
             KILLED,
             (
                 "worker w3 was lost (killed by SIGKILL): 12.0 thread-seconds of running tasks (train, load), "
-                "3.0 thread-seconds of threads since it was last heard of, 30.0 thread-seconds recomputed (14 results)"
+                "3.0 thread-seconds of threads since its last heartbeat, 30.0 thread-seconds recomputed (14 results)"
             ),
         ),
         (

@@ -1,4 +1,4 @@
-"""Bokeh figures of the pages: the pie, the timeline, and named rows of bars."""
+"""Bokeh figures of the pages: the pie, the timeline, and bars in named rows."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from dask_efficiency.live.bokeh.columns import Columns
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
 
-#: How long something may stay on a page that changes by little in a few seconds, such as shares of five minutes.
+#: Nanoseconds between updates of slow figures, such as shares of five minutes. A guess.
 SLOW_NS = 5_000_000_000
 
 
 class PagePart(Protocol):
-    """Something on a page."""
+    """A figure or text of a page."""
 
-    #: What Bokeh draws.
+    #: The Bokeh model.
     root: Any
-    #: How much older it may be than what is new.
+    #: Nanoseconds between updates at least.
     every_ns: int
 
     @property
     def made_by(self) -> Callable[[TabView], Any]:
-        """Gives what :meth:`draw` takes."""
+        """Function of the view whose result :meth:`draw` takes."""
 
     def draw(self, made: Any) -> None:
-        """Show it."""
+        """Show the result."""
 
 
 class Text:
-    """Lines of HTML, which take no room where there are none.
+    """Lines of HTML; an empty text takes no room.
 
     Parameters
     ----------
     made_by
-        Gives the HTML.
+        Makes the HTML.
     every_ns
-        How much older it may be than what is new.
+        Nanoseconds between updates at least.
     options
-        Of the element: its size and its style.
+        Size and style of the element.
     """
 
     def __init__(self, made_by: Callable[[TabView], str], *, every_ns: int = 0, **options: Any) -> None:
@@ -68,15 +68,15 @@ class Text:
         self.root = Div(disable_math=True, **options)
 
     def draw(self, made: str) -> None:
-        """Show it."""
+        """Show the HTML."""
         self.root.text = made
         self.root.visible = bool(made)
 
 
 def send(source: ColumnDataSource, made: Columns) -> None:
-    """Show these columns, and send the viewer only those that are new: most activities stay at zero."""
+    """Send the viewer the columns that changed: most activities stay at zero."""
     shown = source.data
-    # Copies, because what was made is every viewer's, and Bokeh patches columns in place.
+    # Copies: the values are shared by all viewers, and Bokeh patches columns in place.
     changed = {name: list(values) for name, values in made.items() if values != shown[name]}
     if changed:
         shown.update(changed)
@@ -84,25 +84,25 @@ def send(source: ColumnDataSource, made: Columns) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """From the rows that were there to those that are: some of the last ones changed, then more came."""
+    """Difference between two versions of a table: changed rows at its end, then added rows."""
 
-    #: Index of the first row that changed, and from there on the values by column; without the columns that did not.
+    #: Index of the first changed row, and the new values from there on; unchanged columns are left out.
     since: int
     changed: Mapping[str, list[Any]]
-    #: Rows that came, by column, and how many rows there are then; the first ones go.
+    #: Added rows by column, and the number of rows afterwards; the first rows are dropped.
     added: Mapping[str, list[Any]]
     rows: int
 
 
 def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
-    """How the one became the other; None where they have too little in common.
+    """Difference between two versions of a table; None if they have too little in common.
 
     Parameters
     ----------
     then, now
-        The same columns, of one length each.
+        Two versions of the columns, each of equal length.
     order
-        The column that tells which row is which; its values grow.
+        Column with increasing values that identifies a row.
     """
     if not then[order] or not now[order] or now[order][0] not in then[order]:
         return None
@@ -123,17 +123,17 @@ def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
 
 
 def _same(then: list[Any], now: list[Any]) -> int:
-    """How many of the first values are the same."""
+    """Length of the common beginning."""
     return next((i for i, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), len(then))
 
 
 class PieFigure:
-    """What the threads did, as a pie.
+    """Thread time by activity, as a pie.
 
     Parameters
     ----------
     options
-        Of the figure: its size.
+        Size of the figure.
     """
 
     made_by = staticmethod(columns.pie)
@@ -176,17 +176,17 @@ class PieFigure:
         self.root.add_tools(HoverTool(tooltips="<b>@label</b> @percent<br>@seconds{0,0.0} thread-seconds<br>@causes"))
 
     def draw(self, made: Columns) -> None:
-        """Show it."""
+        """Show the wedges."""
         send(self.source, made)
 
 
 class TimelineFigure:
-    """The threads by activity over time.
+    """Threads by activity over time.
 
     Parameters
     ----------
     options
-        Of the figure: its size and its title.
+        Size and title of the figure.
     """
 
     made_by = staticmethod(columns.timeline)
@@ -195,7 +195,7 @@ class TimelineFigure:
     def __init__(self, **options: Any) -> None:
         self.source = ColumnDataSource(columns.empty(columns.TIMELINE), name="timeline")
         self.root = figure(
-            # Not one that follows the data: it complains where there is none yet.
+            # No range that follows the data: it warns when there is none yet.
             x_range=Range1d(0, 1),
             y_range=DataRange1d(start=0, range_padding=0.08),
             x_axis_type="datetime",
@@ -228,7 +228,7 @@ class TimelineFigure:
         )
         tooltips = "<b>$name</b><br>@$name{0,0.00} of @nthreads{0,0.0} threads"
         self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
-        # The viewer's own time; Bokeh's formatter knows UTC only.
+        # Local time of the viewer; Bokeh's formatter knows UTC only.
         self.root.xaxis.formatter = CustomJSTickFormatter(code=_LOCAL_TIME)
         self.root.xgrid.visible = False
         self.root.yaxis.minor_tick_line_color = None
@@ -236,7 +236,7 @@ class TimelineFigure:
         self.root.yaxis.formatter = NumeralTickFormatter(format="0,0")
 
     def draw(self, made: Columns) -> None:
-        """Show it."""
+        """Show the bins."""
         if made["left"]:
             self.root.x_range.update(start=made["left"][0], end=made["right"][-1])
         grown = growth(self.source.data, made, order="left")
@@ -258,30 +258,30 @@ return parts.map((part) => String(part).padStart(2, "0")).join(":")
 """
 
 
-#: A figure that fills its window has room for so many rows at least: one or two would be walls of colour.
+#: Rows that a figure of a whole window has room for at least: one or two would be walls of colour. By eye.
 MIN_ROWS = 6
 
-#: As high as its rows, beside other figures on a page that scrolls.
+#: Options of a figure that is as high as its rows, on a page that scrolls.
 BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode": "stretch_width"}
 
 
 class NamedRows:
-    """A figure with a named row for each row of its columns, the first on top; not there without any row.
+    """Figure with one named row per row of its columns, the first on top; hidden without rows.
 
     Parameters
     ----------
     name
-        Of its columns in the document.
+        Name of the columns in the document.
     made_by
-        Gives the columns.
+        Makes the columns.
     names
-        Of the columns.
+        Names of the columns.
     grows
-        Whether its height follows the number of rows.
+        True if the height follows the number of rows.
     x_range
-        Shares, if not given.
+        Range of the axis; shares by default.
     options
-        Of the figure: its size.
+        Size of the figure.
     """
 
     every_ns = SLOW_NS
@@ -303,7 +303,7 @@ class NamedRows:
         self.root = figure(
             x_range=x_range or Range1d(0, 1),
             y_range=Range1d(self._min_rows - 0.5, -0.5),
-            # Half of the last tick's label is beyond the axis.
+            # The last tick's label is half beyond the axis.
             min_border_right=24,
             toolbar_location=None,
             tools="",
@@ -313,13 +313,13 @@ class NamedRows:
         )
         self.root.xaxis.formatter = NumeralTickFormatter(format="0 %")
         self.root.yaxis.ticker = FixedTicker(ticks=[])
-        # Of more names than there is room for, some.
+        # Show only as many names as there is room for.
         self.root.yaxis.major_label_policy = NoOverlap(min_distance=2)
         self.root.yaxis.major_tick_line_color = None
         self.root.grid.visible = False
 
     def draw(self, made: Columns) -> None:
-        """Show them."""
+        """Show the rows."""
         names = made["name"]
         if names != self.source.data["name"]:
             axis = self.root.yaxis[0]
@@ -332,7 +332,7 @@ class NamedRows:
         send(self.source, made)
 
     def stack(self, colours: Mapping[str, str], tooltips: str) -> None:
-        """Fill the rows with bars, the columns with these names one after the other."""
+        """Fill the rows with stacked bars, one for each named column."""
         bars = self.root.hbar_stack(
             list(colours), y="y", height=0.8, line_color=None, fill_color=list(colours.values()), source=self.source
         )
@@ -340,7 +340,7 @@ class NamedRows:
 
 
 def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
-    """What the threads of each chosen worker did, a bar each."""
+    """One bar per worker, by activity."""
     rows = NamedRows("workers", made_by, columns.WORKERS, **options)
     colours = {name: COLOURS[Bucket(name)] for name in ACTIVITIES}
     rows.stack(colours, "<b>$name</b> @$name{0.0 %}<br>worker @name, @nthreads threads")
@@ -348,14 +348,14 @@ def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedR
 
 
 def gpu_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
-    """What each chosen GPU did, a bar each."""
+    """One bar per GPU, by activity."""
     rows = NamedRows("gpus", made_by, columns.GPUS, **options)
     rows.stack(GPU_COLOURS, "<b>$name</b> @$name{0.0 %}<br>@name")
     return rows
 
 
 def prefix_bars(**options: Any) -> NamedRows:
-    """What became of the time of each prefix's tasks, a bar each."""
+    """One bar per prefix, by bucket."""
     x_range = DataRange1d(start=0, range_padding=0.04)
     rows = NamedRows("prefixes", columns.prefixes, columns.PREFIXES, x_range=x_range, **options)
     colours = {str(bucket): COLOURS[bucket] for bucket in TASK_BUCKETS}
@@ -367,7 +367,7 @@ def prefix_bars(**options: Any) -> NamedRows:
 
 
 def worker_spread(**options: Any) -> NamedRows:
-    """How the workers differ, an activity a row."""
+    """Spread of the workers' shares, one row per activity."""
     rows = NamedRows("spread", columns.worker_spread, columns.SPREAD, **options)
     line = {"line_color": "colour", "source": rows.source}
     rows.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)

@@ -1,4 +1,4 @@
-"""The pages, and their routes on a scheduler's dashboard with all that is private to Dask there."""
+"""Pages of the dashboard and their routes, with everything that is private to Dask there."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 
 class Page(DashboardComponent):
-    """Parts below a headline, which is also where it is said that they stand still.
+    """Parts of a page below a headline; the headline also shows notices.
 
     Parameters
     ----------
     tab
-        Knows what there is to draw.
+        Source of what is drawn.
     headline, parts
-        What :meth:`update` draws.
+        Texts and figures that :meth:`update` draws.
     root
-        Where all of them are.
+        Bokeh model that contains all of them.
     """
 
     def __init__(self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any) -> None:
@@ -62,7 +62,7 @@ class Page(DashboardComponent):
     @without_property_validation  # type: ignore[untyped-decorator]  # bokeh is skipped by mypy
     @log_errors
     def update(self) -> None:
-        """Show what has changed."""
+        """Draw what has changed."""
         tab = self._tab
         try:
             tab.refresh()
@@ -86,13 +86,13 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Verdict, the largest cause, pie and key, timeline, stragglers and GPUs where there are any, and workers."""
+    """Headline, largest cause, pie with key, timeline, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
     pie = PieFigure(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
     )
-    # Titles are texts of their own, because the title of a figure does not wrap.
+    # Titles are separate texts because a figure's title does not wrap.
     titled: list[PagePart] = [
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
@@ -114,38 +114,38 @@ def whole(tab: Tab) -> Page:
 
 
 def pie(tab: Tab) -> Page:
-    """The pie, and its key beside it."""
+    """Pie with its key."""
     key = Text(texts.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
     figure = PieFigure(aspect_ratio=1, sizing_mode="scale_height")
     return _stacked(tab, texts.headline, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
 
 
 def timeline(tab: Tab) -> Page:
-    """The timeline below its key."""
+    """Timeline below its key."""
     key = Text(texts.timeline_key, **_KEY_LINE)
     return _stacked(tab, texts.timeline_title, [key, TimelineFigure(sizing_mode="stretch_both")])
 
 
 def workers(tab: Tab) -> Page:
-    """The workers below the key: a bar each, or the spread over many."""
+    """Workers below the key: one bar each, or the spread of many."""
     bars = worker_bars(columns.all_workers, sizing_mode="stretch_both")
     spread = worker_spread(sizing_mode="stretch_both")
     return _stacked(tab, texts.workers_title, [Text(texts.workers_key, **_KEY_LINE), bars, spread])
 
 
 def gpus(tab: Tab) -> Page:
-    """The GPUs, a bar each below the key."""
+    """GPUs below the key, one bar each."""
     bars = gpu_bars(columns.all_gpus, sizing_mode="stretch_both")
     return _stacked(tab, texts.gpus_title, [Text(texts.gpu_key, **_KEY_LINE), bars])
 
 
 def prefixes(tab: Tab) -> Page:
-    """The task prefixes that took most time, below their key."""
+    """Prefixes with most thread time, below their key."""
     key = Text(texts.prefixes_key, every_ns=SLOW_NS, **_KEY_LINE)
     return _stacked(tab, texts.prefixes_title, [key, prefix_bars(sizing_mode="stretch_both")])
 
 
-#: The pages to leave open on a wall, or in a panel of JupyterLab, by path.
+#: Pages by path, to leave open on a wall or in a panel of JupyterLab.
 PAGES: dict[str, Callable[[Tab], Page]] = {
     "individual-efficiency": whole,
     "individual-efficiency-gpus": gpus,
@@ -159,7 +159,7 @@ PAGES: dict[str, Callable[[Tab], Page]] = {
 def _stacked(
     tab: Tab, title: Callable[[TabView], str], parts: Sequence[PagePart], roots: Sequence[Any] | None = None
 ) -> Page:
-    """A page that fills its window: the headline, then the roots, which are those of the parts if not given."""
+    """Page that fills its window: the headline, then the roots (by default those of the parts)."""
     if roots is None:
         roots = [part.root for part in parts]
     headline = Text(title, sizing_mode="stretch_width", styles=_HEADLINE_STYLE, name="headline")
@@ -182,20 +182,20 @@ _KEY_LINE: dict[str, Any] = {
 
 
 class NoDashboardError(RuntimeError):
-    """The scheduler serves no Bokeh dashboard; says what it is without."""
+    """The scheduler serves no Bokeh dashboard."""
 
 
-#: Every scheduler's tab, from its first registration on.
+#: Tab of each scheduler, from its first registration on.
 _TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
 
 
 def show(scheduler: Scheduler, source: TabSource) -> None:
-    """Put the pages on this scheduler's dashboard, or show this on those that are there.
+    """Put the pages on this scheduler's dashboard, or switch existing pages to this source.
 
     Raises
     ------
     NoDashboardError
-        If the scheduler serves none.
+        If the scheduler serves no Bokeh dashboard.
     """
     tab = _TABS.get(scheduler)
     if tab is None:
@@ -204,19 +204,19 @@ def show(scheduler: Scheduler, source: TabSource) -> None:
 
 
 def hide(scheduler: Scheduler, source: TabSource) -> None:
-    """Take the pages off again, as far as Dask allows; no-op where another source is shown."""
+    """Remove the links to the pages; does nothing if another source is shown."""
     tab = _TABS.get(scheduler)
     if tab is not None:
         tab.hide(source)
 
 
 def _install(scheduler: Scheduler) -> Tab:
-    """Serve the pages, once for a scheduler: Dask has no way to take a route away."""
+    """Serve the pages; once per scheduler, as Dask cannot remove a route."""
     http = scheduler.http_application
     dashboard = next((app for app in http.applications if isinstance(app, BokehTornado)), None)
     if dashboard is None:
         raise NoDashboardError("the scheduler serves no Bokeh dashboard")
-    # Memoised, so that these are the lists that the pages of Dask's own have.
+    # Memoised by Dask, so these are the lists that Dask's own pages use.
     variables = template_variables(scheduler)
     tab = Tab(variables)
     documents = {f"/{LINK}": partial(_with_links, tab)}
@@ -225,32 +225,32 @@ def _install(scheduler: Scheduler) -> Tab:
     http.add_application(application)
     application.initialize(IOLoop.current())
     application.start()
-    # Dask's own handler knows only the first Bokeh application; of two, the later one is asked first.
+    # Dask's own handler knows only the first Bokeh application; the handler added last is asked first.
     route = rf"{dashboard.prefix}/individual-plots.json"
     http.add_handlers(r".*", [(route, _IndividualPlots, {"dask_server": scheduler})])
     return tab
 
 
 class _IndividualPlots(IndividualPlots):
-    """Dask's list of plots for dask-labextension, and ours."""
+    """List of plots for dask-labextension, with the plugin's pages added."""
 
     def write(self, chunk: Any) -> None:
         tab = _TABS.get(self.server)
         if isinstance(chunk, dict) and tab is not None and tab.shown:
-            # Named as Dask names its own: the extension shows what comes after "Individual".
+            # Named like Dask's own: the extension shows what follows "Individual".
             chunk = {**chunk, **{path.replace("-", " ").title(): f"/{path}" for path in PAGES}}
         super().write(chunk)
 
 
 def _with_links(tab: Tab, scheduler: Scheduler, extra: dict[str, Any], doc: Any) -> None:
-    """All figures, with Dask's links above them."""
+    """Page with all figures, below Dask's links."""
     _alone(whole, tab, scheduler, extra, doc)
     doc.template = env.get_template("simple.html")
     doc.template_variables.update(extra)
 
 
 def _alone(make: Callable[[Tab], Page], tab: Tab, scheduler: Scheduler, extra: dict[str, Any], doc: Any) -> None:
-    """A page that fills its window, or a panel of JupyterLab."""
+    """Page that fills its window, or a panel of JupyterLab."""
     page = make(tab)
     page.update()
     add_periodic_callback(doc, page, UPDATE_MS)

@@ -28,12 +28,12 @@ def run_command(
 ) -> None:
     """Run a script, and report on the clusters that it used.
 
-    The script runs as with `python SCRIPT ARGS`: its output, exit code and signals are its own. Each cluster that a
-    Client of its connects to is metered while that Client is open; a plugin that is there already stays as it is.
-    When the script ends, fails or is interrupted, the report's first screen goes to standard error; of several
-    clusters, the one with most thread time is shown, and a line for each of the others.
+    The script runs as with `python SCRIPT ARGS`: its output, exit code and signals are its own. Each cluster that one
+    of its Clients connects to is metered while that Client is open; an existing plugin stays as it is. When the script
+    ends, fails or is interrupted, the report's first screen goes to standard error; with several clusters, the one with
+    most thread time is shown, and a line for each of the others.
 
-    Metering costs some 3 % of a task that does nothing, and --trace some 6 %. There is no report where the process is
+    Metering costs some 3 % of a task that does nothing, and --trace some 6 %. There is no report if the process is
     killed, or ends by os._exit.
     """
     if not is_module and not os.path.isfile(script):

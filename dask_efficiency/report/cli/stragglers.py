@@ -1,4 +1,4 @@
-"""`dask-efficiency stragglers`: who took longer for the same work, in a run that is over or on a cluster now."""
+"""`dask-efficiency stragglers`: workers slower than their peers, in a recorded run or on a cluster now."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 def command(source: str, history: tuple[str, ...], factor: float | None, as_json: bool, connection: Connection) -> None:
     """Find workers that are slower than their peers.
 
-    A slow worker takes longer for the same work; why is told with it. SOURCE is the file or URL of a recorded run, or
-    of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where known
-    cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. Of a saved report,
-    the findings in it are shown; of a scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file),
-    what it recorded is judged, or, where it does not record, what it finds now is shown.
+    A slow worker takes longer for the same work; the reason is given with it. SOURCE is the file or URL of a recorded
+    run, or of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where
+    known cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. A saved report
+    shows its own findings. A scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file) judges what
+    it recorded, or shows its current findings if it does not record.
     """
     with one_line_errors():
         found = _judgement(look_at(source), history, factor, connection)
@@ -74,7 +74,7 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 
 
 async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
-    """What the cluster recorded; or what its scheduler found, where it does not record."""
+    """Recorded run of the cluster, or the scheduler's own findings if it does not record."""
     from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.client.questions import ask
     from dask_efficiency.runs.questions import ask_trace

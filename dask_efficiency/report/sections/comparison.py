@@ -1,4 +1,4 @@
-"""What a comparison of runs says."""
+"""Document of a comparison: its headline, findings, tables and caveats."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.parts import finalized_parts
 
-#: Before a change that is not more than the runs differ among themselves.
+#: Mark before a change within the spread of the runs.
 WITHIN = "~"
-#: Names in a report's environment of what the table of the run has.
+#: Names in a report's environment that the table of the run has.
 SIZES = ("workers", "threads")
 SIDES = ("before", "after")
 
 
 def title(comparison: Comparison) -> str:
-    """The names of the runs before and after."""
+    """Names of the runs before and after."""
     return " -> ".join(_named(names) for names in (comparison.names_before, comparison.names_after))
 
 
@@ -68,22 +68,22 @@ def _named(names: Sequence[str]) -> str:
 
 
 def context(comparison: Comparison) -> str:
-    """How many runs there are, and what that allows to say."""
+    """Number of runs, and what it allows to conclude."""
     counts = len(comparison.before), len(comparison.after)
     if counts == (1, 1):
-        return "one run a side, so nothing tells how much runs differ among themselves"
+        return "one run per side, so the spread of the runs is unknown"
     return f"medians of {counts[0]} {'run' if counts[0] == 1 else 'runs'} before and {counts[1]} after"
 
 
 def document(comparison: Comparison) -> Document:
-    """What changed from one run to another."""
+    """Document of a comparison."""
     first = tuple(one.lines for one in find(comparison)[:MAX_SHOWN])
-    said = title(comparison), context(comparison), headline(comparison)
-    return Document(*said, sections(comparison), findings=first)
+    texts = title(comparison), context(comparison), headline(comparison)
+    return Document(*texts, sections(comparison), findings=first)
 
 
 def page(comparison: Comparison) -> Document:
-    """The same for a page, where what stands against comparing is not the last that one reads."""
+    """Document for a page: caveats stand near the top."""
     shown = document(comparison)
     first, rest = shown.sections[:1], shown.sections[1:]
     return replace(
@@ -105,7 +105,7 @@ def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _sides(comparison: Comparison) -> Sides | None:
-    """A bar for each side, as long as its runs took, of the buckets' medians."""
+    """Bars of the buckets' medians, one per side, as long as its runs took."""
     sides = [slices_of(finalized_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
         return None
@@ -126,7 +126,7 @@ def _legend(before: Sequence[Slice], after: Sequence[Slice]) -> Legend:
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
+    """Every section with content, in reading order."""
     return with_content(
         causes(comparison),
         run(comparison),
@@ -138,7 +138,7 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
 
 
 def causes(comparison: Comparison) -> Section:
-    """The table of thread time by cause; its figures add up."""
+    """Table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
     if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
         return Section("Thread time by cause")
@@ -146,7 +146,7 @@ def causes(comparison: Comparison) -> Section:
     rows = [tuple(cell(position) for cell in columns.values()) for position in range(len(table.rows))]
     lines = []
     if has_spread(comparison):
-        lines.append(f"{WITHIN} marks changes that are not more than the runs of a side differ among themselves")
+        lines.append(f"{WITHIN} marks changes within the spread of the runs")
     if any(comparison.not_by_cause):
         lines.append("(medians): the medians of the causes do not add up to the median of lost time")
     return section(
@@ -209,12 +209,12 @@ def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callab
 
 
 def has_spread(comparison: Comparison) -> bool:
-    """Whether there are several runs on a side."""
+    """True if a side has several runs."""
     return comparison.lost.spread is not None
 
 
 def run(comparison: Comparison) -> Section:
-    """Runtime, efficiency, size and tasks."""
+    """Table of runtime, efficiency, size and tasks."""
     whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
     parts = {
         "work on the cluster": comparison.cluster_seconds,
@@ -282,7 +282,7 @@ def _points(change: float) -> str:
 
 
 def factors(comparison: Comparison) -> Section:
-    """The factors whose product is the efficiency, where any has changed."""
+    """Factors of the efficiency, if any has changed."""
     found = comparison.factors
     if not any(factor.change and math.isfinite(factor.change) for factor in found.values()):
         return Section("Factors of the efficiency")
@@ -297,7 +297,7 @@ def factors(comparison: Comparison) -> Section:
 
 
 def prefixes(comparison: Comparison) -> Section:
-    """Useful and lost time of the prefixes that changed most; every column adds up."""
+    """Useful and lost time of the prefixes that changed most; columns add up."""
     changes = comparison.by_prefix
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
     if not ranked or not _largest_change(changes[ranked[0]]):
@@ -344,7 +344,7 @@ def _sums(changes: Sequence[PrefixChange]) -> tuple[tuple[int, int], tuple[int, 
 def _prefix_cells(
     changes: Mapping[str, PrefixChange], labels: Mapping[str, Sequence[str]], scale: Scale
 ) -> dict[str, tuple[str, ...]]:
-    """Useful time and its change, lost time and its change, by label and in total."""
+    """Cells of useful time and its change, lost time and its change, by label and in total."""
     sums = {label: _sums([changes[name] for name in names]) for label, names in labels.items()}
     cells: dict[str, tuple[str, ...]] = dict.fromkeys((*labels, "total"), ())
     for kind in (0, 1):
@@ -377,5 +377,5 @@ def _values(values: Sequence[str]) -> str:
 
 
 def caveats(comparison: Comparison) -> Section:
-    """Why the two sides may not be comparable."""
+    """Reasons why the sides may not be comparable."""
     return section("Mind when comparing", *caveats_of(comparison)[:TOP_LABELS], caveat=True)

@@ -28,31 +28,31 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 
-#: Rows on a screen; a page has all of them.
+#: Rows on a screen; a page has all of them. By eye.
 TOP_CULPRITS = 8
 
-#: Of those who held the GIL, below the table on a screen, where a column of them has no room.
+#: Sentences on who held the GIL, below the table of a screen, which has no room for the column. By eye.
 MAX_HELD_BY = 3
 
-#: Of the longest holds, and of the longest blocks, those that are named.
+#: Longest holds of the GIL, and longest blocks of event loops, that are listed. By eye.
 MAX_HOLDS = 5
 
-#: What Dask itself warns of is 3 s; in a tenth of a second, 8 threads lose about one thread-second.
+#: Seconds from which a hold is listed: 8 threads then lose about one thread-second. Dask itself warns from 3 s on.
 MIN_HOLD_SECONDS = 0.1
 
-#: Characters of who held the GIL, in a table of a page.
+#: Characters of who held the GIL, in a table of a page. By eye.
 HELD_BY_LENGTH = 100
 
 
 def culprits(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What most time was lost on, by cause, prefix and line; nothing where nobody looked."""
+    """Largest losses by cause, prefix and line; empty if nothing was sampled."""
     if not report.causes_by_worker and not report.profile:
         return section("Where the time goes")
     found = find_culprits(report)
     shown = found if extent.drawn else found[:TOP_CULPRITS]
-    said = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
+    text = f"the {len(shown)} largest losses:" if len(found) > len(shown) else ""
     below = () if extent.drawn else _held_by(shown)
-    return section("Where the time goes", said, _culprit_table(shown, report.thread_seconds, extent), *below)
+    return section("Where the time goes", text, _culprit_table(shown, report.thread_seconds, extent), *below)
 
 
 def _culprit_table(shown: tuple[Culprit, ...], whole: float, extent: Extent) -> Table:
@@ -83,7 +83,7 @@ def _cause_label(culprit: Culprit) -> Label:
 
 
 def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
-    """Who held the GIL while others waited for it, one sentence for each prefix."""
+    """Sentences on who held the GIL, one for each prefix that waited."""
     by_prefix = {each.prefix: each.held_by for each in shown if each.held_by}
     return tuple(
         sentence(f"while {name_of(prefix) or 'tasks'} waited, the GIL was held most by {held_by}")
@@ -92,22 +92,22 @@ def _held_by(shown: tuple[Culprit, ...]) -> tuple[str, ...]:
 
 
 def flame_graph(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What the threads of tasks did and waited for, by cause and stack, as a figure."""
+    """Flame graph of the tasks' threads, by cause and stack."""
     heading = "By cause and line"
     found = boxes(sampled_stacks(report)) if extent.drawn else ()
     if not found:
         return Section(heading)
-    said = (
+    text = (
         "All time in tasks by cause, below that by prefix, and below that by what called what, down to the line. The "
         "time of each cause and prefix is exact; how it is divided over lines was sampled."
     )
-    return section(heading, Aside(said), Flames(found))
+    return section(heading, Aside(text), Flames(found))
 
 
 def holds(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The longest times for which one thread kept all others from the GIL, or blocked an event loop.
+    """Longest times for which one thread kept others from the GIL, or blocked an event loop.
 
-    They are part of what was lost to waiting, so that they stand beside the culprits and not among them.
+    They are part of the time lost to waiting, so they are listed separately from the culprits.
     """
     held = [
         f"held the GIL for {format_seconds(hold.seconds)}: {holder_text(hold.holder, hold.stack)}, "
@@ -133,16 +133,16 @@ def _longest(found: tuple[LongHold, ...]) -> list[LongHold]:
     return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]
 
 
-#: A thinner box is two pixels of a screen at most; neighbours of it are one box, or none where they are thin together.
+#: Share of the whole below which a box is left out or joined with its neighbours: two pixels of a screen.
 MIN_SHARE = 0.002
 
-#: About 240 kilobytes of a page, where names are long.
+#: Boxes of a flame graph: about 240 kilobytes of a page, with long names.
 MAX_BOXES = 1_000
 
-#: Frames of a stack that are drawn, from the outermost on.
+#: Frames of a stack that are drawn, from the outermost on. A guess.
 MAX_DEPTH = 60
 
-#: Characters of a frame's name, with its line.
+#: Characters of a frame's name with its line. By eye.
 FRAME_LENGTH = 80
 
 
@@ -153,18 +153,18 @@ class _Node:
 
 
 def boxes(rows: Sequence[ProfileRow]) -> tuple[Box, ...]:
-    """The boxes of some stacks, bounded in number.
+    """Boxes of some stacks, bounded in number.
 
     Parameters
     ----------
     rows
-        As of :func:`~dask_efficiency.report.stacks.sampled_stacks`.
+        Rows of :func:`~dask_efficiency.report.stacks.sampled_stacks`.
 
     Returns
     -------
     tuple
-        The whole first, and each box before those in it, the widest first. No more than :data:`MAX_BOXES`, and none
-        that is less than :data:`MIN_SHARE` of the whole; empty where there is no time.
+        The whole first, each box before those in it, the widest first. At most :data:`MAX_BOXES`, none below
+        :data:`MIN_SHARE` of the whole; empty without time.
     """
     root, colours = _tree(rows)
     if not root.ns:
@@ -174,14 +174,14 @@ def boxes(rows: Sequence[ProfileRow]) -> tuple[Box, ...]:
         colour = colours.get(name, OTHER_COLOUR)
         found += _boxes(name, cause, left, root.ns, cause.ns, colour)
     if len(found) > MAX_BOXES:
-        # a box is never wider than the one that it is part of, which stands before it
+        # a box is never wider than the box around it, which comes first
         widest = sorted(range(len(found)), key=lambda i: -found[i].ns)[:MAX_BOXES]
         found = [found[i] for i in sorted(widest)]
     return tuple(found)
 
 
 def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
-    """The time of each stack and of all that begin like it; and colours of the causes by name."""
+    """Tree of time by cause, prefix and frame, and the colours of the causes."""
     root = _Node()
     colours: dict[str | Frame, str] = {}
     for row in rows:
@@ -197,19 +197,19 @@ def _tree(rows: Iterable[ProfileRow]) -> tuple[_Node, dict[str | Frame, str]]:
 
 
 def _boxes(name: str | Frame, node: _Node, left: int, whole: int, cause: int, colour: str) -> Iterator[Box]:
-    """A box, and those in it."""
+    """A box and all boxes in it."""
     waiting = [(name, node, left, 1)]
     while waiting:
         name, node, left, depth = waiting.pop()
         of_whole = f"{format_thread_time(node.ns)}, {format_share(node.ns / whole)} of all"
-        said = of_whole if depth == 1 else f"{of_whole}, {format_share(node.ns / cause)} of its cause"
-        yield Box(_box_name(name), said, left, node.ns, depth, colour)
+        text = of_whole if depth == 1 else f"{of_whole}, {format_share(node.ns / cause)} of its cause"
+        yield Box(_box_name(name), text, left, node.ns, depth, colour)
         inner = [(name, part, at, depth + 1) for name, part, at in _wide_parts(node, left, MIN_SHARE * whole)]
         waiting += reversed(inner)
 
 
 def _wide_parts(node: _Node, left: int, least: float) -> Iterator[tuple[str | Frame, _Node, int]]:
-    """What is wide enough in a box, the widest first, and where it begins; the others together, where they are."""
+    """Parts of a box that are wide enough, the widest first, with their left edges; the rest as one."""
     ranked = sorted(node.parts.items(), key=lambda item: -item[1].ns)
     wide = [(name, part) for name, part in ranked if part.ns >= least]
     rest = sum(part.ns for _, part in ranked[len(wide) :])
@@ -229,15 +229,15 @@ def _box_name(name: str | Frame) -> str:
 
 LOOP_TITLE = "Scheduler's event loop"
 
-#: Of what took most, those that are named on a screen.
+#: Costliest handlers that are named on a screen. By eye.
 MAX_LOOP_PARTS = 3
 
-#: Share of the handlers' time from which on plugins are named on a screen.
+#: Share of the handlers' time from which a plugin is named on a screen. A guess.
 WORTH_NAMING = 0.1
 
 
 def scheduler_loop(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """In a line how busy it was and with what; on a page the costliest handlers and plugins, too."""
+    """Load of the scheduler's event loop in a line; on a page also the costliest handlers and plugins."""
     loop = report.scheduler_loop
     if loop is None or not loop.seconds > 0:
         return Section(LOOP_TITLE)
@@ -247,24 +247,24 @@ def scheduler_loop(report: EfficiencyReport, extent: Extent = SCREEN) -> Section
 
 
 def _loop_figures(loop: SchedulerLoop) -> list[str]:
-    said = (
+    lines = (
         [f"busy {format_share(loop.busy_with_work)} of the time with work"] if loop.busy_with_work is not None else []
     )
     if loop.busy_seconds is not None:
-        said.append(f"{format_seconds(loop.busy_seconds)} in all")
+        lines.append(f"{format_seconds(loop.busy_seconds)} in all")
     if loop.lag_seconds is not None:
-        said.append(f"what came waited {format_seconds(loop.lag_seconds)} in the mean")
-    return [*said, f"garbage collection {format_seconds(loop.gc_seconds)}"]
+        lines.append(f"messages waited {format_seconds(loop.lag_seconds)} in the mean")
+    return [*lines, f"garbage collection {format_seconds(loop.gc_seconds)}"]
 
 
 def _busiest(loop: SchedulerLoop) -> list[str]:
     handlers = [f"{name_of(part.name)} {format_seconds(part.seconds)}" for part in loop.handlers[:MAX_LOOP_PARTS]]
-    said = [f"most in {', '.join(handlers)}"] if handlers else []
+    lines = [f"most in {', '.join(handlers)}"] if handlers else []
     if loop.hooks and loop.hooks[0].seconds >= WORTH_NAMING * loop.handlers_seconds:
         most = loop.hooks[0]
         where = f" in {place_of(most.stack[0])}" if most.file else ""
-        said.append(sentence(f"of that, `{most.name}`{where} {format_seconds(most.seconds)}"))
-    return said
+        lines.append(sentence(f"of that, `{most.name}`{where} {format_seconds(most.seconds)}"))
+    return lines
 
 
 def _loop_table(loop: SchedulerLoop) -> Table:
@@ -281,11 +281,11 @@ def _loop_row(part: LoopPart, loop: SchedulerLoop) -> tuple[str, ...]:
 
 
 def _loop_note(loop: SchedulerLoop) -> str:
-    said = (
+    text = (
         "Handlers and callbacks were timed at each call. Hooks of plugins are part of their time; what `transition` of "
         "each plugin took is estimated from some of the calls."
     )
     if loop.busy_seconds is None:
-        return said
+        return text
     rest = max(0.0, loop.busy_seconds - loop.handlers_seconds)
-    return f"{said} The rest of the busy time, {format_seconds(rest)}, went to messages and to all else."
+    return f"{text} The rest of the busy time, {format_seconds(rest)}, went to messages and to all else."

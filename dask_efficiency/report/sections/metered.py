@@ -1,4 +1,4 @@
-"""What P2P shuffles took by phase, how many bytes moved, and what users' own labels counted."""
+"""Sections on P2P shuffles, moved bytes, and users' own labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dask_efficiency.show.document import Section, Table, section
 from dask_efficiency.show.extent import SCREEN, Extent
 from dask_efficiency.show.figures import format_bytes, format_seconds, name_of
 
-#: Seconds for which all waited for the worker that sent last: less is not told.
+#: Seconds of waiting for the worker that sent last, from which it is named. A guess.
 MIN_WAITED_SECONDS = 0.01
 
 
@@ -28,18 +28,18 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     last = max(times.at_barriers, key=lambda worker: times.at_barriers[worker], default="")
     if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
         sent = format_seconds(times.at_barriers[last])
-        lines.append(f"at barriers all waited for {name_of(last)}, which still sent for {sent}")
+        lines.append(f"at barriers all others waited for {name_of(last)}, which was still sending for {sent}")
     return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(0, 1)))
 
 
 def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Bytes of results that went to disk, came back, or went from worker to worker."""
+    """Bytes of results that were spilled, read back, or sent between workers."""
     rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
     return section("Data moved", _peak(report), Table(("way", "bytes", "count"), rows))
 
 
 def _peak(report: EfficiencyReport) -> str:
-    """The worker whose process had most memory at a time, and how much of it were results."""
+    """Worker process with the largest peak of memory, and the part of it in results."""
     peaks: dict[str, dict[str, float]] = {}
     for row in report.metered:
         if row.context == MEMORY and row.worker:
@@ -52,7 +52,7 @@ def _peak(report: EfficiencyReport) -> str:
 
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What users' own labels counted in their tasks."""
+    """Values of users' own labels in their tasks."""
     found = list(own_labels(report.metered).items())
     rows = tuple(
         (name_of(label), name_of(prefix) or "(no prefix)", _figure(value, unit))

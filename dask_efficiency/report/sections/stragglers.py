@@ -26,19 +26,19 @@ from dask_efficiency.show.finding import MAX_SHOWN, Finding
 from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
 from dask_efficiency.straggler.wording import MEANINGS, how_many
 
-#: Findings in full; of the rest the number is given.
+#: Stragglers listed; of the rest only the number is given. By eye.
 MAX_STRAGGLERS = 20
 
-#: Long tasks that are named.
+#: Long tasks listed. By eye.
 MAX_LONG_TASKS = 5
 
-#: Signals of a finding that are drawn, on a page.
+#: Signals drawn per straggler, on a page. By eye.
 MAX_EVIDENCE = 4
 
-#: Findings of a judgement whose signals are shown one by one.
+#: Stragglers of a judgement whose signals are listed. By eye.
 WITH_SIGNALS = 3
 
-#: What a signal is called for people; one that is not here keeps its name.
+#: Names of signals in words.
 SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for name, signal in SIGNALS.items()}
 
 #: Signals that are shares; the others are multiples of the peers' median.
@@ -46,7 +46,7 @@ SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.
 
 
 def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Who was slow, why, and how much longer it took; what each cause means; and the signals, drawn."""
+    """Stragglers with causes and effects, the meaning of each cause, and on a page the signals."""
     slow = report.stragglers
     shown = slow[:MAX_STRAGGLERS]
     rows = tuple(
@@ -77,7 +77,7 @@ def _since(finding: SlowWorker, started: float) -> str:
 
 
 def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
-    """Each signal drawn beside that of the peers."""
+    """Signals of stragglers, drawn against their peers."""
     rows = []
     drawings = []
     for finding in findings:
@@ -88,12 +88,12 @@ def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
             drawings.append(_beside_peers(item))
     heads = ("", "signal", "it", "peers")
     table = Table(heads, tuple(rows), words=(0, 1), drawings=tuple(drawings), drawn_behind=1)
-    said = "Dot: the worker. Bar: its peers, from the least to the most, and their median. To the right is more."
-    return section("", table, Aside(said)) if rows else section("")
+    text = "Dot: the worker. Bar: its peers, from the least to the most, and their median. To the right is more."
+    return section("", table, Aside(text)) if rows else section("")
 
 
 def _figure(evidence: Evidence, value: float) -> str:
-    """A value of a signal in its unit."""
+    """Value of a signal in its unit."""
     return format_share(value) if evidence.signal in SHARES and 0 <= value <= 1 else format_times(value)
 
 
@@ -106,7 +106,7 @@ def _beside_peers(evidence: Evidence) -> Peers | None:
 
 
 def long_tail(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The tasks that took far longer than the others of their prefix."""
+    """Tasks that took far longer than the others of their prefix."""
     return _long_tail(recorded_tasks(report))
 
 
@@ -115,21 +115,21 @@ def _long_tail(found: Sequence[Finding]) -> Section:
 
 
 def document(found: Judgement, name: str) -> Document:
-    """The stragglers of a run that is over.
+    """Document on the stragglers of a recorded run.
 
     Parameters
     ----------
     found
-        What is to be shown.
+        Result of judging the run.
     name
-        Of the run.
+        Name of the run.
     """
     first = tuple(one.lines for one in found.findings[:MAX_SHOWN])
     return Document(f"Stragglers of {name_of(name) or 'a run'}", "", headline(found), _sections(found), findings=first)
 
 
 def headline(found: Judgement) -> str:
-    """How many are slow, and what one of them costs; no full stop."""
+    """Number of slow workers, and the largest saving; no full stop."""
     slow = how_many(found.slow_workers, found.workers)
     if not found.slow_workers:
         return f"{slow}; one task takes far longer than its like" if found.long_tasks else slow
@@ -138,7 +138,7 @@ def headline(found: Judgement) -> str:
 
 
 def to_dict(found: Judgement) -> dict[str, Any]:
-    """All of it as values that JSON has."""
+    """Plain data, ready for JSON."""
     return {
         "headline": headline(found),
         "findings": [one.to_dict() for one in found.findings],
@@ -203,12 +203,12 @@ def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
 
 
-#: Sentences; the tables have more.
+#: Sentences on the longest tasks; the tables have more. By eye.
 MAX_SENTENCES = 3
 
 
 def skew(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The prefixes whose tasks or results differ much; on a page all of them, folded away."""
+    """Prefixes whose tasks or results differ much; on a page all prefixes, folded."""
     sentences = [longest(report, prefix).where for prefix in long_tasks(report)]
     found = section(
         "Skew",
@@ -243,7 +243,7 @@ def _skew_sizes(skews: Mapping[str, Skew], at_most: int) -> Table:
 
 
 def _skew_table(skews: Mapping[str, Skew], at_most: int, most: str, row: Callable[[Skew], tuple[str, ...]]) -> Table:
-    """A row for each of the first prefixes, the median, 95 %, the maximum, that over the median, and whose it is."""
+    """One row per prefix: median, 95 %, maximum, its ratio to the median, and its task."""
     shown = list(skews.items())[:at_most]
     return Table(
         ("prefix", "tasks", "median", "95 %", "max", "times", most),

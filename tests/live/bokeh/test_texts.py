@@ -64,7 +64,7 @@ def test_what_threads_wait_for_most_is_said_and_the_keys_hold_all_causes(
 
 def test_where_nobody_looks_what_threads_wait_for_it_is_said_why(tab: Tab) -> None:
     now = view_of(tab, Meter())
-    assert texts.largest_cause(now) == "What threads of 2 workers wait for is not known: no /proc."
+    assert texts.largest_cause(now) == "Threads of 2 workers are not sampled: no /proc."
     assert not any("\n" in title for title in re.findall(r'title="([^"]*)"', texts.key_table(now)))
 
 

@@ -40,7 +40,7 @@ def test_the_title_names_a_few_runs_of_each_side() -> None:
 
 
 def test_the_context_says_what_several_runs_allow() -> None:
-    assert context(compare(by_hand(), by_hand())).startswith("one run a side")
+    assert context(compare(by_hand(), by_hand())).startswith("one run per side")
     assert context(compare(by_hand(), [by_hand()] * 3)) == "medians of 1 run before and 3 after"
 
 

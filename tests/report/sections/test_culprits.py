@@ -277,7 +277,7 @@ def held_up(loop: SchedulerLoop | None = LOOP, **fields: object) -> EfficiencyRe
 def test_on_a_screen_a_line_says_how_busy_and_how_late_it_was_and_with_what() -> None:
     (line,) = scheduler_loop(held_up()).lines
     assert line == (
-        "busy 75 % of the time with work; 8.0 s in all; what came waited 17 ms in the mean; garbage collection 300 ms; "
+        "busy 75 % of the time with work; 8.0 s in all; messages waited 17 ms in the mean; garbage collection 300 ms; "
         "most in task-finished 6.0 s; of that, `Burner.transition` in burner.py:6 5.0 s"
     )
 

@@ -109,7 +109,7 @@ def said(**fields: object) -> str:
 def test_what_makes_the_figures_uncertain_is_noted() -> None:
     whole = {"attributed_ns": 4 * SECOND}
     assert said(**whole) == ""
-    assert said().startswith("10 % of the kernel time is no known task's")
+    assert said().startswith("10 % of the kernel time could not be attributed to tasks")
     assert "upper bound on worker a" in said(meter="torch-events", bounds={"train": SECOND}, **whole)
     assert "7 records of GPU work were lost" in said(dropped=7, **whole)
     assert "gave way to a profiler for 2.0 s" in said(gaps=2 * SECOND, **whole)

@@ -30,7 +30,7 @@ def test_what_was_computed_again_is_told_with_what_to_do_about_it() -> None:
     report = report_of(repeats={"load": Repeat(6, 2), "sum": Repeat(384, 4), "": Repeat(1, 2)})
     section = repeats(report)
     (told,) = section.lines
-    assert told.startswith("the same results were computed up to 4 times, because they were asked for again (391 tasks")
+    assert told.startswith("results were computed up to 4 times, on request (391 tasks")
     assert "persist()" in told
     assert section.table.heads == ("prefix", "tasks", "computed up to")
     assert section.rows == (("sum", "384", "4 times"), ("load", "6", "2 times"), ("(no prefix)", "1", "2 times"))
@@ -56,7 +56,7 @@ def test_each_lost_worker_has_a_line_the_most_costly_first() -> None:
 
 def test_a_report_in_retrospect_compares_no_workers() -> None:
     retrospect = report_of(by_worker={ALL_WORKERS: seconds(thread_cpu=3, idle=1)})
-    assert workers(retrospect).lines == ("a report in retrospect does not tell them apart",)
+    assert workers(retrospect).lines == ("a report in retrospect does not distinguish workers",)
     assert workers(retrospect).rows == ()
 
 
@@ -152,7 +152,7 @@ def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
     )
     assert section.lines == (
         "the time of free threads is shared equally by the spans that had work outstanding",
-        "a span has what those in it have, too, which begin with '/': the others add up to the whole",
+        "a span includes its inner spans, which begin with '/': the others add up to the whole",
         "of the time that tasks held, 75 % is of the report's own, the rest of others",
     )
     assert section.table.heads == ("span", "held", "on data", "idle", "lost", "thread-s", "useful", "idle for")

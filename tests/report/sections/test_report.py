@@ -68,7 +68,7 @@ def test_a_factor_of_very_little_time_is_not_called_poor() -> None:
     assert "unknown 0.500" in lines[0]
     assert lines[1:3] == (
         "below 0.8, the mark of a good factor: in-task",
-        "nothing is said of unknown: a share of less than 1 thread-second",
+        "no verdict on unknown: a share of less than 1 thread-second",
     )
 
 
