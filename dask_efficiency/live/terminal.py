@@ -20,10 +20,11 @@ from dask_efficiency.show.terminal.bar import cells, letters, packed
 if TYPE_CHECKING:
     from rich.text import Text
 
-MIN_WIDTH = 30
-MAX_NAME_WIDTH = 24
-MIN_BAR_WIDTH = 10
+#: Characters of a line at least, of a worker's name at most, and of a bar at least. By eye.
+MIN_WIDTH, MAX_NAME_WIDTH, MIN_BAR_WIDTH = 30, 24, 10
+#: Workers named in a line of those that joined or left. By eye.
 NAMES_IN_A_LINE = 3
+#: Rows of workers that a small screen prefers to the line on the whole life. By eye.
 FEW_WORKERS = 3
 #: Lines around the rows of workers: a blank, the heads, and the note on workers left out.
 SPARE_LINES = 3

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "dask-efficiency-comparison"
+#: Version of the data; grows when a reader of the old one would fail.
 VERSION = 1
 
 

@@ -13,6 +13,7 @@ from dask_efficiency.show.figures import Scale, apportion, money_scale, time_sca
 
 #: Label of the difference between the sum and its causes, with several runs per side.
 NOT_BY_CAUSE = "(medians)"
+#: Scale of percentages with one decimal.
 _PER_MILLE = Scale("%", "per cent", 0.01, 1)
 
 

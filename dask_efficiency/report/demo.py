@@ -232,7 +232,12 @@ def run_demo(
         print()
         show(report.first_screen)
         report.save(output)
-    print(f"""
+    print(_where_next(output))
+    return report
+
+
+def _where_next(output: str) -> str:
+    return f"""
 Saved to {output}. Where to look next:
 
   dask-efficiency report {output} --all
@@ -248,8 +253,7 @@ Saved to {output}. Where to look next:
 
   dask-efficiency explain spill
 
-    says what a bucket or a cause means, and what to do about it.""")
-    return report
+    says what a bucket or a cause means, and what to do about it."""
 
 
 @contextmanager

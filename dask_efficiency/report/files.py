@@ -36,6 +36,7 @@ from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 
 FORMAT = "dask-efficiency-report"
+#: Version of the format; grows when a reader of the old one would fail.
 VERSION = 1
 
 #: The trace is not JSON, and has its own file.

@@ -61,40 +61,9 @@ def report_of(
 
     ``settings`` are the client's own; ``code`` is used if Dask has not recorded any.
     """
-    workers, prefixes = payload["workers"], payload.get("prefixes", {})
-    spans = payload.get("spans", {})
-    worker_causes = payload.get("worker_causes", {})
-    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in worker_causes.values())}
-    causes_by_worker = _causes(worker_causes, workers, known)
-    in_tasks = known & {Bucket.THREAD_NONCPU}
-    by_worker = _breakdowns(workers)
-    found, missing = decorate(
-        [
-            Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
-            Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
-            Decoration(
-                "scheduler_loop",
-                "account of the scheduler's event loop",
-                lambda: _scheduler_loop(payload.get("scheduler_loop")),
-            ),
-            Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
-            Decoration(
-                "stragglers",
-                "list of stragglers",
-                lambda: explained(_findings(payload), causes_by_worker, by_worker),
-            ),
-            Decoration(
-                "gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}
-            ),
-            Decoration(
-                "skew",
-                "comparison of tasks",
-                lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
-            ),
-            Decoration("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
-            *_profiles(payload.get("profiles", {})),
-        ]
-    )
+    by_worker, causes = _breakdowns(payload["workers"]), _cause_fields(payload)
+    causes_by_worker = causes["causes_by_worker"]
+    found, missing = decorate(_decorations(payload, settings or {}, code, causes_by_worker, by_worker))
     if "stragglers" in found and "profile" in found:
         found["stragglers"] = with_lines(
             found["stragglers"], causes_by_worker, ((row.place, row.ns) for row in found["profile"])
@@ -112,12 +81,8 @@ def report_of(
         arrivals=arrivals,
         computed_by=computed_by or {},
         by_worker=by_worker,
-        by_prefix=_breakdowns(prefixes),
-        by_span=_breakdowns(spans),
-        causes_by_worker=causes_by_worker,
-        causes_by_prefix=_causes(payload.get("prefix_causes", {}), prefixes, in_tasks),
-        causes_by_span=_causes(payload.get("span_causes", {}), spans, known & {Bucket.THREAD_NONCPU, Bucket.IDLE}),
-        waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
+        by_prefix=_breakdowns(payload.get("prefixes", {})),
+        by_span=_breakdowns(payload.get("spans", {})),
         not_sampled=dict(payload.get("not_sampled", {})),
         phases=dict(phases or {}),
         tasks=dict(payload.get("tasks", {})),
@@ -131,8 +96,57 @@ def report_of(
         price_per_worker_hour=payload["price"],
         attendance=dict(payload.get("attendance", {})),
         lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),
+        **causes,
         **found,
     )
+
+
+def _decorations(
+    payload: Mapping[str, Any],
+    settings: Mapping[str, str],
+    code: tuple[str, ...],
+    causes_by_worker: Mapping[str, Mapping[str, int]],
+    by_worker: Mapping[str, Breakdown],
+) -> list[Decoration]:
+    """Parts of a report that may fail alone."""
+    return [
+        Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **settings}),
+        Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
+        Decoration(
+            "scheduler_loop",
+            "account of the scheduler's event loop",
+            lambda: _scheduler_loop(payload.get("scheduler_loop")),
+        ),
+        Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
+        Decoration(
+            "stragglers",
+            "list of stragglers",
+            lambda: explained(_findings(payload), causes_by_worker, by_worker),
+        ),
+        Decoration("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
+        Decoration(
+            "skew",
+            "comparison of tasks",
+            lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
+        ),
+        Decoration("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
+        *_profiles(payload.get("profiles", {})),
+    ]
+
+
+def _cause_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Causes by worker, prefix and span, and the prefixes that all waited for."""
+    rows = payload.get("worker_causes", {})
+    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in rows.values())}
+    by_worker = _causes(rows, payload["workers"], known)
+    by_prefix = payload.get("prefix_causes", {}), payload.get("prefixes", {})
+    by_span = payload.get("span_causes", {}), payload.get("spans", {})
+    return {
+        "causes_by_worker": by_worker,
+        "causes_by_prefix": _causes(*by_prefix, known & {Bucket.THREAD_NONCPU}),
+        "causes_by_span": _causes(*by_span, known & {Bucket.THREAD_NONCPU, Bucket.IDLE}),
+        "waited_for": _waited_for(payload.get("waited_for", {}), by_worker),
+    }
 
 
 def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:

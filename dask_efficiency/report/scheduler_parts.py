@@ -28,9 +28,11 @@ MAX_RESULTS = 1_000
 #: Nanoseconds between two looks. A guess.
 LOOK_INTERVAL_NS = 1_000_000_000
 
-#: Pairs of prefix and client that are counted, and the largest that a report gets. A guess.
+#: Pairs of prefix and client that are counted. A guess, to bound memory.
 MAX_PAIRS = 1_000
-MAX_TOLD = 10
+
+#: Largest pairs that a report gets. A guess: advice names one.
+MAX_REPORTED = 10
 
 SEVERAL = "several clients"
 
@@ -107,7 +109,7 @@ class HeldResults(SchedulerPart):
         gained = Counter({pair: nbytes - then.held.get(pair, 0) for pair, nbytes in self._held.items()})
         whole = self._nbytes - then.nbytes
         reply["held_results"] = [
-            [*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained.most_common(MAX_TOLD) if nbytes
+            [*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained.most_common(MAX_REPORTED) if nbytes
         ]
 
     def window_forgotten(self, window: str) -> None:  # noqa: D102

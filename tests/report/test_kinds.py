@@ -61,7 +61,10 @@ CASES = {
     ("thread-noncpu/unknown", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
     ("thread-noncpu/gil", "Find which other threads run"): {"one_thread_each": True},
-    ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores"): {"short_of_cores": True, "gil_of_text": 0.2},
+    ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores"): {
+        "short_of_cores": True,
+        "gil_of_text": 0.2,
+    },
     ("thread-noncpu/gil", "Use processes"): {"gil_of_text": 0.2},
     ("thread-noncpu/core", "Give libraries' threads less to do"): {"libraries": 0.9, "threads": 16.0},
     ("thread-noncpu/lock", "Give libraries' threads less to do"): {"libraries": 0.9},

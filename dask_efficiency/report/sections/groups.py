@@ -29,7 +29,10 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.parts import in_order, parts_of
 
+#: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
+
+#: Groups listed on a screen; the rest are one row. By eye.
 TOP_GROUPS = 8
 
 #: Cells of a strip; with more workers, neighbours share a cell. By eye.

@@ -58,6 +58,7 @@ from dask_efficiency.show.parts import in_order, parts_of
 
 #: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0
+#: Rows of minor tables, such as reasons and settings. By eye.
 TOP_LABELS = 12
 
 #: Hint at the end of the first screen.
@@ -69,8 +70,10 @@ MORE = (
 #: Sections of a page that are unfolded from the start, besides caveats.
 UNFOLDED = ("More findings", "Lost time", "Through the run")
 
-#: Characters of a setting's value, and of the code. A guess.
+#: Characters of a setting's value. By eye.
 VALUE_LENGTH = 100
+
+#: Characters of code on a page. A guess: some 300 lines.
 MAX_CODE = 12_000
 
 
