@@ -53,6 +53,9 @@ def gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}_{name}", meaning, value=float(value))
 
 
+# -- text ------------------------------------------------------------------------------------------
+
+
 #: Cached label sets: those of a hundred workers. A guess.
 MAX_LABELS = 8_192
 

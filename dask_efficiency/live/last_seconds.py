@@ -200,6 +200,9 @@ def done_since(then: Mapping[str, int], now: Mapping[str, int]) -> Breakdown:
     return Breakdown({activity: max(0, ns - then.get(activity, 0)) for activity, ns in now.items()})
 
 
+# -- causes ----------------------------------------------------------------------------------------
+
+
 #: Share of the threads' time from which a cause is worth a sentence. By judgement.
 MIN_SHARE = 0.05
 
@@ -296,6 +299,9 @@ def not_sampled_text(workers: Mapping[str, str]) -> str:
     why = f": {shorten(harmless(reasons.pop()), 80)}" if len(reasons) == 1 else ""
     which = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     return f"Threads of {which} are not sampled{why}"
+
+
+# -- findings --------------------------------------------------------------------------------------
 
 
 Rows = Mapping[str, Sequence[int]]

@@ -117,6 +117,9 @@ def _bins(edges: NDArray[np.int64], available: NDArray[np.float64], done: NDArra
     return Bins(start, stop, nthreads, ns * scale[:, None])
 
 
+# -- the view --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class TabView:
     """Last minutes of a cluster: totals, timeline and stragglers."""

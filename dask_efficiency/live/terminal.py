@@ -134,19 +134,19 @@ def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
     def wrapped(text: str, style: str = "") -> list[Line]:
         return [[(line, style)] for line in textwrap.wrap(pen.clean(text), width, break_on_hyphens=False)]
 
-    lines = wrapped(_head(view), "bold") + wrapped(_headline(view))
+    lines = wrapped(_head_line(view), "bold") + wrapped(_headline_line(view))
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
-    lines += wrapped(_causes(view)) + wrapped(_gpus(view)) + wrapped(_events(view))
-    life = wrapped(_life(view), "dim")
+    lines += wrapped(_causes_line(view)) + wrapped(_gpu_line(view)) + wrapped(_events_line(view))
+    life = wrapped(_life_line(view), "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
     if not parts or height - len(lines) - len(life) >= wanted:
         lines += life
     room = max(height - len(lines) - SPARE_LINES, 0)
     shown = view.last.workers.shown(len(view.workers) if room >= len(view.workers) else int(room))
-    return lines + _table(view, shown, pen, width) + wrapped(_left_out(view, len(shown)), "dim")
+    return lines + _table(view, shown, pen, width) + wrapped(_left_out_line(view, len(shown)), "dim")
 
 
 def _legend(parts: Sequence[Part], nthreads: int, pen: _Pen, width: int) -> list[Line]:
@@ -187,7 +187,7 @@ def _parts(did: Breakdown) -> tuple[Part, ...]:
     return parts_of({Bucket(bucket): ns for bucket, ns in did.to_nanoseconds().items()})
 
 
-def _head(view: TopView) -> str:
+def _head_line(view: TopView) -> str:
     count = len(view.workers) + view.more_workers
     waiting = sum(worker.tasks for worker in view.workers)
     nthreads = view.last.nthreads
@@ -198,7 +198,7 @@ def _head(view: TopView) -> str:
     )
 
 
-def _headline(view: TopView) -> str:
+def _headline_line(view: TopView) -> str:
     last = view.last
     if not last.did:
         return f"No heartbeat came in {format_seconds(last.seconds)}."
@@ -207,7 +207,7 @@ def _headline(view: TopView) -> str:
     return f"Last {format_seconds(last.seconds)}: {in_a_line(last.report)}."
 
 
-def _causes(view: TopView) -> str:
+def _causes_line(view: TopView) -> str:
     """Causes of lost time by bucket, and the workers that are not sampled."""
     rows = ((bucket, causes_text(row)) for bucket, row in view.last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
@@ -215,13 +215,13 @@ def _causes(view: TopView) -> str:
     return "".join(f"{one}. " for one in sentences if one).rstrip()
 
 
-def _gpus(view: TopView) -> str:
+def _gpu_line(view: TopView) -> str:
     found = view.last.gpus
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in found.shares_of_all.items())
     return f"{len(found.gpus)} GPU{'s' * (len(found.gpus) > 1)}: {shares}." if shares else ""
 
 
-def _events(view: TopView) -> str:
+def _events_line(view: TopView) -> str:
     events = []
     if view.tasks:
         events.append("Tasks " + ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items()))
@@ -233,11 +233,11 @@ def _events(view: TopView) -> str:
     return ". ".join(events) + "." * bool(events)
 
 
-def _life(view: TopView) -> str:
+def _life_line(view: TopView) -> str:
     return f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}."
 
 
-def _left_out(view: TopView, shown: int) -> str:
+def _left_out_line(view: TopView, shown: int) -> str:
     """Note on the workers that are not shown."""
     if shown == len(view.workers):
         return f"{view.more_workers} more workers, which a live view does not list" * bool(view.more_workers)
@@ -261,7 +261,7 @@ def _cell(view: TopView, worker: int, column: str) -> Span:
     if column == "largest loss":
         loss = workers.largest_loss(worker)
         if loss is None:
-            return _justified(column, _absence(view, worker)), ""
+            return _justified(column, _no_loss_text(view, worker)), ""
         bucket, share = loss
         return _justified(column, f"{bucket} {format_share(share)}"), COLOURS[bucket]
     if column == "threads":
@@ -275,7 +275,7 @@ def _cell(view: TopView, worker: int, column: str) -> Span:
     return _justified(column, text), ""
 
 
-def _absence(view: TopView, worker: int) -> str:
+def _no_loss_text(view: TopView, worker: int) -> str:
     """Cell of a worker that lost nothing."""
     workers = view.last.workers
     if not workers.did(worker):

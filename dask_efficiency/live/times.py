@@ -51,6 +51,9 @@ def shares_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.float64]:
     return shares
 
 
+# -- workers ---------------------------------------------------------------------------------------
+
+
 #: The quantiles of a :class:`Spread`.
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
@@ -167,6 +170,9 @@ def spread(workers: WorkerTimes) -> Spread:
     )
 
 
+# -- GPUs ------------------------------------------------------------------------------------------
+
+
 _IDLE = GPU_ACTIVITIES.index("idle")
 
 
@@ -257,6 +263,9 @@ class GpuTimes:
             most_idle: list[int] = np.argsort(-self.shares[:, _IDLE], kind="stable")[:at_most].tolist()
             return most_idle
         return sorted(range(len(self.gpus)), key=lambda i: (natural(self.gpus[i].worker), self.gpus[i].uuid))
+
+
+# -- prefixes --------------------------------------------------------------------------------------
 
 
 #: Prefixes shown one by one. By eye.

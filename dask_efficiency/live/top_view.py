@@ -133,6 +133,9 @@ def baseline(observations: Iterable[Observation], now: Observation, *, seconds: 
     return old[-1] if old else next(iter(same), None)
 
 
+# -- the view --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class TopView:
     """Activity of a cluster between two observations, and its current state."""

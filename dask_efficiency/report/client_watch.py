@@ -238,6 +238,9 @@ class ClientPhases:
             self._asked_at = None
 
 
+# -- requested workers -----------------------------------------------------------------------------
+
+
 #: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.
 LOOK_MS = 200
 

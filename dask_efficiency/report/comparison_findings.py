@@ -14,7 +14,7 @@ from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.report.compare import CauseChange, Comparison, Difference
 from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
 from dask_efficiency.report.facts import facts_of
-from dask_efficiency.report.findings import of_loss, of_wall_clock
+from dask_efficiency.report.findings import loss_finding, wall_clock_finding
 from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clock_known
@@ -41,18 +41,18 @@ def find(comparison: Comparison) -> tuple[Finding, ...]:
     A change is a finding if it exceeds the spread of the runs and 3 % of the wall clock of the side that has more of
     it. Undoing it saves at most that much, and no more than the ideal runtime leaves.
     """
-    sides = tuple(tuple(run for run in runs if _judged(run)) for runs in (comparison.before, comparison.after))
+    sides = tuple(tuple(run for run in runs if _comparable(run)) for runs in (comparison.before, comparison.after))
     if not all(sides):
         return ()
     found = [*_losses(comparison, sides), *_elsewhere(comparison, sides)]
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_FINDINGS])
 
 
-def _judged(run: EfficiencyReport) -> bool:
+def _comparable(run: EfficiencyReport) -> bool:
     return wall_clock_known(run) and run.mean_threads > 0
 
 
-def _counted(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
+def _seconds_if_finding(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
     """Seconds by which a change may have lengthened the runs that have more of it; 0.0 if that is no finding."""
     seconds = min(abs(wall.change), most)
     least = WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
@@ -68,7 +68,7 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
             runs = sides[wall.change > 0]
             most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
             row = rows.get(cause_name(cause.bucket, part.cause))
-            seconds = _counted(wall, runs, most)
+            seconds = _seconds_if_finding(wall, runs, most)
             # Unmeasured time may have been useful: a caveat covers it.
             if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
                 continue
@@ -76,25 +76,25 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
             # With different threads, thread time may be equal, or have changed the other way.
             along = not comparison.threads.change and wall.change * time.change > 0
             changed = replace(
-                of_loss(runs[-1], facts_of(runs[-1]), loss),
+                loss_finding(runs[-1], facts_of(runs[-1]), loss),
                 where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
-                + (_mostly(part) if along else f", {_pair(wall)} of the wall clock"),
+                + (_main_prefix(part) if along else f", {_before_after(wall)} of the wall clock"),
                 evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
             )
-            yield seconds, _changed(changed, wall, seconds)
+            yield seconds, _with_change(changed, wall, seconds)
 
 
 def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
     """Changes of the client's own time, and of time without workers."""
     for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
         runs = sides[time.change > 0]
-        if seconds := _counted(time, runs):
+        if seconds := _seconds_if_finding(time, runs):
             evidence = {"seconds_before": time.before, "seconds_after": time.after}
-            changed = replace(of_wall_clock(runs[-1], what, seconds), where=_pair(time), evidence=evidence)
-            yield seconds, _changed(changed, time, seconds)
+            changed = replace(wall_clock_finding(runs[-1], what, seconds), where=_before_after(time), evidence=evidence)
+            yield seconds, _with_change(changed, time, seconds)
 
 
-def _changed(one: Finding, wall: Difference[float], seconds: float) -> Finding:
+def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Finding:
     """Finding of one side with its change; below 3 % of the other side, a side counts as nothing."""
     less, more = sorted((wall.before, wall.after))
     grown, there = wall.change > 0, less >= WORTH_FINDING * more
@@ -115,18 +115,18 @@ def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
     """Thread time as seconds of the wall clock."""
     both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
     costs = [
-        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _judged(run))
+        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _comparable(run))
         for runs, times in both
     ]
     return Difference(*costs)
 
 
-def _pair(wall: Difference[float]) -> str:
+def _before_after(wall: Difference[float]) -> str:
     scale = fine_scale(max(wall.before, wall.after))
     return f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
 
 
-def _mostly(part: CauseChange) -> str:
+def _main_prefix(part: CauseChange) -> str:
     """Prefix with most of the change of thread time, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
@@ -155,27 +155,27 @@ def headline(comparison: Comparison) -> str:
         return f"No difference: both {took}lost {table.lost.after} {unit}"
     if known and wall.within_spread and comparison.lost.within_spread:
         return f"Neither runtime nor lost time changed by {NOISE}"
-    lost = _lost(comparison.lost, table.lost, unit, short=known and wall.within_spread)
-    text = f"{_runtime(wall)}; {lost}" if known else lost
+    lost = _lost_clause(comparison.lost, table.lost, unit, short=known and wall.within_spread)
+    text = f"{_runtime_clause(wall)}; {lost}" if known else lost
     return shorten(f"{text[0].upper()}{text[1:]}", MAX_HEADLINE)
 
 
-def _runtime(wall: Difference[float]) -> str:
+def _runtime_clause(wall: Difference[float]) -> str:
     if abs(wall.rise) < SAME_RUNTIME:
-        return f"as fast as before: {_pair(wall)}"
+        return f"as fast as before: {_before_after(wall)}"
     text = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
-    return f"{text}, not {NOISE}" if wall.within_spread else f"{text}: {_pair(wall)}"
+    return f"{text}, not {NOISE}" if wall.within_spread else f"{text}: {_before_after(wall)}"
 
 
-def _lost(lost: Difference[int], row: ComparisonRow, unit: str, *, short: bool) -> str:
+def _lost_clause(lost: Difference[int], row: ComparisonRow, unit: str, *, short: bool) -> str:
     if row.before == row.after:
         return "lost time is the same" + ("" if short else f", {row.after} {unit}")
     if lost.within_spread:
         return f"lost time {'rose' if lost.change > 0 else 'fell'} no {NOISE}"
-    return _moved(lost) + ("" if short else f", {row.before} -> {row.after} {unit}")
+    return _rise_clause(lost) + ("" if short else f", {row.before} -> {row.after} {unit}")
 
 
-def _moved(lost: Difference[int]) -> str:
+def _rise_clause(lost: Difference[int]) -> str:
     size = rise_size(lost.rise)
     return f"lost time {'rose' if lost.change > 0 else 'fell'}{f' by {size}' if size else ''}"
 
@@ -184,7 +184,7 @@ def excess(comparison: Comparison) -> str:
     """Rise of lost time, as a clause."""
     lost = comparison.lost
     noise = f" (not {NOISE})" if lost.within_spread else ""
-    return f"{_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
+    return f"{_rise_clause(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
 
 
 def format_rise(rise: float) -> str:
@@ -199,6 +199,9 @@ def rise_size(rise: float) -> str:
     if not SMALLEST_RISE <= size <= LARGEST_RISE:
         return ""
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
+
+
+# -- caveats ---------------------------------------------------------------------------------------
 
 
 #: Share of unmeasured time from which it is a caveat. By judgement.

@@ -127,7 +127,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         only: bool = False,
         source: bool | None = None,
     ) -> None:
-        self._filename, self._client = _file_and_client(first, filename, client)
+        self._filename, self._client = _resolve_first(first, filename, client)
         self._name = name or "efficiency_report"
         self._opened = False
         self._storage_options = storage_options or {}
@@ -304,9 +304,9 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             payload = await ask_report(client, names.CLOSE, window=self._window)
         finally:
             await ask(client, names.RELEASE, client=client.id)
-        self._report = await asyncio.to_thread(self._made_of, payload, stopped)
+        self._report = await asyncio.to_thread(self._report_from, payload, stopped)
 
-    def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
+    def _report_from(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
         """Report from the scheduler's reply; also sets the trace."""
         lines = self._phases.lines
         if not self.holds_source:
@@ -335,7 +335,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace, report)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
-                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, report)),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _all_stragglers(trace, report)),
             ]
         )
         known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **text)
@@ -415,7 +415,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         warnings.warn(f"efficiency_report {self._name!r}: {harmless(why)}", RuntimeWarning, stacklevel=3)
 
 
-def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
+def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
     """Resolve the first argument, a file as with Dask's ``performance_report``, or a client."""
     if isinstance(first, Client) and client is None:
         first, client = None, first
@@ -450,7 +450,7 @@ def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _of_the_run(trace: RunTrace, report: EfficiencyReport) -> tuple[SlowWorker, ...]:
+def _all_stragglers(trace: RunTrace, report: EfficiencyReport) -> tuple[SlowWorker, ...]:
     """Live findings with their cost, then those that only the whole run shows."""
     from dask_efficiency.runs.stragglers.offline import find_stragglers
 

@@ -335,6 +335,9 @@ def page_of(kind: str) -> str:
     return f"docs/buckets.md#{kind.replace('/', '-')}"
 
 
+# -- the documentation -----------------------------------------------------------------------------
+
+
 #: In an installed package, and in a checkout.
 _PAGES = (Path(__file__).with_name("buckets.md"), Path(__file__).parents[2] / "docs" / "buckets.md")
 

@@ -58,6 +58,9 @@ def save_collapsed(report: EfficiencyReport, path: str | os.PathLike[str], **sto
         file.write(text.encode("utf-8"))
 
 
+# -- speedscope ------------------------------------------------------------------------------------
+
+
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 

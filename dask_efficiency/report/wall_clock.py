@@ -27,18 +27,18 @@ def wall_clock_known(report: EfficiencyReport) -> bool:
     return 0 < report.cluster_seconds < math.inf and math.isfinite(report.window_seconds)
 
 
-def parts(report: EfficiencyReport) -> dict[str, float]:
+def wall_clock_parts(report: EfficiencyReport) -> dict[str, float]:
     """Seconds of the window by part, the largest first; small parts are left out."""
     found = {
         ON_CLUSTER: report.cluster_seconds,
         NO_WORKERS: report.no_workers_seconds,
-        client(report): report.client_seconds,
+        client_time_text(report): report.client_seconds,
     }
     worth = {what: seconds for what, seconds in found.items() if seconds >= WORTH_SAYING * report.wall_clock_seconds}
     return dict(sorted(worth.items(), key=lambda item: -item[1]))
 
 
-def client(report: EfficiencyReport) -> str:
+def client_time_text(report: EfficiencyReport) -> str:
     """Description of the time without outstanding work."""
     if not report.phases:
         return "without work"
@@ -51,10 +51,10 @@ def client(report: EfficiencyReport) -> str:
 
 def largest_is_elsewhere(report: EfficiencyReport) -> bool:
     """True if most of the window was not work on the cluster; the headline then begins with that."""
-    return wall_clock_known(report) and next(iter(parts(report))) != ON_CLUSTER
+    return wall_clock_known(report) and next(iter(wall_clock_parts(report))) != ON_CLUSTER
 
 
-def lines(report: EfficiencyReport) -> list[str]:
+def ideal_time_lines(report: EfficiencyReport) -> list[str]:
     """Lower bounds of the ideal runtime, and those that are unknown."""
     bounds = report.ideal_bounds
     if not report.useful_seconds or not wall_clock_known(report):

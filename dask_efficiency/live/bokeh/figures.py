@@ -82,6 +82,9 @@ def send(source: ColumnDataSource, made: Columns) -> None:
         shown.update(changed)
 
 
+# -- growth of a table -----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Growth:
     """Difference between two versions of a table: changed rows at its end, then added rows."""
@@ -125,6 +128,9 @@ def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
 def _same(then: list[Any], now: list[Any]) -> int:
     """Length of the common beginning."""
     return next((i for i, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), len(then))
+
+
+# -- figures of all threads ------------------------------------------------------------------------
 
 
 class PieFigure:
@@ -256,6 +262,9 @@ const parts = [time.getHours(), time.getMinutes()]
 if (time.getSeconds() != 0) parts.push(time.getSeconds())
 return parts.map((part) => String(part).padStart(2, "0")).join(":")
 """
+
+
+# -- named rows ------------------------------------------------------------------------------------
 
 
 #: Rows that a figure of a whole window has room for at least: one or two would be walls of colour. By eye.

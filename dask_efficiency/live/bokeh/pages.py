@@ -181,6 +181,9 @@ _KEY_LINE: dict[str, Any] = {
 }
 
 
+# -- routes ----------------------------------------------------------------------------------------
+
+
 class NoDashboardError(RuntimeError):
     """The scheduler serves no Bokeh dashboard."""
 

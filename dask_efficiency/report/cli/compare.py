@@ -74,7 +74,7 @@ def command(
             found.to_html(html)
         say(found, as_json=as_json, written=html is not None)
     if max_loss is not None:
-        _gate(found, max_loss)
+        _check_max_loss(found, max_loss)
 
 
 def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
@@ -103,7 +103,7 @@ def _files(pattern: str) -> list[str]:
     return sorted(found)
 
 
-def _gate(found: Comparison, max_loss: Fraction) -> None:
+def _check_max_loss(found: Comparison, max_loss: Fraction) -> None:
     """Exit with 1 if more was lost than is allowed, and with 2 if that cannot be judged."""
     runs = zip((*found.names_before, *found.names_after), (*found.before, *found.after), strict=True)
     for name, run in runs:

@@ -54,9 +54,9 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 
     found: Judgement | RunTrace | pd.DataFrame
     if source.kind is Kind.SCHEDULER:
-        found = connection.ask(source.where, _of_cluster)
+        found = connection.ask(source.where, _judge_cluster)
     elif source.kind is Kind.REPORT:
-        found = _of_report(source)
+        found = _judge_report(source)
     else:
         found = run_or_table(source)
     if not isinstance(found, Judgement):
@@ -73,7 +73,7 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
     return found
 
 
-async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
+async def _judge_cluster(caller: Caller) -> Judgement | RunTrace:
     """Recorded run of the cluster, or the scheduler's own findings if it does not record."""
     from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.client.questions import ask
@@ -88,7 +88,7 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     return Judgement(findings, answer["workers"], notes=(note,))
 
 
-def _of_report(source: Source) -> Judgement:
+def _judge_report(source: Source) -> Judgement:
     from dask_efficiency.report.files import load_report
     from dask_efficiency.runs.stragglers.offline import Judgement
 

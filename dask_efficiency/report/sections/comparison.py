@@ -58,10 +58,10 @@ SIDES = ("before", "after")
 
 def title(comparison: Comparison) -> str:
     """Names of the runs before and after."""
-    return " -> ".join(_named(names) for names in (comparison.names_before, comparison.names_after))
+    return " -> ".join(_run_names(names) for names in (comparison.names_before, comparison.names_after))
 
 
-def _named(names: Sequence[str]) -> str:
+def _run_names(names: Sequence[str]) -> str:
     shown = list(dict.fromkeys(map(name_of, names)))
     more = len(shown) - NAMES_IN_A_LINE
     return ", ".join(shown[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "") or "a run"
@@ -227,13 +227,16 @@ def run(comparison: Comparison) -> Section:
         _time_row("wall clock", whole, scale),
         *(_time_row(name, time, scale) for name, time in parts.items() if time.before or time.after),
         _time_row("ideal time", ideal, scale),
-        _number_row("efficiency", comparison.efficiency, format_share, _points),
+        _number_row("efficiency", comparison.efficiency, format_share, _change_in_points),
         _number_row("load balance", comparison.load_balance, "{:.2f}".format, "{:+.2f}".format),
-        *(_number_row(f"GPU {name}", share, format_share, _points) for name, share in comparison.gpu.items()),
+        *(_number_row(f"GPU {name}", share, format_share, _change_in_points) for name, share in comparison.gpu.items()),
         _number_row("workers", comparison.workers, str, "{:+d}".format),
         _number_row("threads", comparison.threads, str, "{:+d}".format),
         *(_number_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in _tasks(comparison)),
-        *(_number_row(f"data {way}", nbytes, format_bytes, _more_bytes) for way, nbytes in comparison.moved.items()),
+        *(
+            _number_row(f"data {way}", nbytes, format_bytes, _change_in_bytes)
+            for way, nbytes in comparison.moved.items()
+        ),
     ]
     heads = ("", "before", "after", "change", "spread")
     width = len(heads) if has_spread(comparison) else len(heads) - 1
@@ -273,11 +276,11 @@ def _row(
     return name, before, after, changed, "" if number.spread is None else text(number.spread)
 
 
-def _more_bytes(change: float) -> str:
+def _change_in_bytes(change: float) -> str:
     return f"{'-' if change < 0 else '+'}{format_bytes(abs(change))}"
 
 
-def _points(change: float) -> str:
+def _change_in_points(change: float) -> str:
     return f"{100 * change:+.1f} points"
 
 
@@ -305,7 +308,7 @@ def prefixes(comparison: Comparison) -> Section:
     labels = labelled(ranked, "prefix", "prefixes", TOP_GROUPS)
     scale = fine_scale(max(sum(time) for time in _sums(list(changes.values()))) / 1e9)
     cells = _prefix_cells(changes, labels, scale)
-    fates = [_fate(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]
+    fates = [_new_or_gone(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]
     heads = ("prefix", "useful", "change", "lost", "change", *([""] if any(fates) else []))
     rows = [(label, *cells[label], fate)[: len(heads)] for label, fate in zip(labels, fates, strict=True)]
     rows.append(("total", *cells["total"], "")[: len(heads)])
@@ -324,13 +327,15 @@ def _largest_change(change: PrefixChange) -> int:
     return max(abs(time.change) for time in _times(change))
 
 
-def _fate(change: PrefixChange) -> str:
+def _new_or_gone(change: PrefixChange) -> str:
     return "new" if change.is_new else "gone" if change.is_gone else ""
 
 
 def _new_and_gone(changes: Mapping[str, PrefixChange]) -> tuple[str, ...]:
-    groups = {fate: [name for name, change in changes.items() if _fate(change) == fate] for fate in ("new", "gone")}
-    return tuple(f"{fate}: {_named(names)}" for fate, names in groups.items() if names)
+    groups = {
+        fate: [name for name, change in changes.items() if _new_or_gone(change) == fate] for fate in ("new", "gone")
+    }
+    return tuple(f"{fate}: {_run_names(names)}" for fate, names in groups.items() if names)
 
 
 def _sums(changes: Sequence[PrefixChange]) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -133,6 +133,9 @@ def _longest(found: tuple[LongHold, ...]) -> list[LongHold]:
     return sorted(long, key=lambda hold: -hold.seconds)[:MAX_HOLDS]
 
 
+# -- the flame graph -------------------------------------------------------------------------------
+
+
 #: Share of the whole below which a box is left out or joined with its neighbours: two pixels of a screen.
 MIN_SHARE = 0.002
 
@@ -225,6 +228,9 @@ def _box_name(name: str | Frame) -> str:
         return name_of(name)
     text = f"{shorten(name.function, 4 * FRAME_LENGTH)} ({shorten(place_of(name), 4 * FRAME_LENGTH)})"
     return shorten(harmless(text), FRAME_LENGTH)
+
+
+# -- the scheduler's event loop --------------------------------------------------------------------
 
 
 LOOP_TITLE = "Scheduler's event loop"

@@ -305,7 +305,7 @@ def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
     lines = []
     bounded = [name for (kind, _), names in found.meters.items() if kind == "torch-events" for name in names]
     if bounded:
-        lines.append(f"GPU time is an upper bound on {_some(bounded)}: its meter sees tasks and no kernels")
+        lines.append(f"GPU time is an upper bound on {_workers_text(bounded)}: its meter sees tasks and no kernels")
     workers = max(len(report.by_worker), len(report.gpu))
     for reason, names in found.refused.items():
         of_all = "" if workers == 1 else f" on {len(names)} of {workers} workers ({named(names)})"
@@ -334,7 +334,7 @@ def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _some(workers: Sequence[str]) -> str:
+def _workers_text(workers: Sequence[str]) -> str:
     return f"{'worker' if len(workers) == 1 else f'{len(workers)} workers:'} {named(list(workers))}"
 
 

@@ -48,7 +48,7 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Spread of the workers, and a table of all or the least useful of them."""
     if report.by_worker.keys() == {ALL_WORKERS}:
         return Section("Workers", ("a report in retrospect does not distinguish workers",))
-    there = {name: _there(row) for name, row in report.by_worker.items()}
+    there = {name: _ns_with_work(row) for name, row in report.by_worker.items()}
     shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
     if not shares:
         return Section("Workers")
@@ -72,7 +72,7 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
-    there = {name: _there(row) for name, row in report.by_worker.items()}
+    there = {name: _ns_with_work(row) for name, row in report.by_worker.items()}
     scale = time_scale(sum(there.values()) / 1e9)
     steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
     time = dict(zip(there, map(scale.text, steps), strict=True))
@@ -87,7 +87,7 @@ def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tupl
 
 def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
     row = report.by_worker[name]
-    there = _there(row)
+    there = _ns_with_work(row)
     held = format_share(row.ns(*HELD) / there) if there else "-"
     lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
     finalized = there - row.ns(Bucket.RUNNING)
@@ -122,7 +122,7 @@ def _useful_text(row: Breakdown) -> str:
     return format_share(useful) if useful <= 1 else "-"
 
 
-def _there(row: Breakdown) -> int:
+def _ns_with_work(row: Breakdown) -> int:
     return row.total_ns - row.ns(Bucket.NO_WORK)
 
 
@@ -138,7 +138,7 @@ def worker_strips(report: EfficiencyReport) -> Strips:
 
     Workers are in the same order in every strip, the least useful first.
     """
-    names = [name for name in least_useful_first(report) if _there(report.by_worker[name])]
+    names = [name for name in least_useful_first(report) if _ns_with_work(report.by_worker[name])]
     rows = [report.by_worker[name] for name in names]
     lost = [bucket for bucket in in_order(report.breakdown) if bucket not in (*GOOD, Bucket.RUNNING)]
     causes: list[tuple[Label, str, _Share]] = [
@@ -168,7 +168,7 @@ def worker_strips(report: EfficiencyReport) -> Strips:
 
 
 def _share_of(buckets: Sequence[Bucket]) -> _Share:
-    return lambda row: row.ns(*buckets) / _there(row)
+    return lambda row: row.ns(*buckets) / _ns_with_work(row)
 
 
 def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
@@ -248,7 +248,7 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
     Each row adds up to its last figure, and top-level spans to all thread time; the other top-level spans are one row.
     """
-    times = {path: _there(row) for path, row in report.by_span.items() if _there(row)}
+    times = {path: _ns_with_work(row) for path, row in report.by_span.items() if _ns_with_work(row)}
     # a span whose only content is one inner span is listed once
     inner = [path for path in times if SEPARATOR in path and times[path] < times.get(path.rpartition(SEPARATOR)[0], 0)]
     top = sorted((path for path in times if SEPARATOR not in path), key=lambda path: (path == NO_SPAN, -times[path]))
@@ -257,9 +257,11 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     shown = set(sorted(inner, key=lambda path: (-times[path], path.count(SEPARATOR)))[: extent.prefixes])
     labels = labelled(top, "span", "spans", extent.prefixes)
     groups = {label: combine(report.by_span[path] for path in paths) for label, paths in labels.items()}
-    scale = time_scale(sum(map(_there, groups.values())) / 1e9, report.thread_seconds)
+    scale = time_scale(sum(map(_ns_with_work, groups.values())) / 1e9, report.thread_seconds)
     columns = {n: b for n, b in _SPAN_COLUMNS.items() if any(row.ns(*b) for row in groups.values())}
-    steps = apportion([*map(_there, groups.values())], scale.steps(sum(map(_there, groups.values())) / 1e9))
+    steps = apportion(
+        [*map(_ns_with_work, groups.values())], scale.steps(sum(map(_ns_with_work, groups.values())) / 1e9)
+    )
     rows = []
     for (label, paths), step in zip(labels.items(), steps, strict=True):
         rows.append(_span_row(report, label, paths, columns, scale, step))

@@ -23,8 +23,8 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         return Section("P2P shuffles")
     rows = [(phase, "in tasks", format_seconds(ns / 1e9)) for phase, ns in times.held_ns.items()]
     rows += [(phase, "in the background", format_seconds(seconds)) for phase, seconds in times.background.items()]
-    wrote = f"wrote {_said(times.written, 'pieces')} to disk and read {format_bytes(times.read.nbytes)}"
-    lines = [f"sent {_said(times.sent, 'messages')}, {wrote}"]
+    wrote = f"wrote {_amount_text(times.written, 'pieces')} to disk and read {format_bytes(times.read.nbytes)}"
+    lines = [f"sent {_amount_text(times.sent, 'messages')}, {wrote}"]
     last = max(times.at_barriers, key=lambda worker: times.at_barriers[worker], default="")
     if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
         sent = format_seconds(times.at_barriers[last])
@@ -55,22 +55,24 @@ def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     """Values of users' own labels in their tasks."""
     found = list(own_labels(report.metered).items())
     rows = tuple(
-        (name_of(label), name_of(prefix) or "(no prefix)", _figure(value, unit))
+        (name_of(label), name_of(prefix) or "(no prefix)", _value_text(value, unit))
         for (label, unit, prefix), value in found[: extent.prefixes]
     )
-    return section("Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(0, 1)))
+    return section(
+        "Your own labels", _rest_text(found, rows), Table(("label", "prefix", "counted"), rows, words=(0, 1))
+    )
 
 
-def _more(found: Iterable[object], rows: tuple[object, ...]) -> str:
+def _rest_text(found: Iterable[object], rows: tuple[object, ...]) -> str:
     number = len(list(found))
     return f"the {len(rows)} largest of {number}" if number > len(rows) else ""
 
 
-def _figure(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     if unit == SECONDS:
         return format_seconds(value)
     return format_bytes(value) if unit == BYTES else f"{value:,.6g} {name_of(unit)}"
 
 
-def _said(amount: Amount, what: str) -> str:
+def _amount_text(amount: Amount, what: str) -> str:
     return f"{format_bytes(amount.nbytes)} in {amount.count:,} {what}"

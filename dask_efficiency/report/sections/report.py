@@ -23,8 +23,7 @@ from dask_efficiency.report.sections.groups import lost_workers, prefixes, repea
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
 from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
 from dask_efficiency.report.values import PHASES
-from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
-from dask_efficiency.report.wall_clock import lines as ideal_lines
+from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
 from dask_efficiency.show.document import (
     Aside,
     ByBucket,
@@ -139,14 +138,14 @@ def title(report: EfficiencyReport) -> str:
 
 def context(report: EfficiencyReport) -> str:
     """Coverage of the report: workers, threads, window and tasks."""
-    covered = _who_was_there(report)
+    covered = _attendance_texts(report)
     if report.window_seconds > 0:
         covered.append(f"a window of {format_seconds(report.window_seconds)}")
     tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in report.tasks.items() if count)
     return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
 
 
-def _who_was_there(report: EfficiencyReport) -> list[str]:
+def _attendance_texts(report: EfficiencyReport) -> list[str]:
     there = report.attendance
     if not there:  # from a file older than this field
         threads = sum(report.nthreads.values())
@@ -161,7 +160,7 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
     found = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.cluster_seconds < math.inf:
         found.append(("wall clock", format_seconds(report.wall_clock_seconds)))
-        if ON_CLUSTER not in parts(report) or len(parts(report)) > 1:
+        if ON_CLUSTER not in wall_clock_parts(report) or len(wall_clock_parts(report)) > 1:
             found.append(("work on the cluster", format_seconds(report.cluster_seconds)))
         if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             found.append(("ideally", format_seconds(report.ideal_seconds)))
@@ -264,7 +263,7 @@ def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
     if too_short:
         lines.append(f"no verdict on {', '.join(too_short)}: a share of less than {MIN_FACTOR_SECONDS:g} thread-second")
-    lines += ideal_lines(report)
+    lines += ideal_time_lines(report)
     return section("Factors", *lines)
 
 

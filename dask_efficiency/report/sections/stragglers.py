@@ -203,6 +203,9 @@ def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
 
 
+# -- skew ------------------------------------------------------------------------------------------
+
+
 #: Sentences on the longest tasks; the tables have more. By eye.
 MAX_SENTENCES = 3
 
