@@ -111,7 +111,7 @@ def test_without_work_there_is_no_cause() -> None:
     assert cause_shares(did, causes_since({}, {"idle/graph": 5}, did)) == {}
 
 
-def test_it_is_said_of_how_many_workers_nothing_is_known_and_why() -> None:
+def test_the_number_of_workers_without_samples_is_given_with_the_reason() -> None:
     assert not_sampled_text({}) == ""
     assert not_sampled_text({"a": "no\n/proc"}) == "Threads of 1 worker are not sampled: no\\n/proc"
     assert not_sampled_text({"a": "x", "b": "y"}) == "Threads of 2 workers are not sampled"
@@ -159,7 +159,7 @@ def test_what_may_be_saved_is_the_time_of_all_threads() -> None:
     }
 
 
-def test_time_without_work_costs_nobody_anything_and_is_no_part_of_the_wall_clock() -> None:
+def test_time_without_work_costs_nothing_and_is_no_part_of_the_wall_clock() -> None:
     """Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work."""
     assert found({Bucket.THREAD_CPU: 96, Bucket.IDLE: 4, Bucket.NO_WORK: 100}) == {"idle": (2.0, "")}
     assert found({Bucket.NO_WORK: 200}) == {}
@@ -191,6 +191,6 @@ def test_of_a_cause_the_prefix_is_named_only_where_the_rest_of_its_bucket_is_too
     }
 
 
-def test_of_one_poll_nothing_is_said() -> None:
+def test_one_poll_makes_no_finding() -> None:
     assert last_findings(ClusterLedger(at=0), [Moment(0, {}, 2)]) == []
     assert last_findings(ClusterLedger(at=0), []) == []

@@ -142,7 +142,7 @@ def test_any_spread_is_in_order_and_between_the_workers(rows: list[dict[str, int
     assert len(found.least) == len(found.most) == len(found.activities)
 
 
-def test_nobody_has_no_spread() -> None:
+def test_without_workers_there_is_no_spread() -> None:
     assert spread(times([])).activities == ()
     assert times([]).shown(3) == []
 

@@ -101,7 +101,7 @@ def test_workers_that_came_and_went_are_named():
     assert (view.joined, view.left) == (("w9", "w10"), ("a",))
 
 
-def test_where_not_all_workers_are_told_nobody_is_said_to_have_come_or_gone():
+def test_if_not_all_workers_are_listed_none_has_joined_or_left():
     now = replace(NOW, workers={"b": NOW.workers["b"]}, more_workers=5)
     view = top_view(THEN, now, source="")
     assert (view.joined, view.left, view.more_workers) == ((), (), 5)
@@ -122,7 +122,7 @@ def test_plain_data_for_scripts_holds_every_figure():
     assert data["life"]["thread_seconds"] == {"thread-cpu": 29.0, "thread-noncpu": 1.0, "idle": 18.0}
 
 
-def test_causes_are_those_gained_in_between_and_what_nobody_saw_is_unknown():
+def test_causes_are_those_gained_in_between_and_the_rest_is_unknown():
     then = replace(THEN, causes={"idle/graph": SECOND, "thread-noncpu/gil": 0})
     now = replace(
         NOW,

@@ -44,7 +44,7 @@ def test_causes_stand_in_place_of_their_bucket() -> None:
     ]
 
 
-def test_of_what_nobody_knows_why_it_grew_no_saving_is_promised() -> None:
+def test_growth_without_a_known_cause_has_no_saving() -> None:
     said = found(waited(), waited(unknown=4, gil=1))[0]
     assert said.startswith("New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 ")
 

@@ -110,7 +110,7 @@ def test_what_runs_as_a_module_is_imported_is_an_import() -> None:
     assert blamed((CLEAN, machinery, own)) == own
 
 
-def test_a_line_is_said_as_people_say_it() -> None:
+def test_a_line_is_in_words() -> None:
     assert place_of(CLEAN) == "etl.py:88"
     assert place_of(Frame("f", r"C:\me\etl.py", 3)) == "etl.py:3"
     assert place_of(Frame("f", "<stdin>", 1)) == "<stdin>:1"
@@ -174,7 +174,7 @@ def test_of_a_report_without_causes_the_prefixes_are_named() -> None:
     assert report_of().culprits == ()
 
 
-def test_a_librarys_line_is_beside_the_line_of_the_users_that_computed_it() -> None:
+def test_a_librarys_line_has_the_users_line_that_computed_it() -> None:
     theirs = (Frame("make_string", "/site-packages/dask/datasets.py", 33),)
     own = (Frame("load", "/home/me/etl.py", 7),)
     rows = tuple(
@@ -233,14 +233,14 @@ def test_without_the_bound_culprits_of_a_cause_add_up_to_it_exactly(report: Effi
         (EVENT_LOOP, (), "the worker's event loop"),
     ],
 )
-def test_who_held_the_gil_is_said_as_people_say_it(holder: str, stack: tuple[Frame, ...], said: str) -> None:
+def test_holders_of_the_gil_are_in_words(holder: str, stack: tuple[Frame, ...], said: str) -> None:
     assert holder_text(holder, stack) == said
     found = profiled(gil_holders=(GilHolder("clean", holder, stack, 5),)).culprits
     assert found[0].held_by == said
     assert holder_text(holder, stack).find(place_text(stack)) >= 0
 
 
-def test_who_held_it_is_known_by_the_prefix_that_waited() -> None:
+def test_holders_are_known_by_the_waiting_prefix() -> None:
     others = (GilHolder("load", EVENT_LOOP, LOOP, 10**9),)
     assert profiled(gil_holders=others).culprits[0].held_by == ""
 

@@ -86,9 +86,7 @@ def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
         load_report("memory://none/none.json")
 
 
-def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.json"
     save(by_hand(), path)
 

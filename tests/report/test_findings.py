@@ -182,7 +182,7 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     assert [one.kind for one in find(importing)][:2] == ["idle/scheduler", "small-tasks"]
 
 
-def test_of_a_chain_nothing_is_promised_for_nobody_knows_whether_it_can_be_broken_up() -> None:
+def test_a_chain_has_no_saving_as_it_may_be_unbreakable() -> None:
     report = report_of(
         seconds(thread_cpu=10, idle=10),
         cluster_seconds=10.0,
@@ -233,7 +233,7 @@ def test_idle_gpus_are_a_finding_without_a_saving() -> None:
     assert find(with_gpus())[-1] is not find(with_gpus())[0] or len(find(with_gpus())) == 1
 
 
-def test_where_nobody_knows_the_wall_clock_nothing_is_promised() -> None:
+def test_without_a_wall_clock_there_are_no_findings() -> None:
     assert find(report_of(seconds(thread_cpu=1, spill=9), cluster_seconds=math.nan)) == ()
 
 

@@ -262,7 +262,7 @@ def holding(holder: str, file: str, function: str) -> GilHolder:
     return GilHolder("clean", holder, (Frame(function, file, 1),), 10)
 
 
-def test_what_helps_against_the_gil_follows_who_held_it() -> None:
+def test_advice_on_the_gil_depends_on_its_holder() -> None:
     text = holding("clean", "/lib/site-packages/pandas/core/strings/object_array.py", "ObjectStringArrayMixin._str_map")
     numbers = holding("clean", "/home/me/etl.py", "add_up")
     loop = holding(EVENT_LOOP, "/lib/site-packages/distributed/comm/tcp.py", "read")
@@ -280,7 +280,7 @@ def test_what_helps_against_the_gil_follows_who_held_it() -> None:
 
 
 @pytest.mark.parametrize("kind", [*FINALIZED, *NAMES, *BESIDE, "slow-worker"])
-def test_every_bucket_every_cause_and_what_is_beside_them_is_explained(kind: str) -> None:
+def test_every_bucket_every_cause_and_every_other_finding_is_explained(kind: str) -> None:
     said = explain(kind)
     assert said.splitlines()[0].strip("# ") == f"`{kind}`"
     assert len(said.splitlines()) > 2

@@ -109,7 +109,7 @@ def test_a_senseless_price_is_left_out(price: float) -> None:
     assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
 
 
-def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:
+def test_the_reason_for_unknown_causes_is_a_line() -> None:
     waited = seconds(thread_cpu=1, thread_noncpu=1)
     known = {"w0": causes(**{"thread-noncpu/gil": 1})}
     assert why_not_known(report_of(waited)) == "why threads waited is not known: they were not sampled"
@@ -125,7 +125,7 @@ def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:
     )
 
 
-def test_nothing_is_said_where_it_is_known_or_hardly_any_thread_waited() -> None:
+def test_no_reason_is_given_if_causes_are_known_or_waiting_is_small() -> None:
     known = {"w0": causes(**{"thread-noncpu/unknown": 1})}
     assert why_not_known(report_of(seconds(thread_noncpu=1), causes_by_worker=known)) == ""
     assert why_not_known(report_of(seconds(thread_cpu=1))) == ""
@@ -159,7 +159,7 @@ def test_a_bucket_without_causes_counts_as_one() -> None:
     assert largest_of(by_cause, thread_cpu=40, thread_noncpu=40, spill=25) == "spill"
 
 
-def test_what_nobody_knows_is_no_cause() -> None:
+def test_unknown_is_no_cause() -> None:
     assert largest_of({"idle/unknown": 30}, thread_cpu=70, idle=30) == "idle"
     assert largest_of({"idle/unknown": 18, "idle/graph": 12}, thread_cpu=70, idle=30) == "idle"
     assert largest_of({"idle/unknown": 12, "idle/graph": 18}, thread_cpu=70, idle=30) == "idle/graph"

@@ -75,7 +75,7 @@ def test_a_run_of_thousands_takes_little_more() -> None:
     assert len(render_page(large(5_000, 3_000)).encode()) <= 250_000
 
 
-def test_a_page_tells_in_the_order_in_which_it_is_read() -> None:
+def test_a_page_is_in_reading_order() -> None:
     assert headings(large(2, 3)) == [
         "More findings",
         "Lost time",

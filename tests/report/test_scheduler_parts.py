@@ -81,7 +81,7 @@ def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.
 
 
 @pytest.mark.cluster
-def test_futures_that_are_not_released_are_named_beside_spilling(new_cluster: Any) -> None:
+def test_unreleased_futures_are_named_with_spilling(new_cluster: Any) -> None:
     def some_bytes(i: int) -> bytes:
         return bytes([i % 256]) * 8_000_000
 

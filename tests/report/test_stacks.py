@@ -38,7 +38,7 @@ def test_times_by_cause_and_prefix_are_those_worked_out_by_hand() -> None:
     }
 
 
-def test_what_nobody_looked_at_is_unknown_and_what_ran_or_had_no_work_is_left_out() -> None:
+def test_time_without_samples_is_unknown_and_running_and_no_work_are_left_out() -> None:
     # spill 3 s by prefix; a is idle for 1 s; 2 s of no-work, 1 s running
     assert exact_times(by_hand()) == {
         ("thread-cpu", "", "load"): 6 * SECOND,

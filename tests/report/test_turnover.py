@@ -19,7 +19,7 @@ def test_workers_that_were_asked_for_before_are_only_counted() -> None:
     assert arrival_lines(arrivals) == ["2 joined during the window, the first after 2.0 s"]
 
 
-def test_how_long_workers_took_from_request_to_first_task_is_told_as_medians() -> None:
+def test_times_from_request_to_first_task_are_medians() -> None:
     arrivals = [Arrival("a", 1.0, 2.0, 2.5), Arrival("b", 1.0, 4.0, 4.7), Arrival("c", 1.0, 5.0, math.nan)]
     assert arrival_lines(arrivals)[1] == (
         "3 workers asked for, the first after 1.0 s: from request to joining 3.0 s, "
@@ -27,7 +27,7 @@ def test_how_long_workers_took_from_request_to_first_task_is_told_as_medians() -
     )
 
 
-def test_nothing_is_said_where_none_came() -> None:
+def test_without_arrivals_there_are_no_sentences() -> None:
     assert arrival_lines([]) == []
 
 

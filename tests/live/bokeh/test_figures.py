@@ -31,7 +31,7 @@ small = st.lists(st.integers(0, 2), max_size=8)
 
 
 @given(st.integers(0, 6), small, st.integers(0, 6), small)
-def test_who_is_sent_the_growth_has_what_there_is(a: int, then: list[int], b: int, now: list[int]) -> None:
+def test_applying_the_growth_gives_the_new_table(a: int, then: list[int], b: int, now: list[int]) -> None:
     found = applied(columns(a, then), columns(b, now))
     assert found is None or found == columns(b, now)
 

@@ -91,7 +91,7 @@ def test_a_meter_that_failed_says_why_as_text(tab: Tab) -> None:
     assert tab.notice == "Metering has stopped: &lt;b&gt;it&lt;/b&gt; failed"
 
 
-def test_a_failure_is_logged_once_and_said(tab: Tab, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_and_shown(tab: Tab, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         tab.fail(ValueError("<odd>"))
         assert tab.notice == "This page failed: ValueError: &lt;odd&gt;"

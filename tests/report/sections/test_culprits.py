@@ -41,7 +41,7 @@ from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
 from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, causes, report_of, scheduler_loops, seconds
 
 
-def test_on_a_screen_the_largest_losses_have_their_lines_and_who_held_the_gil_stands_below() -> None:
+def test_a_screen_lists_the_largest_losses_with_lines_and_holders_of_the_gil_below() -> None:
     found = culprits(profiled())
     assert found.title == "Where the time goes"
     assert found.table.heads == ("lost to", "thread-s", "prefix", "line", "in")
@@ -58,7 +58,7 @@ def test_on_a_screen_the_largest_losses_have_their_lines_and_who_held_the_gil_st
     )
 
 
-def test_a_page_has_all_of_them_with_a_column_of_who_held_the_gil_and_what_the_causes_are() -> None:
+def test_a_page_lists_all_with_holders_of_the_gil_and_meanings_of_causes() -> None:
     found = culprits(profiled(), PAGE)
     assert found.table.heads[-1] == "held by"
     assert [row[-1] for row in found.rows[:3]] == [*["`StringMethods.upper` in etl.py:88 (prefix clean)"] * 2, ""]
@@ -69,7 +69,7 @@ def test_a_page_has_all_of_them_with_a_column_of_who_held_the_gil_and_what_the_c
     assert culprits(profiled(gil_holders=()), PAGE).table.heads[-1] == "in"
 
 
-def test_a_report_in_which_nobody_looked_has_no_such_section() -> None:
+def test_a_report_without_samples_has_no_such_section() -> None:
     assert culprits(by_hand()).blocks == ()
     assert not {"Where the time goes", "By cause and line"} & {part.title for part in sections(by_hand(), PAGE)}
 

@@ -40,7 +40,7 @@ def test_a_report_without_gpus_says_nothing_of_them() -> None:
     assert "GPU" not in repr(by_hand())
 
 
-def test_what_the_gpus_did_is_said_in_sentences() -> None:
+def test_the_activity_of_gpus_is_in_sentences() -> None:
     lines = section("GPUs").lines
     assert lines[0] == "kernels ran 30 % of the time, copies alone 5.0 %, and the 2 GPUs were idle 65 %"
     assert lines[1] == (
@@ -118,7 +118,7 @@ def test_what_makes_the_figures_uncertain_is_noted() -> None:
     assert "1.0 s of GPU work became known too late" in said(devices=(late,), **whole)
 
 
-def test_a_reason_that_nothing_is_measured_is_said_once_with_the_workers() -> None:
+def test_a_reason_why_nothing_is_measured_is_given_once_with_the_workers() -> None:
     refused = GpuTotals(description="another profiler is attached")
     report = with_gpus(gpu={"a": refused, "b": refused})
     assert gpus(report).blocks == ()
@@ -143,7 +143,7 @@ def test_upper_bounds_have_a_table_of_their_own() -> None:
 
 
 @given(workers)
-def test_everything_said_of_any_gpus_is_printable_and_bounded(by_worker: dict[str, GpuTotals]) -> None:
+def test_everything_shown_of_any_gpus_is_printable_and_bounded(by_worker: dict[str, GpuTotals]) -> None:
     report = with_gpus(gpu=by_worker)
     for part in (*sections(report), *parts(report)):
         assert all(len(row) == len(part.table.heads) for row in part.rows)

@@ -26,7 +26,7 @@ from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 
-def test_what_was_computed_again_is_told_with_what_to_do_about_it() -> None:
+def test_repeated_results_are_listed_with_advice() -> None:
     report = report_of(repeats={"load": Repeat(6, 2), "sum": Repeat(384, 4), "": Repeat(1, 2)})
     section = repeats(report)
     (told,) = section.lines
@@ -82,7 +82,7 @@ def test_a_workers_largest_loss_is_a_cause_where_one_is_most_of_it() -> None:
     assert [row[5] for row in workers(report).rows] == ["thread-noncpu/gil 30 %", "thread-noncpu 40 %"]
 
 
-def test_what_each_prefix_waits_for_stands_beside_it() -> None:
+def test_each_prefix_has_its_largest_cause() -> None:
     table = prefixes(waiting_for_the_gil()).table
     assert table.heads[-1] == "waits for"
     assert table.words == (0, len(table.heads) - 1)
@@ -165,12 +165,12 @@ def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
     )
 
 
-def test_one_span_and_what_is_in_it_alone_is_not_told_again() -> None:
+def test_a_span_whose_only_content_is_one_span_is_listed_once() -> None:
     alone = {"a run": seconds(thread_cpu=3), "a run/etl.py:7": seconds(thread_cpu=3), "(no span)": seconds(no_work=3)}
     assert spans(report_of(by_span=alone)).rows == ()
 
 
-def test_of_many_spans_the_largest_are_told_and_the_rest_is_one_row() -> None:
+def test_of_many_spans_the_largest_are_listed_and_the_rest_is_one_row() -> None:
     many = {f"span {i}": seconds(thread_cpu=i) for i in range(1, 12)}
     inner = {f"span 11/{i}": seconds(thread_cpu=1) for i in range(11)}
     section = spans(report_of(seconds(thread_cpu=66), by_span=many | inner))

@@ -41,7 +41,7 @@ def render(found: Judgement, name: str, width: int = 80) -> str:
     return plain(judgement_document(found, name), width)
 
 
-def test_a_finding_is_told_with_cause_cost_and_signals() -> None:
+def test_a_finding_has_cause_cost_and_signals() -> None:
     text = render(Judgement((FINDING,), 8), "run.trace")
     assert "1 of 8 workers is slow; 12.5 s can be saved." in text
     assert "1. Slow worker, its CPU is slower: saves 12.5 s. Worker w3, 1.60x as long" in text
@@ -56,7 +56,7 @@ def test_a_slow_host_is_named_as_a_whole() -> None:
     assert "Slow host, its disk is slow. Host node-1, 1.60x as long" in render(Judgement((host,), 8), "run")
 
 
-def test_nobody_found_is_said_with_who_could_not_be_judged() -> None:
+def test_without_findings_the_unjudged_workers_are_named() -> None:
     text = render(Judgement((), 8, ("a", "b", "c", "d"), ("A note.",)), "run")
     assert "None of 8 workers is slow." in text
     assert "A note." in text
@@ -99,7 +99,7 @@ def skewed_report(**fields: object) -> EfficiencyReport:
     return report_of(seconds(thread_cpu=70, idle=90), **(given | fields))
 
 
-def test_a_prefix_whose_tasks_differ_is_said_in_a_sentence_and_with_its_figures() -> None:
+def test_an_uneven_prefix_has_a_sentence_and_figures() -> None:
     found = skew_section(skewed_report())
     assert found.title == "Skew"
     assert found.lines == (SENTENCE,)
@@ -133,7 +133,7 @@ def test_many_prefixes_are_bounded_and_their_names_harmless() -> None:
     assert [len(table.rows) for table in tables(inner)] == [MAX_ROWS, MAX_ROWS]
 
 
-def test_results_whose_size_nobody_knows_are_in_no_table() -> None:
+def test_results_of_unknown_size_are_in_no_table() -> None:
     unknown = skew(median_bytes=0.0, p95_bytes=0.0, max_bytes=0.0, largest_key="")
     (inner,) = skew_section(skewed_report(skew={"join": unknown}), PAGE).sections
     assert [table.heads[-1] for table in tables(inner)] == ["longest task"]
@@ -185,12 +185,12 @@ def test_a_straggler_stands_with_its_cause_its_effect_and_what_to_look_at():
     assert "w3" in plain(by_hand(stragglers=(SLOW,)).document)
 
 
-def test_what_began_before_the_report_and_what_is_not_known_are_said_as_such():
+def test_starts_before_the_report_and_unknown_starts_are_marked():
     said = [row[4] for row in stragglers(by_hand(started=20.0, stragglers=(SLOW, replace(SLOW, since=math.nan)))).rows]
     assert said == ["the beginning", "-"]
 
 
-def test_a_host_is_told_from_a_worker():
+def test_a_host_is_distinguished_from_a_worker():
     host = replace(SLOW, worker="")
     assert stragglers(by_hand(stragglers=(host,))).rows[0][0] == "(all of the host)"
     assert "host h3" in straggler_section(by_hand(stragglers=(host,)))
@@ -208,7 +208,7 @@ def positions(html: str) -> list[dict[str, float]]:
     return found
 
 
-def test_a_worker_is_drawn_where_its_signals_are_beside_those_of_its_peers():
+def test_signals_are_drawn_against_those_of_the_peers():
     duration, share = positions(straggler_section(by_hand(stragglers=(SLOW,))))
     assert duration["left"] < duration["median"] < duration["right"] < duration["dot"]
     assert share["dot"] < share["left"] < share["median"] < share["right"]
