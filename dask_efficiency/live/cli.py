@@ -16,7 +16,12 @@ from dask_efficiency.cli.source import scheduler_address
 @click.command("top")
 @click.argument("scheduler")
 @click.option(
-    "--interval", default="2s", show_default=True, callback=timedelta, metavar="TIME", help="Between two observations."
+    "--interval",
+    default="2s",
+    show_default=True,
+    callback=timedelta,
+    metavar="TIME",
+    help="Time between two observations.",
 )
 @click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
 @json_lines_option

@@ -210,17 +210,17 @@ def _threads(source: ExportSource) -> Iterator[Metric]:
         "Wall time in which work was outstanding and there was no worker",
         cluster.work.without_workers(at=source.now()) / 1e9,
     )
-    yield gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
+    yield gauge("nthreads", "Threads of the present workers", cluster.nthreads)
 
 
 #: Metric name and help of each bucket's causes.
 _CAUSES = {
     Bucket.THREAD_NONCPU: (
         "thread_waiting_seconds",
-        "Thread time of tasks by what their threads waited for: thread-noncpu, as far as workers are sampled",
+        "Thread time of tasks off the CPU (thread-noncpu) by cause, for sampled workers",
     ),
-    Bucket.OVERHEAD: ("overhead_seconds", "Thread time held around tasks by what for: overhead, as far as is known"),
-    Bucket.IDLE: ("idle_seconds", "Thread time without a task while there was work by why: idle"),
+    Bucket.OVERHEAD: ("overhead_seconds", "Thread time held around tasks (overhead) by cause, as far as known"),
+    Bucket.IDLE: ("idle_seconds", "Thread time without a task while there was work (idle) by cause"),
 }
 
 
@@ -253,7 +253,7 @@ def _stragglers(source: ExportSource) -> Iterator[Metric]:
     findings = source.findings
     count = GaugeMetricFamily(
         f"{PREFIX}_stragglers",
-        "Workers, and hosts of which all workers are, that take longer than their peers for the same work",
+        "Workers, or whole hosts, that take longer than their peers for the same work",
         labels=["cause"],
     )
     for cause in Cause:
@@ -279,8 +279,8 @@ def _labels(finding: SlowWorker) -> tuple[str, str, str]:
 def _findings(source: ExportSource) -> Iterator[Metric]:
     found = GaugeMetricFamily(
         f"{PREFIX}_finding_seconds",
-        "What costs most: wall time of the last 5 minutes that fixing it would save at most, of ten findings at most; "
-        "where is the prefix of the tasks in which most of it was lost, as far as that is known",
+        "Wall time of the last 5 minutes that fixing a finding would save at most, for ten findings at most; "
+        "where is the prefix of the tasks with most of the loss, if known",
         labels=["kind", "where"],
     )
     for one, prefix in last_findings(source.cluster, source.recent):
@@ -293,8 +293,8 @@ def _plugin(source: ExportSource) -> Iterator[Metric]:
     yield counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
     yield counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
     unmeasured = sum(presence.off for presence in cluster.present.values())
-    yield gauge("unmeasured_workers", "Workers that are there and not measured", unmeasured)
-    unsampled = "Workers that are there and measured, and of which nobody looks what their threads wait for"
+    yield gauge("unmeasured_workers", "Present workers that are not measured", unmeasured)
+    unsampled = "Present and measured workers whose threads are not sampled"
     yield gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
     yield gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
     interval = (
@@ -352,7 +352,7 @@ def _workers(export: Export) -> Iterator[Metric]:
     waiting = Bucket.THREAD_NONCPU
     yield seconds(
         f"worker_{_CAUSES[waiting][0]}",
-        "Thread time of a worker's tasks off the CPU by what its threads waited for",
+        "Thread time of a worker's tasks off the CPU by cause",
         "cause",
         CAUSES[waiting],
         {label: of_bucket(row, waiting) for label, row in causes.items()},
@@ -386,7 +386,7 @@ def _gpus(export: Export) -> Iterator[Metric]:
     yield from _gpu_coverage(workers.values())
     here = [gpu for p in cluster.present.values() if (gpu := p.gpu) is not None]
     unmeasured = sum(totals.meter == "none" for totals in here)
-    yield gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
+    yield gauge("gpu_unmeasured_workers", "Present workers whose use of a GPU is not measured", unmeasured)
     devices: dict[str, dict[str, int]] = {}
     for totals in workers.values():
         _add_devices(devices, totals)
@@ -402,7 +402,7 @@ def _gpus(export: Export) -> Iterator[Metric]:
     names = export.worker_names()
     yield _gpu_seconds(
         "worker_gpu_seconds",
-        "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",
+        "Time of a GPU by what it was doing, as seen by one worker, which does not see kernels of others",
         ["worker", "uuid"],
         _gpus_by_worker({name: totals for name, totals in workers.items() if name in names}),
     )
@@ -412,14 +412,14 @@ def _gpu_coverage(workers: Collection[GpuTotals]) -> Iterator[Metric]:
     kernels = sum(totals.kernel_ns for totals in workers)
     if kernels:
         attributed = sum(totals.attributed_ns for totals in workers)
-        yield gauge("gpu_coverage_ratio", "Share of all kernel time so far that is some task's", attributed / kernels)
+        yield gauge("gpu_coverage_ratio", "Share of all kernel time that was attributed to tasks", attributed / kernels)
     dropped = sum(totals.dropped for totals in workers)
     yield counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
 
 
 def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterator[Metric]:
     """Number of workers of each GPU, and its sensors."""
-    shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Workers that are there and use a GPU", labels=["uuid"])
+    shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Present workers that use a GPU", labels=["uuid"])
     for label, row in _by_label({uuid: {"": number} for uuid, number in workers.items()}, set(workers)).items():
         shared.add_metric([label], row[""])
     yield shared

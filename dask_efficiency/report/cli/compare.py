@@ -30,8 +30,8 @@ def _percent(context: click.Context, parameter: click.Parameter, value: str | No
 
 @click.command("compare")
 @click.argument("sides", nargs=-1, metavar="[BEFORE AFTER]")
-@click.option("--before", multiple=True, metavar="FILE", help="A run before; once for each.")
-@click.option("--after", multiple=True, metavar="FILE", help="A run after; once for each.")
+@click.option("--before", multiple=True, metavar="FILE", help="A run before; repeat for several.")
+@click.option("--after", multiple=True, metavar="FILE", help="A run after; repeat for several.")
 @click.option(
     "--max-loss",
     callback=_percent,

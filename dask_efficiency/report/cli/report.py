@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Only this long before now, such as 30m or 2h; for a scheduler. [default: all that it keeps]",
 )
-@click.option("--all", "everything", is_flag=True, help="Print everything that it says, not the first screen only.")
+@click.option("--all", "everything", is_flag=True, help="Print the whole report, not only the first screen.")
 @save_option("the report")
 @html_option
 @json_option

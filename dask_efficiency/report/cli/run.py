@@ -16,7 +16,7 @@ from dask_efficiency.report.runner import ScriptRun, replace_process
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module's name, as for python -m.")
 @click.option("--local", is_flag=True, help="Give the script a LocalCluster; for one that makes no Client.")
-@click.option("--all", "everything", is_flag=True, help="Print everything that it says, not the first screen only.")
+@click.option("--all", "everything", is_flag=True, help="Print the whole report, not only the first screen.")
 @html_option
 @click.option("--json", "json", callback=target, metavar="FILE", help="Save the report to this file or URL.")
 @click.option(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @click.command("stragglers")
 @click.argument("source")
-@click.option("--history", multiple=True, metavar="FILE", help="A run of the same kind in which nothing was wrong.")
-@click.option("--factor", type=float, help="More finds fewer, less finds more.  [default: 1.0]")
+@click.option("--history", multiple=True, metavar="FILE", help="A healthy run of the same kind.")
+@click.option("--factor", type=float, help="Higher finds fewer, lower finds more.  [default: 1.0]")
 @json_option
 @scheduler_options
 def command(source: str, history: tuple[str, ...], factor: float | None, as_json: bool, connection: Connection) -> None:
