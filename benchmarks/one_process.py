@@ -356,8 +356,7 @@ async def _armed() -> None:
 def _page(scheduler: Any) -> Callable[[], None]:
     """Open the page with all figures, as a browser would have it; gives what brings it up to date."""
     from benchmarks.live import Viewer
-    from dask_efficiency.live.bokeh.pages import PAGES
-    from dask_efficiency.live.bokeh.routes import _TABS
+    from dask_efficiency.live.bokeh.pages import _TABS, PAGES
 
     viewer = Viewer(PAGES["individual-efficiency"](_TABS[scheduler]))
     return viewer.page.update

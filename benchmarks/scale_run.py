@@ -316,10 +316,10 @@ def open_page(scheduler: Scheduler, figures: Figures) -> Any:
     from tornado.ioloop import PeriodicCallback
 
     from benchmarks.live import Viewer
-    from dask_efficiency.live.bokeh import pages, routes
+    from dask_efficiency.live.bokeh import pages
     from dask_efficiency.live.bokeh.tab import UPDATE_MS
 
-    viewer = Viewer(pages.whole(routes._TABS[scheduler]))
+    viewer = Viewer(pages.whole(pages._TABS[scheduler]))
     updates = PeriodicCallback(figures.timed("pages: an update", viewer.page.update), UPDATE_MS)
     updates.start()
     return updates

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dask_efficiency.report.efficiency_report import efficiency_report
     from dask_efficiency.report.files import load_report
     from dask_efficiency.report.model import EfficiencyReport
-    from dask_efficiency.report.questions import snapshot
+    from dask_efficiency.report.replies import snapshot
     from dask_efficiency.runs.path.path import CriticalPath, critical_path
     from dask_efficiency.runs.questions import get_trace, stragglers
     from dask_efficiency.runs.trace.files import load_trace
@@ -51,7 +51,7 @@ _HOMES = {
     "place": "dask_efficiency.simulation.calls",
     "preflight": "dask_efficiency.preflights.client",
     "simulate": "dask_efficiency.simulation.calls",
-    "snapshot": "dask_efficiency.report.questions",
+    "snapshot": "dask_efficiency.report.replies",
     "stragglers": "dask_efficiency.runs.questions",
     "sweep": "dask_efficiency.simulation.calls",
     "unload_ipython_extension": "dask_efficiency.report.notebook",

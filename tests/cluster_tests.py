@@ -101,7 +101,7 @@ PROVES = {
         "test_a_cluster_in_one_process_is_exported": "/metrics",
         "test_of_two_schedulers_in_one_process_the_last_is_exported_until_it_closes": "schedulers in one process",
     },
-    "live/bokeh/test_routes.py": {
+    "live/bokeh/test_pages.py": {
         "test_a_tab_that_breaks_takes_nothing_else_with_it": "the tab in Dask's dashboard",
     },
     "cli/test_source.py": {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dask_efficiency.preflights.judge.result import PATHS
-from dask_efficiency.report.kinds import BESIDE, KINDS, Kind
+from dask_efficiency.report.kinds import BESIDE, KINDS, FindingKind
 from dask_efficiency.runs.path import findings as path
 from dask_efficiency.simulation.sections import ladder
 from dask_efficiency.straggler.wording import LONG_TASK, MEANINGS
@@ -29,7 +29,7 @@ def _golden() -> str:
     return "\n".join([*_written(KINDS), *_written(BESIDE), *paths, *better])
 
 
-def _written(kinds: Mapping[str, Kind]) -> list[str]:
+def _written(kinds: Mapping[str, FindingKind]) -> list[str]:
     return [
         "\n  ".join((f"{name}: {kind.title}", kind.advice, *(f"or: {words}" for _, words in kind.cures))) + "\n"
         for name, kind in kinds.items()

@@ -39,8 +39,7 @@ PRINTED = {
     "fleet/watch.py": ["error"],  # given to `tell`
     # its own names and numbers
     "report/demo.py": [
-        *("client.dashboard_link", "output", "part.name", "part.obstacle", "part.obstacle or 'running'"),
-        *("PARTS.index(part)", "threads", "workers"),
+        *("client.dashboard_link", "_where_next(output)", "part.name", "part.obstacle", "threads", "workers"),
     ],
     "show/terminal/coloured.py": ["_Coloured(document)", "plain(document, shutil.get_terminal_size().columns)"],
     # warnings of other libraries, given back as they were

@@ -51,9 +51,9 @@ def think(client: Client, scale: float) -> int:
 #: In the order in which they run, over and over.
 PARTS = (
     *demo.PARTS,
-    demo.Part("one task after another", one_after_another),
-    demo.Part("a worker that dies", lose_results),
-    demo.Part("a client that thinks", think),
+    demo.DemoPart("one task after another", one_after_another),
+    demo.DemoPart("a worker that dies", lose_results),
+    demo.DemoPart("a client that thinks", think),
 )
 
 #: What of the metrics and alerts shows each part, by its name.

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 
 #: By name, of which the first word may be a group: where the command is, and how its own help begins.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("dask_efficiency.report.cli.demo:command", "Report on 10 to 20 seconds of work on a local cluster."),
-    "run": ("dask_efficiency.report.cli.run:command", "Run a script, and report on the clusters that it used."),
-    "report": ("dask_efficiency.report.cli.report:command", "Show a saved report, or the past of a live cluster."),
-    "explain": ("dask_efficiency.report.cli.explain:command", "Say what a finding means, and what to do about it."),
+    "demo": ("dask_efficiency.report.cli.run:demo_command", "Report on 10 to 20 seconds of work on a local cluster."),
+    "run": ("dask_efficiency.report.cli.run:run_command", "Run a script, and report on the clusters that it used."),
+    "report": (
+        "dask_efficiency.report.cli.report:report_command",
+        "Show a saved report, or the past of a live cluster.",
+    ),
+    "explain": (
+        "dask_efficiency.report.cli.report:explain_command",
+        "Say what a finding means, and what to do about it.",
+    ),
     "top": ("dask_efficiency.live.cli:command", "Watch what the threads of a cluster do now."),
     "compare": ("dask_efficiency.report.cli.compare:command", "Say what changed from one saved report to another."),
     "critical-path": ("dask_efficiency.runs.cli.critical_path:command", "Say what each second of a run was spent on."),

@@ -1,1 +1,1 @@
-"""What a cluster does now: Prometheus, a tab of Dask's dashboard, and `dask-efficiency top`."""
+"""Live figures of a cluster: Prometheus, a tab of Dask's dashboard, and `dask-efficiency top`."""

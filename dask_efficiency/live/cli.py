@@ -1,4 +1,4 @@
-"""`dask-efficiency top`: what a cluster's threads do now."""
+"""`dask-efficiency top`: current activity of a cluster's threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from dask_efficiency.cli.source import scheduler_address
 @click.command("top")
 @click.argument("scheduler")
 @click.option(
-    "--interval", default="2s", show_default=True, callback=timedelta, metavar="TIME", help="Between two observations."
+    "--interval",
+    default="2s",
+    show_default=True,
+    callback=timedelta,
+    metavar="TIME",
+    help="Time between two observations.",
 )
 @click.option("--once", is_flag=True, help="Print what happened in one interval, and end.")
 @json_lines_option
@@ -24,8 +29,8 @@ from dask_efficiency.cli.source import scheduler_address
 def command(scheduler: str, interval: float, once: bool, as_json: bool, connection: Connection) -> None:
     """Watch what the threads of a cluster do now.
 
-    The workers that make least of theirs come first. SCHEDULER is a scheduler's address (tcp://host:8786,
-    tls://host:8786 or host:8786), or the file that `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
+    The least useful workers come first. SCHEDULER is a scheduler's address (tcp://host:8786, tls://host:8786 or
+    host:8786), or the file that `dask scheduler --scheduler-file` wrote. Ctrl-C ends it.
     """
     with one_line_errors():
         _watch(scheduler_address(scheduler), interval, once, as_json, connection)

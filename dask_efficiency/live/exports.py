@@ -1,4 +1,4 @@
-"""Exports: where the scheduler shows its accounts, as far as the libraries for it are there."""
+"""Exports: the scheduler's accounts on ``/metrics`` and on Dask's dashboard, if their libraries are installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Exports(SchedulerPart):
-    """Shows the accounts on ``/metrics`` and on Dask's dashboard, and takes them off again."""
+    """Part of the scheduler's meter that adds ``/metrics`` and the tab, and removes them again."""
 
     def __init__(self, scheduler: Scheduler, accounts: ClusterAccounts) -> None:
         self._scheduler = scheduler
@@ -28,12 +28,12 @@ class Exports(SchedulerPart):
         return cls(meter.scheduler, meter.accounts)
 
     def start(self) -> None:
-        """Export through every library that can be imported; a missing one is said once."""
+        """Export through every library that can be imported; log each missing one once."""
         self._start_prometheus()
         self._start_bokeh()
 
     def stop(self) -> None:
-        """Export nothing any more."""
+        """Export nothing more."""
         if self._prometheus:
             from dask_efficiency.live.prometheus import COLLECTOR
 
@@ -63,7 +63,7 @@ class Exports(SchedulerPart):
 
     def _start_bokeh(self) -> None:
         if not self._scheduler.http_application.applications:
-            # Not even imported: that would hold the scheduler up for a second.
+            # Not even imported: that would block the scheduler for a second.
             logger.info("dask_efficiency adds no tab to the dashboard: the scheduler serves none")
             return
         try:
@@ -76,7 +76,7 @@ class Exports(SchedulerPart):
         except bokeh.NoDashboardError as error:
             logger.info("dask_efficiency adds no tab to the dashboard: %s", error)
         except Exception:
-            # What it adds to is private to Dask: that it broke is no reason to measure nothing.
+            # The dashboard is private to Dask: metering goes on if it has changed.
             logger.exception("dask_efficiency could not add its tab to the dashboard")
         else:
             self._bokeh = True

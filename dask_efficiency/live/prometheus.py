@@ -1,4 +1,4 @@
-"""Prometheus: the cluster's accounts on the scheduler's own ``/metrics``."""
+"""Prometheus metrics of the cluster's accounts, on the scheduler's own ``/metrics``."""
 
 from __future__ import annotations
 
@@ -24,116 +24,114 @@ from dask_efficiency.accounts.metered import BYTES, COUNT, WAYS
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.accounts.wire.wire import OWN_WORK
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome
-from dask_efficiency.live.bins import ThreadTotals
 from dask_efficiency.live.exported import ExportedPrefixes, ExportedWorkers
-from dask_efficiency.live.families import PREFIX, counter, gauge, seconds
-from dask_efficiency.live.last_findings import last_findings
+from dask_efficiency.live.exposition import PREFIX, counter, gauge, seconds
+from dask_efficiency.live.last_seconds import ThreadTotals, last_findings
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.show.figures import harmless, shorten
 from dask_efficiency.show.log import logger
 
-#: GPUs exported one by one; above it, only how well they are known is. Each has 28 series.
+#: GPUs exported one by one, 28 series each; with more, only their coverage is exported. A guess.
 MAX_GPUS = 256
 
-#: Stragglers exported one by one.
+#: Stragglers exported one by one. A guess.
 MAX_STRAGGLERS = 20
 
-#: A worker's name is cut to this length.
+#: Characters of a worker's name in a label. A guess.
 MAX_LABEL_LENGTH = 200
 
 _BUCKETS, _TASK_BUCKETS = tuple(map(str, FINALIZED)), tuple(map(str, TASK_BUCKETS))
 
 
-class Source(Protocol):
-    """What is exported: the accounts, and what keeping them costs."""
+class ExportSource(Protocol):
+    """Accounts of a scheduler, and the cost of keeping them."""
 
     cluster: ClusterLedger
-    #: CPU seconds that the plugin itself used on the scheduler.
+    #: CPU seconds of the plugin on the scheduler.
     cost_seconds: float
 
     @property
     def options(self) -> Options:
-        """The options in force."""
+        """Options in force."""
 
     @property
     def read_interval_seconds(self) -> float:
-        """Time between two heartbeats of a worker that are read."""
+        """Seconds between two heartbeats of a worker that are read."""
 
     @property
     def off(self) -> str | None:
-        """Why nothing is measured any more; None while it works."""
+        """Reason why metering has stopped; None while it works."""
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The stragglers of now, the most certain first."""
+        """Current stragglers, the most certain first."""
 
     @property
     def recent(self) -> Iterable[ThreadTotals]:
-        """What all threads had done at the last polls, in order."""
+        """Totals of all threads at the last polls, in order."""
 
     def refresh(self) -> None:
-        """Bring the accounts up to now."""
+        """Bring the accounts up to date."""
 
     def now(self) -> int:
-        """Nanoseconds by the accounts' clock."""
+        """Current time of the accounts' clock, in nanoseconds."""
 
 
 @dataclass(slots=True, eq=False)
 class Export:
-    """A source, and which of its workers and prefixes have series of their own."""
+    """An export source with its choice of workers and prefixes."""
 
-    source: Source
+    source: ExportSource
     workers: ExportedWorkers = field(default_factory=ExportedWorkers)
     prefixes: ExportedPrefixes = field(default_factory=ExportedPrefixes)
-    #: An exporter of the user's own may ask in another thread.
+    #: A user's own exporter may ask in another thread.
     _choosing: threading.Lock = field(default_factory=threading.Lock)
 
     def worker_names(self) -> set[str]:
-        """Names of the workers that are exported one by one now."""
+        """Names of the workers that are exported one by one."""
         source = self.source
         with self._choosing:
             return self.workers.names(source.cluster, at=source.now(), at_most=source.options.max_exported_workers)
 
     def prefix_rows(self) -> dict[str, dict[str, int]]:
-        """Settled nanoseconds by prefix and bucket, of those that are exported one by one now and of all others."""
+        """Settled nanoseconds by bucket of the exported prefixes, and of all others."""
         with self._choosing:
             rows = self.prefixes.rows(self.source.cluster, at_most=self.source.options.max_exported_prefixes)
         return {name: dict(zip(_TASK_BUCKETS, row, strict=True)) for name, row in rows.items()}
 
 
 class ClusterCollector:
-    """Exports the accounts of the scheduler of this process.
+    """Exports the accounts of the scheduler in this process.
 
-    Counters are monotonic accumulators: a worker's death, ``client.restart()``, and a registration that
-    replaces another make none of them fall. Unregistering ends the accounts and all series; a
-    registration after that begins new accounts at 0, which Prometheus takes for the reset that it is.
+    Counters are monotonic: they survive a worker's death, ``client.restart()`` and a registration that replaces
+    another. Unregistering ends the accounts and all series; a later registration starts at 0, which Prometheus takes
+    for a reset.
 
-    Reading changes nothing, so that any number of scrapers may. ``collect`` never raises, for that
-    would turn the scheduler's whole ``/metrics`` into an error: a group of metrics that fails is
-    left out and counted.
+    Reading changes nothing, so any number of scrapers may read. ``collect`` never raises, as that would turn the
+    scheduler's whole ``/metrics`` into an error: a group of metrics that fails is left out and counted.
 
-    The registry is the process's own, and so is this collector: of several schedulers in one
-    process, the one that came last is exported, as with Dask's own metrics.
+    The registry belongs to the process. Of several schedulers in a process the last one is exported, as with Dask's own
+    metrics.
     """
 
     def __init__(self) -> None:
         self._exports: list[Export] = []
         self._failures = 0
-        #: The thread in which nothing is collected now: another one's exporter must not miss anything.
+        #: Thread in which nothing is collected now; exporters in other threads must not miss anything.
         self._left_out: int | None = None
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: else registering would call :meth:`collect`."""
+        """Nothing; otherwise registering would call :meth:`collect`."""
         return []
 
-    def add(self, source: Source) -> None:
-        """Export this one from now on."""
+    def add(self, source: ExportSource) -> None:
+        """Export this source from now on."""
         if not self._exports:
             prometheus_client.REGISTRY.register(self)
         self._exports.append(Export(source))
 
-    def remove(self, source: Source) -> None:
-        """Export it no more; no-op where it is not exported."""
+    def remove(self, source: ExportSource) -> None:
+        """Stop exporting this source; does nothing if it is not exported."""
         found = next((export for export in self._exports if export.source is source), None)
         if found is not None:
             self._exports.remove(found)
@@ -142,7 +140,7 @@ class ClusterCollector:
                     prometheus_client.REGISTRY.unregister(self)
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics now; what can be made of them, if something fails."""
+        """Current metrics; groups that fail are left out."""
         if not self._exports or self._left_out == threading.get_ident():
             return []
         export = self._exports[-1]
@@ -159,7 +157,7 @@ class ClusterCollector:
         return metrics
 
     def written(self, write: Callable[[Iterable[Metric]], bytes]) -> bytes | None:
-        """The metrics now, in a format; None if they cannot be written."""
+        """Current metrics in a text format; None if they cannot be written."""
         written: list[bytes] = []
         metrics = self.collect()
         began = time.thread_time()
@@ -170,7 +168,7 @@ class ClusterCollector:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Collect nothing meanwhile in this thread."""
+        """Collect nothing in this thread during the block."""
         self._left_out = threading.get_ident()
         try:
             yield
@@ -190,7 +188,7 @@ class ClusterCollector:
 COLLECTOR = ClusterCollector()
 
 
-def _threads(source: Source) -> Iterator[Metric]:
+def _threads(source: ExportSource) -> Iterator[Metric]:
     cluster = source.cluster
     yield seconds(
         "thread_activity_seconds",
@@ -212,34 +210,34 @@ def _threads(source: Source) -> Iterator[Metric]:
         "Wall time in which work was outstanding and there was no worker",
         cluster.work.without_workers(at=source.now()) / 1e9,
     )
-    yield gauge("nthreads", "Threads of the workers that are there", cluster.nthreads)
+    yield gauge("nthreads", "Threads of the present workers", cluster.nthreads)
 
 
-#: Metric and what it is, by the bucket whose causes it has.
+#: Metric name and help of each bucket's causes.
 _CAUSES = {
     Bucket.THREAD_NONCPU: (
         "thread_waiting_seconds",
-        "Thread time of tasks by what their threads waited for: thread-noncpu, as far as workers are sampled",
+        "Thread time of tasks off the CPU (thread-noncpu) by cause, for sampled workers",
     ),
-    Bucket.OVERHEAD: ("overhead_seconds", "Thread time held around tasks by what for: overhead, as far as is known"),
-    Bucket.IDLE: ("idle_seconds", "Thread time without a task while there was work by why: idle"),
+    Bucket.OVERHEAD: ("overhead_seconds", "Thread time held around tasks (overhead) by cause, as far as known"),
+    Bucket.IDLE: ("idle_seconds", "Thread time without a task while there was work (idle) by cause"),
 }
 
 
-def _causes(source: Source) -> Iterator[Metric]:
+def _causes(source: ExportSource) -> Iterator[Metric]:
     row = source.cluster.cause_activity()
     for bucket, (name, meaning) in _CAUSES.items():
         yield seconds(name, meaning, "cause", CAUSES[bucket], {"": of_bucket(row, bucket)})
 
 
-def _tasks(source: Source) -> Iterator[Metric]:
+def _tasks(source: ExportSource) -> Iterator[Metric]:
     tasks = CounterMetricFamily(f"{PREFIX}_tasks", "Tasks that ended, by outcome", labels=["outcome"])
     for outcome in map(str, Outcome):
         tasks.add_metric([outcome], source.cluster.tasks.get(outcome, 0))
     yield tasks
 
 
-def _data(source: Source) -> Iterator[Metric]:
+def _data(source: ExportSource) -> Iterator[Metric]:
     amounts = source.cluster.amounts
     for name, unit, meaning in (
         ("data_bytes", BYTES, "Bytes of results and of messages of P2P shuffles, by the way they went"),
@@ -251,11 +249,11 @@ def _data(source: Source) -> Iterator[Metric]:
         yield family
 
 
-def _stragglers(source: Source) -> Iterator[Metric]:
+def _stragglers(source: ExportSource) -> Iterator[Metric]:
     findings = source.findings
     count = GaugeMetricFamily(
         f"{PREFIX}_stragglers",
-        "Workers, and hosts of which all workers are, that take longer than their peers for the same work",
+        "Workers, or whole hosts, that take longer than their peers for the same work",
         labels=["cause"],
     )
     for cause in Cause:
@@ -278,11 +276,11 @@ def _labels(finding: SlowWorker) -> tuple[str, str, str]:
     return worker, host, str(finding.cause)
 
 
-def _findings(source: Source) -> Iterator[Metric]:
+def _findings(source: ExportSource) -> Iterator[Metric]:
     found = GaugeMetricFamily(
         f"{PREFIX}_finding_seconds",
-        "What costs most: wall time of the last 5 minutes that fixing it would save at most, of ten findings at most; "
-        "where is the prefix of the tasks in which most of it was lost, as far as that is known",
+        "Wall time of the last 5 minutes that fixing a finding would save at most, for ten findings at most; "
+        "where is the prefix of the tasks with most of the loss, if known",
         labels=["kind", "where"],
     )
     for one, prefix in last_findings(source.cluster, source.recent):
@@ -290,13 +288,13 @@ def _findings(source: Source) -> Iterator[Metric]:
     yield found
 
 
-def _plugin(source: Source) -> Iterator[Metric]:
+def _plugin(source: ExportSource) -> Iterator[Metric]:
     cluster = source.cluster
     yield counter("snapshots_refused", "Snapshots of workers that were refused as invalid", cluster.refused)
     yield counter("snapshots_stale", "Snapshots of workers that came twice or late", cluster.stale)
     unmeasured = sum(presence.off for presence in cluster.present.values())
-    yield gauge("unmeasured_workers", "Workers that are there and not measured", unmeasured)
-    unsampled = "Workers that are there and measured, and of which nobody looks what their threads wait for"
+    yield gauge("unmeasured_workers", "Present workers that are not measured", unmeasured)
+    unsampled = "Present and measured workers whose threads are not sampled"
     yield gauge("unsampled_workers", unsampled, len(cluster.not_sampled))
     yield gauge("meter_off", "1 if the plugin failed on the scheduler and switched itself off", source.off is not None)
     interval = (
@@ -354,14 +352,14 @@ def _workers(export: Export) -> Iterator[Metric]:
     waiting = Bucket.THREAD_NONCPU
     yield seconds(
         f"worker_{_CAUSES[waiting][0]}",
-        "Thread time of a worker's tasks off the CPU by what its threads waited for",
+        "Thread time of a worker's tasks off the CPU by cause",
         "cause",
         CAUSES[waiting],
         {label: of_bucket(row, waiting) for label, row in causes.items()},
         of="worker",
     )
     here: dict[str, dict[str, int]] = {}
-    for presence in cluster.present.values():  # names 1 and "1" are the same one here
+    for presence in cluster.present.values():  # names 1 and "1" are the same here
         if presence.name in names:
             row = here.setdefault(presence.name, {"running": 0, "nthreads": 0})
             row["running"] += presence.running
@@ -380,7 +378,7 @@ def _workers(export: Export) -> Iterator[Metric]:
 
 
 def _gpus(export: Export) -> Iterator[Metric]:
-    """Nothing where nobody has asked for a GPU."""
+    """Metrics of GPUs; none if no task asked for a GPU."""
     cluster = export.source.cluster
     workers = cluster.gpu_by_worker()
     if not workers:
@@ -388,7 +386,7 @@ def _gpus(export: Export) -> Iterator[Metric]:
     yield from _gpu_coverage(workers.values())
     here = [gpu for p in cluster.present.values() if (gpu := p.gpu) is not None]
     unmeasured = sum(totals.meter == "none" for totals in here)
-    yield gauge("gpu_unmeasured_workers", "Workers that are there whose use of a GPU is not measured", unmeasured)
+    yield gauge("gpu_unmeasured_workers", "Present workers whose use of a GPU is not measured", unmeasured)
     devices: dict[str, dict[str, int]] = {}
     for totals in workers.values():
         _add_devices(devices, totals)
@@ -404,7 +402,7 @@ def _gpus(export: Export) -> Iterator[Metric]:
     names = export.worker_names()
     yield _gpu_seconds(
         "worker_gpu_seconds",
-        "Time of a GPU by what it was doing, as one worker saw it; another worker's kernels it does not see",
+        "Time of a GPU by what it was doing, as seen by one worker, which does not see kernels of others",
         ["worker", "uuid"],
         _gpus_by_worker({name: totals for name, totals in workers.items() if name in names}),
     )
@@ -414,14 +412,14 @@ def _gpu_coverage(workers: Collection[GpuTotals]) -> Iterator[Metric]:
     kernels = sum(totals.kernel_ns for totals in workers)
     if kernels:
         attributed = sum(totals.attributed_ns for totals in workers)
-        yield gauge("gpu_coverage_ratio", "Share of all kernel time so far that is some task's", attributed / kernels)
+        yield gauge("gpu_coverage_ratio", "Share of all kernel time that was attributed to tasks", attributed / kernels)
     dropped = sum(totals.dropped for totals in workers)
     yield counter("gpu_records_dropped", "Records of GPU work that were lost", dropped)
 
 
 def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterator[Metric]:
-    """How many workers share each GPU, and what its sensors say."""
-    shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Workers that are there and use a GPU", labels=["uuid"])
+    """Number of workers of each GPU, and its sensors."""
+    shared = GaugeMetricFamily(f"{PREFIX}_gpu_workers", "Present workers that use a GPU", labels=["uuid"])
     for label, row in _by_label({uuid: {"": number} for uuid, number in workers.items()}, set(workers)).items():
         shared.add_metric([label], row[""])
     yield shared
@@ -429,10 +427,10 @@ def _gpus_here(here: Iterable[GpuTotals], workers: Mapping[str, int]) -> Iterato
     for name, meaning in READINGS.items():
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = kind(f"{PREFIX}_gpu_{name.removesuffix('_total')}", meaning, labels=["uuid"])
-        told = {_label(uuid): row[name] for uuid, row in readings.items() if name in row}
-        for label, value in told.items():
+        values = {_label(uuid): row[name] for uuid, row in readings.items() if name in row}
+        for label, value in values.items():
             family.add_metric([label], value)
-        if told:
+        if values:
             yield family
 
 
@@ -464,8 +462,8 @@ def _gpu_seconds(
     return family
 
 
-#: Each is made without the others, so that one that fails costs no other.
-_GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
+#: Made one by one, so that a failing group costs no other.
+_GROUPS: tuple[Callable[[ExportSource], Iterable[Metric]], ...] = (
     _threads,
     _causes,
     _tasks,
@@ -475,7 +473,7 @@ _GROUPS: tuple[Callable[[Source], Iterable[Metric]], ...] = (
     _plugin,
 )
 
-#: Those of which some have series of their own and others not.
+#: Groups in which only chosen workers and prefixes have series of their own.
 _CHOSEN: tuple[Callable[[Export], Iterable[Metric]], ...] = (_prefixes, _workers, _gpus)
 
 
@@ -488,7 +486,7 @@ def _label(name: str) -> str:
 
 
 def _by_label(rows: Mapping[str, Mapping[str, int]], names: set[str]) -> dict[str, Mapping[str, int]]:
-    """Rows by a label that any text format can carry; names that read alike are one."""
+    """Rows by a label that any text format can carry; names with equal labels are added up."""
     labelled: dict[str, Mapping[str, int]] = {}
     for name in names & rows.keys():
         label = _label(name)

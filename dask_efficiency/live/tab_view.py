@@ -1,4 +1,4 @@
-"""TabView: what the pages on a scheduler's dashboard show of a cluster, as values."""
+"""TabView: the last minutes of a cluster as values, with the timeline in bins."""
 
 from __future__ import annotations
 
@@ -6,42 +6,150 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.live.bins import Bins, ThreadTotals, bin_width, binned, window_of
-from dask_efficiency.live.last_seconds import Details, LastSeconds
+from dask_efficiency.live.last_seconds import Details, LastSeconds, ThreadTotals, window_of
+
+#: Nanoseconds of a bin at least: sixty bins can be sent to a page every other second. A guess.
+MIN_BIN_NS = 5_000_000_000
+
+#: Heartbeats of each worker per bin; with fewer, single heartbeats are visible as spikes. By eye.
+HEARTBEATS_PER_BIN = 3
+
+
+def bin_width(heartbeat_seconds: float) -> int:
+    """Nanoseconds of a bin of the timeline, for a heartbeat interval."""
+    return max(MIN_BIN_NS, round(HEARTBEATS_PER_BIN * heartbeat_seconds * 1e9))
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Threads by activity in bins; in each bin they add up to nthreads."""
+
+    #: Monotonic nanoseconds, shape (bins,). A bin starts where the one before it stops.
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    #: Mean number of threads, shape (bins,).
+    nthreads: NDArray[np.float64]
+    #: Mean number of threads by :data:`~dask_efficiency.accounts.cluster.presence.ACTIVITIES`, shape (bins,
+    #: activities).
+    threads: NDArray[np.float64]
+
+
+def binned(polls: Sequence[ThreadTotals], *, width: int) -> Bins:
+    """Threads by activity between polls, in bins of at least two thirds of ``width`` on a fixed grid.
+
+    Workers report one after the other, each for the time since its own last report, so the gain between two polls does
+    not add up to nthreads. A bin therefore spans several reports of each worker, and the reported shares are scaled to
+    the threads present. A bin without a report is joined to its neighbour.
+
+    Parameters
+    ----------
+    polls
+        Polls in order of time.
+    width
+        Nanoseconds of a bin, positive.
+
+    Returns
+    -------
+    Bins
+        Empty if no report has come yet.
+    """
+    at = np.maximum.accumulate(np.array([poll.at for poll in polls], dtype=np.int64))
+    cuts = _cuts(at.tolist(), width)
+    if not cuts:
+        nowhen = np.zeros(0, dtype=np.int64)
+        return Bins(nowhen, nowhen, np.zeros(0), np.zeros((0, len(ACTIVITIES))))
+    threads = np.array([poll.nthreads for poll in polls], dtype=np.float64)
+    available = np.concatenate([[0.0], np.cumsum(np.diff(at) * threads[1:])])
+    base = polls[0].activity
+    # Subtract first: on a big cluster the nanoseconds of a year do not fit into 64 bits.
+    done = np.array(
+        [[polls[i].activity.get(name, 0) - base.get(name, 0) for name in ACTIVITIES] for i in cuts], dtype=np.float64
+    )
+    done = np.maximum.accumulate(done)
+    kept = _with_reports(done.sum(axis=1).tolist(), available[cuts].tolist())
+    edges = [cuts[i] for i in kept]
+    return _bins(at[edges], available[edges], done[kept])
+
+
+def _cuts(at: Sequence[int], width: int) -> list[int]:
+    """Indices of the polls at the edges of the bins: where time passes a multiple of the width."""
+    if not at or at[-1] == at[0]:
+        return []
+    cuts = [0]
+    for i, now in enumerate(at):
+        last = at[cuts[-1]]
+        if now // width > last // width and 3 * (now - last) >= 2 * width:
+            cuts.append(i)
+    if cuts[-1] != len(at) - 1:
+        if len(cuts) > 1 and 3 * (at[-1] - at[cuts[-1]]) < 2 * width:
+            cuts.pop()
+        cuts.append(len(at) - 1)
+    return cuts
+
+
+def _with_reports(done: Sequence[float], available: Sequence[float]) -> list[int]:
+    """Edges that remain when bins with threads but without a report are joined to a neighbour."""
+    kept = [0]
+    for i in range(1, len(done)):
+        if done[i] > done[kept[-1]] or available[i] == available[kept[-1]]:
+            kept.append(i)
+    if kept[-1] != len(done) - 1:
+        if len(kept) > 1:
+            kept.pop()
+        kept.append(len(done) - 1)
+    while len(kept) > 1 and done[kept[-1]] == done[kept[-2]] and available[kept[-1]] > available[kept[-2]]:
+        kept.pop(-2)
+    return kept
+
+
+def _bins(edges: NDArray[np.int64], available: NDArray[np.float64], done: NDArray[np.float64]) -> Bins:
+    start, stop = edges[:-1], edges[1:]
+    nthreads = np.diff(available) / (stop - start)
+    ns = np.diff(done, axis=0)
+    whole = ns.sum(axis=1)
+    scale = np.divide(nthreads, whole, out=np.zeros_like(whole), where=whole > 0)
+    return Bins(start, stop, nthreads, ns * scale[:, None])
+
+
+# -- the view --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TabView:
-    """What a cluster did in the last minutes, in all and over time, and who is slow now."""
+    """Last minutes of a cluster: totals, timeline and stragglers."""
 
     last: LastSeconds
-    #: The polls of the last minutes, one at least.
+    #: Polls of the last minutes, at least one.
     polls: Sequence[ThreadTotals]
     #: Nanoseconds of a bin of the timeline.
     bin_ns: int
-    #: Seconds since the epoch, less the seconds of the polls' clock.
+    #: Offset from the polls' clock to the epoch, in seconds.
     clock_offset: float
-    #: Who is slow now, the most certain first.
+    #: Current stragglers, the most certain first.
     stragglers: Sequence[SlowWorker]
     #: Seconds since the epoch.
     now: float
 
     @property
     def at(self) -> int:
-        """When the last poll was, in monotonic nanoseconds."""
+        """Time of the last poll, monotonic nanoseconds."""
         return self.polls[-1].at
 
     @property
     def seconds_by_part(self) -> float:
-        """How far the times of each worker, GPU and prefix go back."""
+        """Seconds that the times by worker, GPU and prefix go back."""
         then = self.last.then
         return 0.0 if then is None else (self.last.now.at - then.at) / 1e9
 
     @cached_property
     def bins(self) -> Bins:
-        """What the threads were doing over time."""
+        """Threads by activity over time."""
         return binned(self.polls, width=self.bin_ns)
 
 
@@ -55,22 +163,22 @@ def tab_view(
     heartbeat_seconds: float,
     stragglers: Sequence[SlowWorker],
 ) -> TabView:
-    """What there is to show of a cluster.
+    """View of a cluster's last minutes.
 
     Parameters
     ----------
     cluster
-        Its accounts, as of now.
+        Current accounts.
     polls
-        What all threads together had done at the last polls, in order; one at least.
+        Last polls in order, at least one.
     then
-        Where the times of each worker, GPU and prefix begin.
+        Start of the times by worker, GPU and prefix.
     since, now
-        When the accounts began and when this is, in seconds since the epoch.
+        Start of the accounts and current time, seconds since the epoch.
     heartbeat_seconds
-        How often a worker reports.
+        Seconds between two heartbeats of a worker.
     stragglers
-        Who is slow now.
+        Current stragglers.
     """
     bin_ns = bin_width(heartbeat_seconds)
     window = window_of(polls, width=bin_ns)

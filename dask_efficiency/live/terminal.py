@@ -1,4 +1,4 @@
-"""A live view in a terminal: what a cluster did in the last seconds, cut to the screen's size."""
+"""Live view in a terminal, cut to the screen's size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
-from dask_efficiency.live.causes import listed, not_sampled
+from dask_efficiency.live.last_seconds import causes_text, not_sampled_text
 from dask_efficiency.live.top_view import TopView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.show.colours import COLOURS, LETTERS
@@ -20,42 +20,43 @@ from dask_efficiency.show.terminal.bar import cells, letters, packed
 if TYPE_CHECKING:
     from rich.text import Text
 
-MIN_WIDTH = 30
-MAX_NAME_WIDTH = 24
-MIN_BAR_WIDTH = 10
+#: Characters of a line at least, of a worker's name at most, and of a bar at least. By eye.
+MIN_WIDTH, MAX_NAME_WIDTH, MIN_BAR_WIDTH = 30, 24, 10
+#: Workers named in a line of those that joined or left. By eye.
 NAMES_IN_A_LINE = 3
+#: Rows of workers that a small screen prefers to the line on the whole life. By eye.
 FEW_WORKERS = 3
-#: Around the rows of workers: a blank, the heads, and what is said of the workers left out.
+#: Lines around the rows of workers: a blank, the heads, and the note on workers left out.
 SPARE_LINES = 3
 
-#: Columns beside the worker's name and bar: head and width.
+#: Width of each column next to the worker's name and bar.
 _COLUMNS = {"threads": 7, "useful": 6, "largest loss": 22, "running": 8, "tasks": 5}
-#: The order in which a narrow screen does without them.
+#: Columns in the order in which a narrow screen drops them.
 _DISPENSABLE = ("tasks", "running", "threads", "largest loss")
 
-#: A text and its style, as rich writes styles.
+#: A text and its rich style.
 Span = tuple[str, str]
 Line = list[Span]
 
 
 def plain(view: TopView, *, width: int = 80, height: int | None = None) -> str:
-    """The view as ASCII text.
+    """View as ASCII text.
 
     Parameters
     ----------
     view
-        What is shown.
+        View to show.
     width
-        In characters; less than 30 counts as 30.
+        Characters per line; at least 30.
     height
-        In lines: workers that do not fit are left out; None for all of them.
+        Lines; workers that do not fit are left out. None shows all.
     """
     lines = _lines(view, _Ascii(), width, math.inf if height is None else height)
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines[:height])
 
 
 def coloured(view: TopView, *, width: int, height: int) -> Text:
-    """The view as one text of rich, with at most ``height`` lines of at most ``width`` cells."""
+    """View as rich text, at most ``height`` lines of ``width`` cells."""
     from rich.text import Text
 
     lines = _lines(view, _Coloured(), width, height)
@@ -65,22 +66,22 @@ def coloured(view: TopView, *, width: int, height: int) -> Text:
 
 
 class _Pen(Protocol):
-    """How a kind of terminal shows names and buckets."""
+    """Names and buckets in the style of a kind of terminal."""
 
     def clean(self, text: str) -> str:
-        """The text in characters that the terminal has."""
+        """Text in characters that the terminal has."""
 
     def width(self, text: str) -> int:
-        """The columns that a text takes."""
+        """Columns that a text takes."""
 
     def fit(self, text: str, width: int) -> str:
-        """The text, cut or padded to a width."""
+        """Text cut or padded to a width."""
 
     def mark(self, bucket: Bucket) -> Span:
-        """What stands before a bucket's name in a legend."""
+        """Mark before a bucket's name in a legend."""
 
     def bar(self, parts: Sequence[Part], width: int) -> Line:
-        """A bar, all of it as wide as given."""
+        """Bar of a given width."""
 
 
 class _Ascii:
@@ -127,29 +128,29 @@ class _Coloured:
 
 
 def _lines(view: TopView, pen: _Pen, width: int, height: float) -> list[Line]:
-    """All lines; where there is less height than they need, the last ones are to be cut off."""
+    """All lines; on a small screen the last ones are to be cut off."""
     width = max(width, MIN_WIDTH)
 
     def wrapped(text: str, style: str = "") -> list[Line]:
         return [[(line, style)] for line in textwrap.wrap(pen.clean(text), width, break_on_hyphens=False)]
 
-    lines = wrapped(_head(view), "bold") + wrapped(_headline(view))
+    lines = wrapped(_head_line(view), "bold") + wrapped(_headline_line(view))
     parts = _parts(view.last.did)
     if parts:
         lines += [pen.bar(parts, width), *_legend(parts, view.last.nthreads, pen, width)]
-    lines += wrapped(_causes(view)) + wrapped(_gpus(view)) + wrapped(_events(view))
-    life = wrapped(_life(view), "dim")
+    lines += wrapped(_causes_line(view)) + wrapped(_gpu_line(view)) + wrapped(_events_line(view))
+    life = wrapped(_life_line(view), "dim")
     # On a small screen a few workers are worth more than the past.
     wanted = min(len(view.workers), FEW_WORKERS) + SPARE_LINES
     if not parts or height - len(lines) - len(life) >= wanted:
         lines += life
     room = max(height - len(lines) - SPARE_LINES, 0)
     shown = view.last.workers.shown(len(view.workers) if room >= len(view.workers) else int(room))
-    return lines + _table(view, shown, pen, width) + wrapped(_left_out(view, len(shown)), "dim")
+    return lines + _table(view, shown, pen, width) + wrapped(_left_out_line(view, len(shown)), "dim")
 
 
 def _legend(parts: Sequence[Part], nthreads: int, pen: _Pen, width: int) -> list[Line]:
-    """How many threads did what; the figures add up to the number of threads."""
+    """Number of threads by activity; adds up to the number of threads."""
     tenths = apportion([part.nanoseconds for part in parts], 10 * nthreads)
     items: list[Line] = [
         [pen.mark(part.bucket), (f"{part.bucket} {n / 10:.1f}", "")] for part, n in zip(parts, tenths, strict=True)
@@ -159,7 +160,7 @@ def _legend(parts: Sequence[Part], nthreads: int, pen: _Pen, width: int) -> list
 
 
 def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[Line]:
-    """A worker a row below a blank and the heads; nothing without workers."""
+    """One row per worker, below a blank and the heads; empty without workers."""
     if not shown:
         return []
     workers = view.last.workers
@@ -176,17 +177,17 @@ def _table(view: TopView, shown: Sequence[int], pen: _Pen, width: int) -> list[L
 
 
 def _joined(pieces: Sequence[Line]) -> Line:
-    """The pieces one after the other, with a gap between two."""
+    """Pieces separated by gaps."""
     first, *others = pieces
     return [*first, *(span for piece in others for span in (("  ", ""), *piece))]
 
 
 def _parts(did: Breakdown) -> tuple[Part, ...]:
-    """All of the thread time in the buckets' own order, so that a bar keeps its order as it changes."""
+    """Thread time in the fixed order of the buckets, so that a bar keeps its order as it changes."""
     return parts_of({Bucket(bucket): ns for bucket, ns in did.to_nanoseconds().items()})
 
 
-def _head(view: TopView) -> str:
+def _head_line(view: TopView) -> str:
     count = len(view.workers) + view.more_workers
     waiting = sum(worker.tasks for worker in view.workers)
     nthreads = view.last.nthreads
@@ -197,49 +198,49 @@ def _head(view: TopView) -> str:
     )
 
 
-def _headline(view: TopView) -> str:
+def _headline_line(view: TopView) -> str:
     last = view.last
     if not last.did:
         return f"No heartbeat came in {format_seconds(last.seconds)}."
     if last.seconds >= view.life.window_seconds:
-        return ""  # the sentence on its life says it
+        return ""  # the sentence on the whole life says it
     return f"Last {format_seconds(last.seconds)}: {in_a_line(last.report)}."
 
 
-def _causes(view: TopView) -> str:
-    """Why threads did nothing useful, bucket by bucket, and of whom nobody knows."""
-    rows = ((bucket, listed(row)) for bucket, row in view.last.cause_shares.items())
+def _causes_line(view: TopView) -> str:
+    """Causes of lost time by bucket, and the workers that are not sampled."""
+    rows = ((bucket, causes_text(row)) for bucket, row in view.last.cause_shares.items())
     known = "; ".join(f"{bucket}: {row}" for bucket, row in rows if row)
-    said = [f"Why {known}" * bool(known), not_sampled(view.last.not_sampled)]
-    return "".join(f"{one}. " for one in said if one).rstrip()
+    sentences = [f"Why {known}" * bool(known), not_sampled_text(view.last.not_sampled)]
+    return "".join(f"{one}. " for one in sentences if one).rstrip()
 
 
-def _gpus(view: TopView) -> str:
+def _gpu_line(view: TopView) -> str:
     found = view.last.gpus
     shares = ", ".join(f"{name} {format_share(share)}" for name, share in found.shares_of_all.items())
     return f"{len(found.gpus)} GPU{'s' * (len(found.gpus) > 1)}: {shares}." if shares else ""
 
 
-def _events(view: TopView) -> str:
-    said = []
+def _events_line(view: TopView) -> str:
+    events = []
     if view.tasks:
-        said.append("Tasks " + ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items()))
+        events.append("Tasks " + ", ".join(f"{outcome} {n}" for outcome, n in view.tasks.items()))
     for what, names in (("Joined", view.joined), ("Left", view.left)):
         if names:
             more = f" and {len(names) - NAMES_IN_A_LINE} more" if len(names) > NAMES_IN_A_LINE else ""
-            listed = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
-            said.append(f"{what}: {listed}{more}")
-    return ". ".join(said) + "." * bool(said)
+            names_shown = ", ".join(shorten(harmless(name), MAX_NAME_WIDTH) for name in names[:NAMES_IN_A_LINE])
+            events.append(f"{what}: {names_shown}{more}")
+    return ". ".join(events) + "." * bool(events)
 
 
-def _life(view: TopView) -> str:
+def _life_line(view: TopView) -> str:
     return f"Since {format_seconds(view.life.window_seconds)} ago: {in_a_line(view.life)}."
 
 
-def _left_out(view: TopView, shown: int) -> str:
-    """What to say of the workers that are not shown."""
+def _left_out_line(view: TopView, shown: int) -> str:
+    """Note on the workers that are not shown."""
     if shown == len(view.workers):
-        return f"{view.more_workers} more workers, which a live view does not tell apart" * bool(view.more_workers)
+        return f"{view.more_workers} more workers, which a live view does not list" * bool(view.more_workers)
     return f"the {shown} least useful of {len(view.workers) + view.more_workers} workers" if shown else ""
 
 
@@ -260,7 +261,7 @@ def _cell(view: TopView, worker: int, column: str) -> Span:
     if column == "largest loss":
         loss = workers.largest_loss(worker)
         if loss is None:
-            return _justified(column, _absence(view, worker)), ""
+            return _justified(column, _no_loss_text(view, worker)), ""
         bucket, share = loss
         return _justified(column, f"{bucket} {format_share(share)}"), COLOURS[bucket]
     if column == "threads":
@@ -274,8 +275,8 @@ def _cell(view: TopView, worker: int, column: str) -> Span:
     return _justified(column, text), ""
 
 
-def _absence(view: TopView, worker: int) -> str:
-    """What to say of a worker that lost nothing."""
+def _no_loss_text(view: TopView, worker: int) -> str:
+    """Cell of a worker that lost nothing."""
     workers = view.last.workers
     if not workers.did(worker):
         return "no heartbeat"

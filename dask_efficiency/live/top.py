@@ -1,4 +1,4 @@
-"""`dask-efficiency top`: asks a scheduler every few seconds, and shows what its cluster did in between."""
+"""`dask-efficiency top`: asks a scheduler every few seconds and shows what happened in between."""
 
 from __future__ import annotations
 
@@ -13,58 +13,57 @@ from typing import IO, Protocol
 from distributed import Security
 from distributed.core import rpc
 
-from dask_efficiency.live.observation import HEARTBEATS, Observation, baseline, read
 from dask_efficiency.live.terminal import coloured, plain
-from dask_efficiency.live.top_view import TopView, top_view
+from dask_efficiency.live.top_view import HEARTBEATS, Observation, TopView, baseline, read, top_view
 from dask_efficiency.plugin.client.questions import Caller, NotRegisteredError, Server, ask, check_answers
 from dask_efficiency.show.colours import DISTINCT_COLOURS
 
-#: Observations kept to compare with; of schedulers whose heartbeats are far apart, more than two are needed.
+#: Observations kept to compare with; slow heartbeats need more than two. A guess.
 MAX_OBSERVATIONS = 100
 
-#: Lines of a view that is printed again and again where there is no terminal.
+#: Lines of a view where there is no terminal. A guess.
 BLOCK_HEIGHT = 40
 
 
 class MeterFailedError(RuntimeError):
-    """The plugin is on the scheduler and cannot answer; says why."""
+    """The plugin is on the scheduler and cannot answer; the message says why."""
 
 
 class Screen(Protocol):
-    """Where views are shown."""
+    """Display of views."""
 
     def show(self, view: TopView) -> None:
-        """Show one, in place of or after the one before."""
+        """Show a view, in place of or after the one before."""
 
 
 async def views(
     address: str, *, security: Security, interval_seconds: float, timeout_seconds: float, once: bool = False
 ) -> AsyncIterator[TopView]:
-    """What the cluster did, again after each interval.
+    """Views of a cluster, one per interval.
 
-    The first view covers all the time since the accounts began, unless it is to be the only one.
+    The first view covers the whole life of the accounts, unless ``once`` is given.
 
     Parameters
     ----------
     address
-        The scheduler's.
+        Address of the scheduler.
     security
-        How to talk to it.
+        Security of the connection.
     interval_seconds
-        Between two observations. What is shown may go back further: at least some heartbeats.
+        Seconds between two observations; a view covers several heartbeats at least.
     timeout_seconds
-        In which a scheduler must take the connection and answer the first time.
+        Seconds for the scheduler to accept the connection and answer the first time.
     once
         End after one view, made of two observations.
 
     Raises
     ------
     OSError
-        If no scheduler answers, or it is gone.
+        If no scheduler answers, or it has gone.
     NotRegisteredError, MeterFailedError
-        If the plugin is not on it, or cannot answer.
+        If the plugin is not registered, or cannot answer.
     ValueError
-        If what answers is no scheduler with this version of the plugin.
+        If the address is not that of a scheduler with this version of the plugin.
     """
     connection = security.get_connection_args("client")
     observations: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
@@ -88,7 +87,7 @@ async def _observe(scheduler: Caller) -> Observation:
         return read(await ask(scheduler, "live"))
     except NotRegisteredError:
         raise
-    except RuntimeError as error:  # raised over there
+    except RuntimeError as error:  # raised on the scheduler
         raise MeterFailedError(f"the plugin cannot answer: {error}") from error
 
 
@@ -101,7 +100,7 @@ async def show_views(
     timeout_seconds: float,
     once: bool = False,
 ) -> None:
-    """Show a cluster until interrupted; or once. Raises as :func:`views` does."""
+    """Show a cluster until interrupted, or once; raises as :func:`views` does."""
     stream = views(
         address, security=security, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds, once=once
     )
@@ -139,12 +138,12 @@ class JsonLines:
 
 @contextmanager
 def terminal(file: IO[str]) -> Iterator[Screen]:
-    """A terminal's whole screen, given back as it was.
+    """Whole screen of a terminal, restored at the end.
 
     Raises
     ------
     ImportError
-        Without rich; says how to install it.
+        Without rich; the message says how to install it.
     """
     try:
         from rich.console import Console

@@ -1,43 +1,161 @@
-"""TopView: what `dask-efficiency top` shows of a cluster, as values."""
+"""Observations of a scheduler, and the view that `dask-efficiency top` makes of two of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.accounts.causes import fit_known
-from dask_efficiency.live.causes import causes_since
-from dask_efficiency.live.last_seconds import LastSeconds, done_since, mean_threads
-from dask_efficiency.live.observation import Observation, WorkerObservation
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
+from dask_efficiency.live.last_seconds import Details, LastSeconds, causes_since, done_since, mean_threads
+from dask_efficiency.live.times import Gpu, GpuCounters, WorkerCounters
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.names import natural
 
+#: Heartbeats between two compared observations at least: between two heartbeats a worker reports nothing.
+HEARTBEATS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerObservation:
+    """A worker as its scheduler knows it."""
+
+    nthreads: int
+    #: Nanoseconds by activity since the accounts began; monotone.
+    activity: Mapping[str, int]
+    #: Thread-nanoseconds held so far by tasks that have not ended.
+    running: int
+    #: Tasks assigned and not finished.
+    tasks: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Accounts of a cluster at one instant, as of the last heartbeats."""
+
+    #: Identity of the accounts; new when the plugin is registered anew.
+    session: str
+    #: By the scheduler's monotonic clock, in nanoseconds.
+    at: int
+    #: Start of the accounts, by that clock.
+    started: int
+    #: Nanoseconds with work outstanding since then.
+    outstanding: int
+    #: Seconds between two heartbeats of a worker that are read.
+    heartbeat_seconds: float
+    nthreads: int
+    workers: Mapping[str, WorkerObservation]
+    #: Number of workers that are not in ``workers``.
+    more_workers: int
+    #: Nanoseconds by activity of the whole cluster; monotone.
+    activity: Mapping[str, int]
+    #: Nanoseconds by bucket since the accounts began, including ``running``.
+    buckets: Mapping[str, int]
+    #: Tasks that ended, by outcome.
+    tasks: Mapping[str, int]
+    #: By GPU that one worker uses alone, nanoseconds in kernels, copies and idle since it was watched.
+    gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Nanoseconds with work outstanding and without any worker.
+    no_workers: int = 0
+    #: Parts of ``activity`` by :data:`~dask_efficiency.accounts.causes.NAMES`, for known causes; monotone.
+    causes: Mapping[str, int] = field(default_factory=dict)
+    #: Parts of ``buckets`` by cause.
+    bucket_causes: Mapping[str, int] = field(default_factory=dict)
+    #: Worker name to the reason why its threads are not sampled.
+    not_sampled: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def details(self) -> Details:
+        """Workers in the order of their names, and GPUs."""
+        names = sorted(self.workers, key=natural)
+        activity = [[self.workers[name].activity.get(a, 0) for a in ACTIVITIES] for name in names]
+        gpus = [[row.get(a, 0) for a in GPU_ACTIVITIES] for row in self.gpus.values()]
+        return Details(
+            self.at,
+            WorkerCounters(
+                tuple(names),
+                tuple(names),
+                tuple(self.workers[name].nthreads for name in names),
+                np.array(activity, dtype=np.int64).reshape(-1, len(ACTIVITIES)),
+            ),
+            GpuCounters(
+                tuple(self.gpus),
+                tuple(Gpu("", "", key) for key in self.gpus),
+                np.array(gpus, dtype=np.int64).reshape(-1, len(GPU_ACTIVITIES)),
+            ),
+        )
+
+
+def read(payload: Mapping[str, Any]) -> Observation:
+    """Observation from a scheduler's reply.
+
+    Raises
+    ------
+    ValueError
+        If it is something else, such as the reply of another version of the package.
+    """
+    try:
+        workers = {name: WorkerObservation(**worker) for name, worker in payload["workers"].items()}
+        return Observation(**{**payload, "workers": workers})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the scheduler has another version of dask-efficiency: {error}") from error
+
+
+def baseline(observations: Iterable[Observation], now: Observation, *, seconds: float) -> Observation | None:
+    """Observation to compare with: of the same accounts, at least ``seconds`` and some heartbeats old.
+
+    Parameters
+    ----------
+    observations
+        Oldest first.
+    now
+        Current observation.
+    seconds
+        Age of the baseline at least.
+
+    Returns
+    -------
+    Observation or None
+        Youngest that is old enough, else the oldest; None if there is none of these accounts.
+    """
+    same = [one for one in observations if one.session == now.session and one.at < now.at]
+    age = 1e9 * max(seconds, HEARTBEATS * now.heartbeat_seconds)
+    old = [one for one in same if now.at - one.at >= age]
+    return old[-1] if old else next(iter(same), None)
+
+
+# -- the view --------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """What a cluster did between two observations, and how it stands."""
+    """Activity of a cluster between two observations, and its current state."""
 
-    #: Where the scheduler is.
+    #: Address of the scheduler.
     source: str
     last: LastSeconds
-    #: How each worker stands, in the order of those in ``last``.
+    #: State of each worker, in the order of ``last``.
     workers: tuple[WorkerObservation, ...]
-    #: Workers that are there beyond these.
+    #: Number of workers that are not in ``workers``.
     more_workers: int
     #: Tasks that ended in between, by outcome.
     tasks: Mapping[str, int]
     joined: tuple[str, ...]
     left: tuple[str, ...]
-    #: The accounts since they began.
+    #: Report of the accounts since they began.
     life: EfficiencyReport
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a number that is not finite is None."""
+        """Plain data for JSON; numbers that are not finite are None."""
         last, life = self.last, self.life
         gpus = last.gpus
         return {
@@ -73,9 +191,9 @@ class TopView:
 
 
 def top_view(then: Observation | None, now: Observation, *, source: str) -> TopView:
-    """What happened between two observations of the same accounts; since these began if ``then`` is None."""
+    """View of the time between two observations of the same accounts; since they began if ``then`` is None."""
     before: Mapping[str, WorkerObservation] = now.workers if then is None else then.workers
-    # Where not all workers are named, one that is named no more may still be there.
+    # If not all workers are named, a worker that is no longer named may still be present.
     all_named = now.more_workers == (0 if then is None else then.more_workers) == 0
     ended = {outcome: n - (0 if then is None else then.tasks.get(outcome, 0)) for outcome, n in now.tasks.items()}
     did = done_since({} if then is None else then.activity, now.activity)

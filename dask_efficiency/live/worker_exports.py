@@ -1,7 +1,7 @@
 """WorkerExports: a worker's own accounts on its own ``/metrics``, as of its last heartbeat.
 
-Their names are others than those that the scheduler exports by worker, so that both can be scraped, and no sum counts a
-thread-second twice. They are no collector in the process's registry, which all workers and a scheduler may share.
+The names differ from those that the scheduler exports by worker, so both can be scraped and no sum counts a
+thread-second twice. They bypass the process's registry, which all workers and a scheduler may share.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from prometheus_client.core import Metric
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS, TASK_BUCKETS, Balance
-from dask_efficiency.live.exposition import text, with_ours
-from dask_efficiency.live.families import gauge, seconds
+from dask_efficiency.live.exposition import gauge, seconds, text, with_ours
 from dask_efficiency.plugin.guard import Guard
 from dask_efficiency.plugin.parts import WorkerPart
 from dask_efficiency.plugin.patches import METRICS, Replacements
@@ -29,16 +28,16 @@ IDLE_OR_NO_WORK = "idle-or-no-work"
 
 
 class WorkerExports(WorkerPart):
-    """Shows a worker's accounts on ``/metrics``, and takes them off again.
+    """Part of a worker's meter that adds its accounts to ``/metrics``, and removes them again.
 
     Parameters
     ----------
     application
-        Serves the worker's pages.
+        Web server of the worker.
     reported
-        Gives the accounts of the last snapshot; None before the first.
+        Returns the accounts of the last snapshot; None before the first.
     guard
-        What a failure to write them goes no further than.
+        Stops failures to write the metrics.
     """
 
     def __init__(self, application: Any, reported: Callable[[], Balance | None], guard: Guard) -> None:
@@ -55,11 +54,11 @@ class WorkerExports(WorkerPart):
         return cls(worker.http_application, lambda: None if (there := of()) is None else there.reported, guard)
 
     def start(self) -> None:
-        """Add the accounts to what Dask answers; nothing where Dask has no such page."""
+        """Append the accounts to Dask's metrics; does nothing if Dask has no such page."""
         self._replacements.put(METRICS, self._application, lambda handler: with_ours(handler, self._ours))
 
     def stop(self) -> None:
-        """Answer as Dask does."""
+        """Restore Dask's own handler."""
         self._replacements.put_back()
 
     def _ours(self) -> bytes | None:
@@ -68,13 +67,13 @@ class WorkerExports(WorkerPart):
 
 
 def metrics(balance: Balance) -> Iterator[Metric]:
-    """A worker's accounts; by activity, or by bucket with what runs, they add up to nthreads x elapsed."""
+    """Metrics of a worker's accounts; by activity, or by bucket and ``running``, they add up to nthreads x elapsed."""
     yield seconds(
         "local_thread_activity_seconds",
         "Thread time of this worker by what each slot was doing, running tasks included; the rates add up to nthreads",
         "activity",
         [*map(_name, (*ACTIVE_BUCKETS, *FREE_BUCKETS))],
-        # What slots are free for is their activity; of spilling, both are among the active.
+        # For free slots activity and bucket are equal; spilling is among the active buckets in both.
         {"": {_name(bucket): ns for bucket, ns in {**balance.finalized, **balance.active}.items()}},
     )
     yield seconds(

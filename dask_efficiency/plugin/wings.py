@@ -17,8 +17,8 @@ OFFERED: Mapping[str, str] = MappingProxyType(
         "scheduler/exports": "dask_efficiency.live.exports:Exports",
         "scheduler/metrics": "dask_efficiency.fleet.scheduler.part:Metrics",
         "scheduler/preflights": "dask_efficiency.preflights.scheduler.preflights:Preflights",
-        "scheduler/held-results": "dask_efficiency.report.held_results:HeldResults",
-        "scheduler/save-to": "dask_efficiency.report.save_to:SaveTo",
+        "scheduler/held-results": "dask_efficiency.report.scheduler_parts:HeldResults",
+        "scheduler/save-to": "dask_efficiency.report.scheduler_parts:SaveTo",
         # Parts of a worker's meter.
         "worker/recorder": "dask_efficiency.runs.recording.worker.part:Recorder",
         "worker/exports": "dask_efficiency.live.worker_exports:WorkerExports",

@@ -1,1 +1,1 @@
-"""The efficiency report: what a window's accounts mean, compared, and shown."""
+"""Efficiency reports: measured, explained, compared and shown."""

@@ -1,4 +1,4 @@
-"""What `dask-efficiency run` becomes: `python -m dask_efficiency.report` with a run and the script's arguments."""
+"""Process of `dask-efficiency run`: `python -m dask_efficiency.report RUN ARGUMENTS`."""
 
 from dask_efficiency.report.runner import main
 

@@ -1,4 +1,4 @@
-"""Two runs, or several a side, set against each other: what grew, what shrank, and by how much."""
+"""Comparison of runs before and after a change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dask_efficiency.accounts.causes import CAUSES, name_of
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.report.files import load_report
 from dask_efficiency.report.gpu import summary
-from dask_efficiency.report.metered import Amount
-from dask_efficiency.report.model import FACTORS, EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import FACTORS, Amount
 from dask_efficiency.show.shown import Shown, late
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ _LOST_WHILE_HELD = tuple(bucket for bucket in HELD if bucket not in _NOT_LOST)
 
 @dataclass(frozen=True, slots=True)
 class Difference(Generic[Number]):
-    """One quantity on both sides: nanoseconds or a count, whole; anything else, a float."""
+    """A quantity before and after: integers for nanoseconds and counts, floats otherwise."""
 
-    #: By run; never empty.
+    #: Values by run; never empty.
     runs_before: tuple[Number, ...]
     runs_after: tuple[Number, ...]
 
@@ -55,47 +55,47 @@ class Difference(Generic[Number]):
 
     @property
     def rise(self) -> float:
-        """The change as a part of what was before: 0.0 where both are 0, infinite where only before is."""
+        """Relative change: 0.0 if both are 0, infinite if only before is."""
         if self.before:
             return self.change / self.before
         return math.copysign(math.inf, self.change) if self.change else 0.0
 
     @property
     def spread(self) -> Number | None:
-        """How far the runs of one side lie apart, on the side where it is more; None for one run a side."""
+        """Largest range among the runs of one side; None with one run per side."""
         if len(self.runs_before) == len(self.runs_after) == 1:
             return None
         return max(max(runs) - min(runs) for runs in (self.runs_before, self.runs_after))
 
     @property
     def within_spread(self) -> bool:
-        """Whether the change is not more than the runs differ among themselves."""
+        """True if the change is within the spread of the runs."""
         return self.spread is not None and abs(self.change) <= self.spread
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CauseChange:
     """One cause within a bucket, before and after."""
 
     #: As in :data:`~dask_efficiency.accounts.causes.CAUSES`.
     cause: str
     #: Nanoseconds of thread time.
     time: Difference[int]
-    #: Task prefix to the nanoseconds lost to this cause, where that is known.
+    #: Task prefix to the nanoseconds lost to this cause, if known.
     by_prefix: Mapping[str, Difference[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class BucketChange:
     """Thread time lost to one bucket, before and after."""
 
     bucket: Bucket
     #: Nanoseconds of thread time.
     time: Difference[int]
-    #: Task prefix to the nanoseconds lost to this bucket; free threads belong to none.
+    #: Task prefix to the nanoseconds lost to this bucket; empty for free threads.
     by_prefix: Mapping[str, Difference[int]]
-    #: Why, the largest change first; empty unless all runs know. Those of one run a side add up to ``time``.
-    parts: tuple[Part, ...] = ()
+    #: Causes, the largest change first; empty unless all runs know them. With one run per side they add up to ``time``.
+    parts: tuple[CauseChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +112,14 @@ class PrefixChange:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Shown):
-    """Runs before a change and runs after it. With several a side, medians are compared.
+    """Runs before a change and runs after it; with several per side, medians are compared.
 
     Parameters
     ----------
     before, after
-        The runs; one at least a side.
+        Reports; at least one per side.
     names_before, names_after
-        What each run is called.
+        Names of the runs.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.report.sections.comparison"
@@ -131,27 +131,27 @@ class Comparison(Shown):
 
     @property
     def wall_clock_seconds(self) -> Difference[float]:
-        """How long each run took, the client's own time and time without workers included; NaN where nobody knows."""
+        """Runtime of each run, including the client's own time and time without workers; NaN if unknown."""
         return self._numbers(lambda report: report.wall_clock_seconds if report.cluster_seconds else math.nan)
 
     @property
     def no_workers_seconds(self) -> Difference[float]:
-        """How long work was outstanding and there was no worker; NaN where no run of a side knows."""
+        """Seconds with work outstanding and without any worker; NaN if no run of a side knows."""
         return self._numbers(lambda report: report.no_workers_seconds if report.cluster_seconds else math.nan)
 
     @property
     def client_seconds(self) -> Difference[float]:
-        """How long no work was outstanding: the client's own time; NaN where no run of a side knows."""
+        """Seconds without outstanding work: the client's own time; NaN if no run of a side knows."""
         return self._numbers(lambda report: report.client_seconds if report.cluster_seconds else math.nan)
 
     @property
     def cluster_seconds(self) -> Difference[float]:
-        """How long the cluster had work outstanding and a worker; NaN where no run of a side knows."""
+        """Seconds with work outstanding and a worker; NaN if no run of a side knows."""
         return self._numbers(lambda report: report.cluster_seconds or math.nan)
 
     @property
     def ideal_seconds(self) -> Difference[float]:
-        """Runtime with every thread-second useful; NaN where no run of a side knows."""
+        """Runtime if every thread-second were useful; NaN if no run of a side knows."""
         return self._numbers(lambda report: report.ideal_seconds or math.nan)
 
     @property
@@ -161,12 +161,12 @@ class Comparison(Shown):
 
     @property
     def load_balance(self) -> Difference[float]:
-        """Mean over maximum of the workers' held time, in (0, 1]; NaN where no task ran."""
+        """Mean over maximum of the workers' held time, in (0, 1]; NaN if no task ran."""
         return self._numbers(lambda report: report.load_balance)
 
     @property
     def factors(self) -> dict[str, Difference[float]]:
-        """Factors of the efficiency, each in [0, 1]. Medians of factors are no factors of the median."""
+        """Factors of the efficiency, each in [0, 1]; medians of factors do not multiply to the median."""
         sides = [[report.factors for report in reports] for reports in (self.before, self.after)]
         return {name: Difference(*(_finite(row[name] for row in rows) for rows in sides)) for name in FACTORS}
 
@@ -183,7 +183,7 @@ class Comparison(Shown):
 
     @property
     def workers(self) -> Difference[int]:
-        """Number of workers that were there at some time."""
+        """Number of workers present at any time."""
         return self._whole(lambda report: report.attendance.get("workers", len(report.by_worker)))
 
     @property
@@ -202,7 +202,7 @@ class Comparison(Shown):
 
     @property
     def moved(self) -> dict[str, Difference[int]]:
-        """Bytes by the way that data went, as of :attr:`EfficiencyReport.moved`."""
+        """Bytes by way of transfer, as in :attr:`EfficiencyReport.moved`."""
         sides = self.before, self.after
         ways = dict.fromkeys(way for runs in sides for run in runs for way in run.moved)
         nothing = Amount(0, 0)
@@ -213,12 +213,12 @@ class Comparison(Shown):
 
     @property
     def useful(self) -> Difference[int]:
-        """Nanoseconds of good work: ``thread-cpu``, ``gpu`` and ``library-threads``."""
+        """Useful nanoseconds: ``thread-cpu``, ``gpu`` and ``library-threads``."""
         return self._of_whole(lambda whole: whole.ns(*GOOD))
 
     @property
     def lost(self) -> Difference[int]:
-        """Nanoseconds that were neither useful, nor ``no-work``, nor still ``running``."""
+        """Lost nanoseconds: all but useful, ``no-work`` and ``running``."""
         return self._of_whole(_lost_ns)
 
     @property
@@ -228,7 +228,7 @@ class Comparison(Shown):
 
     @property
     def breakdowns(self) -> tuple[Breakdown, Breakdown]:
-        """The median of each bucket, before and after."""
+        """Medians of each bucket, before and after."""
         times = {bucket: self._of_bucket(bucket) for bucket in Bucket}
         return (
             Breakdown({bucket: time.before for bucket, time in times.items()}),
@@ -236,11 +236,10 @@ class Comparison(Shown):
         )
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
-        """Lost time by cause, the largest change first.
+    def causes(self) -> tuple[BucketChange, ...]:
+        """Lost time by bucket, the largest change first.
 
-        Their changes add up to that of :attr:`lost`; with several runs a side
-        :attr:`not_by_cause` belongs to the sum.
+        The changes add up to that of :attr:`lost`; with several runs per side, together with :attr:`not_by_cause`.
         """
         wholes = [report.breakdown for report in (*self.before, *self.after)]
         prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.by_prefix)
@@ -250,10 +249,10 @@ class Comparison(Shown):
                 continue
             rows = {name: self._of_prefix(name, (bucket,)) for name in prefixes} if bucket in HELD else {}
             by_prefix = {name: row for name, row in rows.items() if any((*row.runs_before, *row.runs_after))}
-            found.append(Cause(bucket, self._of_bucket(bucket), by_prefix, self._parts(bucket)))
+            found.append(BucketChange(bucket, self._of_bucket(bucket), by_prefix, self._parts(bucket)))
         return tuple(sorted(found, key=lambda cause: (-abs(cause.time.change), -cause.time.after)))
 
-    def _parts(self, bucket: Bucket) -> tuple[Part, ...]:
+    def _parts(self, bucket: Bucket) -> tuple[CauseChange, ...]:
         sides = [[report.causes_ns(bucket) for report in runs] for runs in (self.before, self.after)]
         rows = zip((*self.before, *self.after), (*sides[0], *sides[1]), strict=True)
         if any(report.breakdown.ns(bucket) and not row for report, row in rows):
@@ -262,11 +261,11 @@ class Comparison(Shown):
         for cause in CAUSES.get(bucket, ()):
             before, after = (tuple(row.get(cause, 0) for row in rows) for rows in sides)
             if any((*before, *after)):
-                found.append(Part(cause, Difference(before, after), self._prefixes_of(name_of(bucket, cause))))
+                found.append(CauseChange(cause, Difference(before, after), self._prefixes_of(name_of(bucket, cause))))
         return tuple(sorted(found, key=lambda part: (-abs(part.time.change), -part.time.after)))
 
     def _prefixes_of(self, cause: str) -> dict[str, Difference[int]]:
-        """Prefix to what it lost to a cause, named as in :func:`~dask_efficiency.accounts.causes.name_of`."""
+        """Time lost to a cause by prefix; causes named as in :func:`~dask_efficiency.accounts.causes.name_of`."""
         prefixes = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.causes_by_prefix)
 
         def of_prefix(prefix: str) -> Difference[int]:
@@ -277,9 +276,9 @@ class Comparison(Shown):
 
     @property
     def not_by_cause(self) -> tuple[int, int]:
-        """Lost nanoseconds, before and after, less those of the causes: medians of parts need not make the whole's.
+        """Lost nanoseconds before and after, less the sum of the causes: medians of parts need not add up.
 
-        Both are 0 with one run a side; either may be negative.
+        Both are 0 with one run per side; either may be negative.
         """
         times = [cause.time for cause in self.causes]
         lost = self.lost
@@ -306,7 +305,7 @@ class Comparison(Shown):
 
     @property
     def price_per_thread_hour(self) -> tuple[float, float] | None:
-        """Before and after, in any currency; None unless every run has a price."""
+        """Price before and after, in any currency; None unless every run has one."""
         prices = [
             [price for report in reports if (price := report.money(3600.0)) is not None]
             for reports in (self.before, self.after)
@@ -317,14 +316,14 @@ class Comparison(Shown):
 
     @property
     def environment(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Versions and settings that are not the same in all runs: the values before, and after."""
+        """Versions and settings that differ between runs: values before and after."""
         names = dict.fromkeys(name for report in (*self.before, *self.after) for name in report.environment)
         sides = {name: (_values(name, self.before), _values(name, self.after)) for name in names}
         return {name: values for name, values in sides.items() if values[0] != values[1] or len(values[0]) > 1}
 
     @property
     def is_same(self) -> bool:
-        """Whether every figure is the same on both sides."""
+        """True if every figure is equal on both sides."""
         figures: list[Difference[Any]] = [
             self.wall_clock_seconds,
             self.cluster_seconds,
@@ -337,26 +336,25 @@ class Comparison(Shown):
         return not any(figure.change and not math.isnan(figure.change) for figure in figures)
 
     def loses_more(self, than: float | Fraction) -> bool:
-        """Whether lost time rose by more than a part of what it was.
+        """True if lost time rose by more than a given share.
 
         Parameters
         ----------
         than
-            The rise that is allowed, 0 or more; 0.05 allows 5 %. Of nothing it allows nothing:
-            from 0, any rise is more.
+            Allowed rise, 0 or more; 0.05 allows 5 %. From 0, any rise is more.
         """
         return self.lost.after > self.lost.before * (1 + Fraction(than))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is new, grown, less and gone of what costs time; the largest change of the wall clock comes first."""
+        """New, grown, reduced and gone losses; the largest change of the wall clock first."""
         found: tuple[Finding, ...] = late("dask_efficiency.report.comparison_findings:find")(self)
         return found
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Why the two sides may not be comparable, a sentence each."""
-        found: tuple[str, ...] = late("dask_efficiency.report.comparison_caveats:caveats")(self)
+        """Reasons why the sides may not be comparable, a sentence each."""
+        found: tuple[str, ...] = late("dask_efficiency.report.comparison_findings:caveats")(self)
         return found
 
     def to_frame(self, by: str = "cause") -> pd.DataFrame:
@@ -393,18 +391,20 @@ class Comparison(Shown):
         return self._whole(lambda report: report.by_prefix.get(prefix, Breakdown()).ns(*buckets))
 
 
-#: A report, or the path or fsspec URL of one.
-Run: TypeAlias = EfficiencyReport | str | os.PathLike[str]
+#: A report, or its path or fsspec URL.
+ReportOrPath: TypeAlias = EfficiencyReport | str | os.PathLike[str]
 
 
-def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_options: Any) -> Comparison:
-    """Set runs before a change against runs after it.
+def compare(
+    before: ReportOrPath | Sequence[ReportOrPath], after: ReportOrPath | Sequence[ReportOrPath], **storage_options: Any
+) -> Comparison:
+    """Compare runs before a change with runs after it.
 
     Parameters
     ----------
     before, after
-        A report, the path or fsspec URL of a saved one, or several of them: then medians are
-        compared, and each change is set against how much the runs of one side differ among themselves.
+        A report, the path or fsspec URL of a saved one, or several of them. Of several, medians are compared, and each
+        change with the spread of the runs on one side.
     **storage_options
         For the file systems of the paths, as in :func:`fsspec.open`.
 
@@ -413,7 +413,7 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
     ReportFileError
         If a file is no report.
     FileNotFoundError
-        If there is no such file.
+        If a file does not exist.
     ValueError
         If a side is empty.
     TypeError
@@ -434,9 +434,9 @@ def compare(before: Run | Sequence[Run], after: Run | Sequence[Run], **storage_o
 
 
 def _read(
-    side: str, given: Run | Sequence[Run], storage_options: Mapping[str, Any]
+    side: str, given: ReportOrPath | Sequence[ReportOrPath], storage_options: Mapping[str, Any]
 ) -> list[tuple[str, EfficiencyReport]]:
-    """By side, each report with what it is called."""
+    """Names and reports of a side."""
     runs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not runs:
         raise ValueError(f"{side} is {given!r}; expected one run at least")
@@ -454,12 +454,12 @@ def _read(
 def _median(values: Sequence[Number]) -> Number:
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    # nanoseconds stay whole
+    # nanoseconds stay integers
     return (low + high) // 2 if isinstance(low, int) and isinstance(high, int) else (low + high) / 2
 
 
 def _finite(numbers: Iterable[float]) -> tuple[float, ...]:
-    """The numbers that are known; NaN where none is."""
+    """Finite numbers; NaN if there are none."""
     return tuple(filter(math.isfinite, numbers)) or (math.nan,)
 
 

@@ -1,4 +1,4 @@
-"""A comparison as plain data and as a table of pandas."""
+"""Comparison as plain data and as a pandas table."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.compare import Comparison, Difference
-from dask_efficiency.report.comparison_caveats import caveats
-from dask_efficiency.report.comparison_findings import find, headline
+from dask_efficiency.report.comparison_findings import caveats, find, headline
 from dask_efficiency.report.frames import findings_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "dask-efficiency-comparison"
+#: Version of the data; grows when a reader of the old one would fail.
 VERSION = 1
 
 
 def to_dict(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as plain data, ready for JSON.
+    """Comparison as plain data, ready for JSON.
 
     Returns
     -------
     dict
-        ``format`` and ``version``; ``headline``, ``findings`` and ``caveats``; the figures, each with ``before``,
-        ``after``, ``change`` and ``spread`` (None with one run a side), thread time in integer
-        nanoseconds; the same by cause, by parts of causes and by prefix; and ``environment``, where it differs. A
-        number that is not finite is None.
+        ``format`` and ``version``; ``headline``, ``findings`` and ``caveats``; figures with ``before``, ``after``,
+        ``change`` and ``spread`` (None with one run per side), thread time in integer nanoseconds; figures by cause, by
+        parts of causes and by prefix; and ``environment``, if it differs. Numbers that are not finite are None.
     """
     lost_not_by_cause = comparison.not_by_cause
     return {
@@ -88,7 +87,7 @@ def _known(number: float | None) -> float | None:
 
 
 def to_frame(comparison: Comparison, by: str = "cause") -> pd.DataFrame:
-    """Thread-seconds before and after as a table: a row for each cause, each prefix or each finding."""
+    """Thread-seconds before and after as a table: a row for each cause, prefix or finding."""
     import pandas as pd
 
     if by == "finding":

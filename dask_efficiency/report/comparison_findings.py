@@ -1,4 +1,4 @@
-"""Findings of a comparison: what is new, grown, less and gone of what costs time, and the headline above them."""
+"""Headline, findings and caveats of a comparison."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from typing import TypeAlias
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.causes import name_of as cause_name
-from dask_efficiency.report.compare import Comparison, Difference, Part
-from dask_efficiency.report.comparison_table import Row, comparison_table, fine_scale
+from dask_efficiency.report.compare import CauseChange, Comparison, Difference
+from dask_efficiency.report.comparison_table import ComparisonRow, comparison_table, fine_scale
 from dask_efficiency.report.facts import facts_of
-from dask_efficiency.report.findings import of_loss, of_wall_clock
-from dask_efficiency.report.largest import Largest
+from dask_efficiency.report.findings import loss_finding, wall_clock_finding
+from dask_efficiency.report.lost_time import CauseLoss
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.wall_clock import NO_WORKERS, wall_clock_known
-from dask_efficiency.show.figures import format_seconds, format_share, name_of, shorten
+from dask_efficiency.report.wall_clock import NO_WORKERS, WORTH_SAYING, wall_clock_known
+from dask_efficiency.show.figures import format_seconds, format_share, name_of, sentence, shorten
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
 
-#: Below this change, two runtimes are the same to a reader.
+#: Relative change below which two runtimes are called equal: less than a reader cares about.
 SAME_RUNTIME = 0.005
-#: What is put into per cent: smaller changes say nothing, larger ones are not read.
+#: Range of relative changes given in per cent: smaller ones say nothing, larger ones are not read.
 SMALLEST_RISE, LARGEST_RISE = 0.001, 100.0
 
-#: The runs before and those after.
+#: Runs before and runs after.
 Sides: TypeAlias = tuple[tuple[EfficiencyReport, ...], ...]
 
-NOISE = "more than the runs differ among themselves"
+NOISE = "more than the spread of the runs"
 
 # -- findings --------------------------------------------------------------------------------------
 
 
 def find(comparison: Comparison) -> tuple[Finding, ...]:
-    """What is new, grown, less and gone of lost time and of the client's, the largest change of the wall clock first.
+    """New, grown, reduced and gone losses, the largest change of the wall clock first.
 
-    Lost time costs its thread-seconds over the mean number of threads; so runs with other threads can be compared. A
-    change is a finding if it is more than the runs' own spread, and at least 3 % of the wall clock of the side that has
-    more of it. To be as before saves that much at most, and no more than the ideal runtime leaves.
+    Lost time costs its thread-seconds over the mean number of threads, so runs with different threads can be compared.
+    A change is a finding if it exceeds the spread of the runs and 3 % of the wall clock of the side that has more of
+    it. Undoing it saves at most that much, and no more than the ideal runtime leaves.
     """
-    sides = tuple(tuple(run for run in runs if _judged(run)) for runs in (comparison.before, comparison.after))
+    sides = tuple(tuple(run for run in runs if _comparable(run)) for runs in (comparison.before, comparison.after))
     if not all(sides):
         return ()
     found = [*_losses(comparison, sides), *_elsewhere(comparison, sides)]
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0])[:MAX_FINDINGS])
 
 
-def _judged(run: EfficiencyReport) -> bool:
+def _comparable(run: EfficiencyReport) -> bool:
     return wall_clock_known(run) and run.mean_threads > 0
 
 
-def _counted(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
-    """Seconds by which the runs that have more of it may be longer for that; 0.0 where that is no finding."""
+def _seconds_if_finding(wall: Difference[float], runs: Sequence[EfficiencyReport], most: float = math.inf) -> float:
+    """Seconds by which a change may have lengthened the runs that have more of it; 0.0 if that is no finding."""
     seconds = min(abs(wall.change), most)
     least = WORTH_FINDING * statistics.median(run.wall_clock_seconds for run in runs)
     return seconds if seconds >= least and not wall.within_spread else 0.0
@@ -63,39 +63,39 @@ def _losses(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Findi
     table = comparison_table(comparison)
     rows = {row.name: row for row in table.rows}
     for cause in comparison.causes:
-        for part in cause.parts or (Part("", cause.time, cause.by_prefix),):
+        for part in cause.parts or (CauseChange("", cause.time, cause.by_prefix),):
             time, wall = part.time, _wall(part.time, comparison)
             runs = sides[wall.change > 0]
             most = statistics.median(run.cluster_seconds - run.ideal_seconds for run in runs)
             row = rows.get(cause_name(cause.bucket, part.cause))
-            seconds = _counted(wall, runs, most)
-            # Nobody knows what unmeasured time was good for: there is a caveat for that.
+            seconds = _seconds_if_finding(wall, runs, most)
+            # Unmeasured time may have been useful: a caveat covers it.
             if row is None or not seconds or cause.bucket is Bucket.UNMEASURED:
                 continue
-            loss = Largest(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
-            # With other threads, thread time may be the same, or have gone the other way.
+            loss = CauseLoss(cause.bucket, "" if part.cause == UNKNOWN else part.cause, max(time.change, 0))
+            # With different threads, thread time may be equal, or have changed the other way.
             along = not comparison.threads.change and wall.change * time.change > 0
             changed = replace(
-                of_loss(runs[-1], facts_of(runs[-1]), loss),
+                loss_finding(runs[-1], facts_of(runs[-1]), loss),
                 where=f"{row.before} -> {row.after} thread-{table.thread_scale.word}"
-                + (_mostly(part) if along else f", {_pair(wall)} of the wall clock"),
+                + (_main_prefix(part) if along else f", {_before_after(wall)} of the wall clock"),
                 evidence={"thread_seconds_before": time.before / 1e9, "thread_seconds_after": time.after / 1e9},
             )
-            yield seconds, _changed(changed, wall, seconds)
+            yield seconds, _with_change(changed, wall, seconds)
 
 
 def _elsewhere(comparison: Comparison, sides: Sides) -> Iterator[tuple[float, Finding]]:
-    """The client's own time, and that without any worker."""
+    """Changes of the client's own time, and of time without workers."""
     for what, time in ((NO_WORKERS, comparison.no_workers_seconds), ("", comparison.client_seconds)):
         runs = sides[time.change > 0]
-        if seconds := _counted(time, runs):
+        if seconds := _seconds_if_finding(time, runs):
             evidence = {"seconds_before": time.before, "seconds_after": time.after}
-            changed = replace(of_wall_clock(runs[-1], what, seconds), where=_pair(time), evidence=evidence)
-            yield seconds, _changed(changed, time, seconds)
+            changed = replace(wall_clock_finding(runs[-1], what, seconds), where=_before_after(time), evidence=evidence)
+            yield seconds, _with_change(changed, time, seconds)
 
 
-def _changed(one: Finding, wall: Difference[float], seconds: float) -> Finding:
-    """A finding of one side with what became of it; 3 % of the other side is as good as nothing."""
+def _with_change(one: Finding, wall: Difference[float], seconds: float) -> Finding:
+    """Finding of one side with its change; below 3 % of the other side, a side counts as nothing."""
     less, more = sorted((wall.before, wall.after))
     grown, there = wall.change > 0, less >= WORTH_FINDING * more
     word = ("Grown" if there else "New") if grown else ("Less" if there else "Gone")
@@ -115,19 +115,19 @@ def _wall(time: Difference[int], comparison: Comparison) -> Difference[float]:
     """Thread time as seconds of the wall clock."""
     both = (comparison.before, time.runs_before), (comparison.after, time.runs_after)
     costs = [
-        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _judged(run))
+        tuple(ns / 1e9 / run.mean_threads for run, ns in zip(runs, times, strict=True) if _comparable(run))
         for runs, times in both
     ]
     return Difference(*costs)
 
 
-def _pair(wall: Difference[float]) -> str:
+def _before_after(wall: Difference[float]) -> str:
     scale = fine_scale(max(wall.before, wall.after))
     return f"{scale.figure(wall.before)} -> {scale.figure(wall.after)} {scale.unit}"
 
 
-def _mostly(part: Part) -> str:
-    """The prefix that most of the change of thread time is in, if there is one."""
+def _main_prefix(part: CauseChange) -> str:
+    """Prefix with most of the change of thread time, if there is one."""
     change = part.time.change
     sign = 1 if change > 0 else -1
     most = max(part.by_prefix, key=lambda name: sign * part.by_prefix[name].change, default=None)
@@ -140,10 +140,10 @@ def _mostly(part: Part) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """Whether it is slower, and whether it lost more; at most 100 characters, without a full stop.
+    """Change of runtime and of lost time; at most 100 characters, no full stop.
 
-    A rise of 14 % is always one of the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of
-    the table, rounded together, so that they agree.
+    Rises are relative to the figure before: "14 % slower" takes 1.14 times as long. Thread times are those of the
+    table, rounded together, so that they agree.
     """
     for side, reports in (("before", comparison.before), ("after", comparison.after)):
         if not any(report.thread_seconds for report in reports):
@@ -155,47 +155,117 @@ def headline(comparison: Comparison) -> str:
         return f"No difference: both {took}lost {table.lost.after} {unit}"
     if known and wall.within_spread and comparison.lost.within_spread:
         return f"Neither runtime nor lost time changed by {NOISE}"
-    lost = _lost(comparison.lost, table.lost, unit, short=known and wall.within_spread)
-    said = f"{_runtime(wall)}; {lost}" if known else lost
-    return shorten(f"{said[0].upper()}{said[1:]}", MAX_HEADLINE)
+    lost = _lost_clause(comparison.lost, table.lost, unit, short=known and wall.within_spread)
+    text = f"{_runtime_clause(wall)}; {lost}" if known else lost
+    return shorten(f"{text[0].upper()}{text[1:]}", MAX_HEADLINE)
 
 
-def _runtime(wall: Difference[float]) -> str:
+def _runtime_clause(wall: Difference[float]) -> str:
     if abs(wall.rise) < SAME_RUNTIME:
-        return f"as fast as before: {_pair(wall)}"
-    said = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
-    return f"{said}, not {NOISE}" if wall.within_spread else f"{said}: {_pair(wall)}"
+        return f"as fast as before: {_before_after(wall)}"
+    text = f"{rise_size(wall.rise)} {'slower' if wall.change > 0 else 'faster'}".strip()
+    return f"{text}, not {NOISE}" if wall.within_spread else f"{text}: {_before_after(wall)}"
 
 
-def _lost(lost: Difference[int], row: Row, unit: str, *, short: bool) -> str:
+def _lost_clause(lost: Difference[int], row: ComparisonRow, unit: str, *, short: bool) -> str:
     if row.before == row.after:
         return "lost time is the same" + ("" if short else f", {row.after} {unit}")
     if lost.within_spread:
         return f"lost time {'rose' if lost.change > 0 else 'fell'} no {NOISE}"
-    return _moved(lost) + ("" if short else f", {row.before} -> {row.after} {unit}")
+    return _rise_clause(lost) + ("" if short else f", {row.before} -> {row.after} {unit}")
 
 
-def _moved(lost: Difference[int]) -> str:
+def _rise_clause(lost: Difference[int]) -> str:
     size = rise_size(lost.rise)
     return f"lost time {'rose' if lost.change > 0 else 'fell'}{f' by {size}' if size else ''}"
 
 
 def excess(comparison: Comparison) -> str:
-    """A rise of lost time, in a clause of its own."""
+    """Rise of lost time, as a clause."""
     lost = comparison.lost
     noise = f" (not {NOISE})" if lost.within_spread else ""
-    return f"{_moved(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
+    return f"{_rise_clause(lost)}, from {lost.before / 1e9:.3f} to {lost.after / 1e9:.3f} thread-seconds{noise}"
 
 
 def format_rise(rise: float) -> str:
-    """A change as a part of what was before: ``"+12 %"``, ``"-3.4 %"``; empty where either is nothing."""
+    """Relative change: ``"+12 %"``, ``"-3.4 %"``; empty outside :data:`SMALLEST_RISE` and :data:`LARGEST_RISE`."""
     size = rise_size(rise)
     return f"{'+' if rise > 0 else '-'}{size}" if size else ""
 
 
 def rise_size(rise: float) -> str:
-    """The same without its sign."""
+    """Size of a relative change without its sign; may be empty."""
     size = abs(rise)
     if not SMALLEST_RISE <= size <= LARGEST_RISE:
         return ""
     return format_share(size) if size <= 1 else f"{100 * size:.0f} %"
+
+
+# -- caveats ---------------------------------------------------------------------------------------
+
+
+#: Share of unmeasured time from which it is a caveat. By judgement.
+WORTH_A_CAVEAT = 0.01
+
+
+def caveats(comparison: Comparison) -> tuple[str, ...]:
+    """Reasons why the sides may not be comparable, a sentence each."""
+    return (
+        *_other_size(comparison),
+        *_other_work(comparison),
+        *_other_causes(comparison),
+        *_unknown(comparison, Bucket.UNMEASURED, WORTH_A_CAVEAT, "was not measured: there is no comparing that part"),
+        *_unknown(comparison, Bucket.RUNNING, WORTH_SAYING, "was in tasks that had not ended"),
+        *_other_price(comparison),
+        *_notes(comparison),
+    )
+
+
+def _other_size(comparison: Comparison) -> Iterator[str]:
+    sizes = (("workers", comparison.workers), ("threads", comparison.threads))
+    differ = [f"{size.before} -> {size.after} {name}" for name, size in sizes if size.change]
+    if differ:
+        yield f"{' and '.join(differ)}: the wall time says more than thread-seconds, which idle threads add to"
+    elif any(set(size.runs_before) | set(size.runs_after) != {size.after} for _, size in sizes):
+        yield "the runs of one side did not all have the same workers and threads"
+
+
+def _other_work(comparison: Comparison) -> Iterator[str]:
+    useful = comparison.useful
+    if useful.change and not useful.within_spread and abs(useful.rise) >= WORTH_SAYING:
+        yield (
+            "useful time differs: the runs did not do the same work, or not at the same speed, "
+            "and lost time may have changed with it"
+        )
+
+
+def _other_causes(comparison: Comparison) -> Iterator[str]:
+    """Caveat if only one side knows why threads waited: on the other, libraries' own work counts as lost."""
+    unknown = [
+        any(report.breakdown.ns(Bucket.THREAD_NONCPU) and not report.waiting for report in reports)
+        for reports in (comparison.before, comparison.after)
+    ]
+    if unknown[0] != unknown[1]:
+        side = "before" if unknown[0] else "after"
+        yield f"why threads waited is not known {side}: what libraries' threads computed is among thread-noncpu there"
+
+
+def _unknown(comparison: Comparison, bucket: Bucket, from_share: float, text: str) -> Iterator[str]:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        wholes = [report.breakdown for report in reports]
+        shares = [whole.ns(bucket) / there for whole in wholes if (there := whole.total_ns - whole.ns(Bucket.NO_WORK))]
+        if shares and max(shares) >= from_share:
+            yield f"{side}, {'up to ' if len(shares) > 1 else ''}{format_share(max(shares))} of the time {text}"
+
+
+def _other_price(comparison: Comparison) -> Iterator[str]:
+    prices = {report.price_per_worker_hour for report in (*comparison.before, *comparison.after)}
+    if len(prices) > 1:
+        text = ", ".join("none" if price is None else f"{price:g}" for price in sorted(prices, key=lambda p: p or -1.0))
+        yield f"the price of a worker's hour is not the same in all runs: {text}"
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    for side, reports in (("before", comparison.before), ("after", comparison.after)):
+        for note in dict.fromkeys(note for report in reports for note in report.notes):
+            yield f"{side}: {sentence(note)}"

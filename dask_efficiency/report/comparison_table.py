@@ -1,4 +1,4 @@
-"""The thread time of two sides as figures that visibly add up, down every column and along every row."""
+"""Table of a comparison's thread time; figures add up down every column and along every row."""
 
 from __future__ import annotations
 
@@ -7,39 +7,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dask_efficiency.report.compare import Cause, Comparison, Difference
+from dask_efficiency.report.compare import BucketChange, Comparison, Difference
 from dask_efficiency.report.lost_time import WORTH_A_ROW
 from dask_efficiency.show.figures import Scale, apportion, money_scale, time_scale
 
-#: What is in the sum and in no cause, with several runs a side.
+#: Label of the difference between the sum and its causes, with several runs per side.
 NOT_BY_CAUSE = "(medians)"
+#: Scale of percentages with one decimal.
 _PER_MILLE = Scale("%", "per cent", 0.01, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the table, as it is shown. A figure that does not apply is empty."""
+class ComparisonRow:
+    """Row of the table as displayed; figures that do not apply are empty."""
 
-    #: The bucket's name, a cause's within it, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
+    #: Name of a bucket or a cause, "lost", "useful", "running", "total" or :data:`NOT_BY_CAUSE`.
     label: str
     #: Thread time.
     before: str
     after: str
     change: str
-    #: The largest difference between runs of one side.
+    #: Largest range among the runs of one side.
     spread: str
-    #: What the run is longer or shorter by.
+    #: Change of the run's wall clock.
     wall_change: str
     #: Per cent of the finalized thread time.
     percent_before: str
     percent_after: str
     money_change: str
-    #: Of a part, the bucket that it is of.
+    #: Bucket of a cause.
     bucket: str = ""
 
     @property
     def name(self) -> str:
-        """What no other row is called: ``"thread-noncpu/gil"``."""
+        """Unique name: ``"thread-noncpu/gil"``."""
         return f"{self.bucket}/{self.label}" if self.bucket else self.label
 
 
@@ -47,34 +48,34 @@ class Row:
 class ComparisonTable:
     """Thread time by cause on both sides.
 
-    Parts add up to their cause, the causes to ``lost``; lost, useful and running time to ``total``; and before plus
-    change makes after, to the last digit that is shown.
+    Parts add up to their cause, causes to ``lost``; lost, useful and running time to ``total``; and before plus change
+    is after, to the last digit shown.
     """
 
     thread_scale: Scale
-    #: None where a side does not know how long its runs took.
+    #: None if a side does not know how long its runs took.
     wall_scale: Scale | None
     #: None unless every run carries a price.
     money_scale: Scale | None
-    causes: tuple[Row, ...]
-    #: By bucket its causes, where all runs know them.
-    parts: Mapping[str, tuple[Row, ...]]
-    lost: Row
-    useful: Row
-    #: None where nothing is.
-    running: Row | None
-    total: Row
+    causes: tuple[ComparisonRow, ...]
+    #: Rows of causes by bucket, if all runs know them.
+    parts: Mapping[str, tuple[ComparisonRow, ...]]
+    lost: ComparisonRow
+    useful: ComparisonRow
+    #: None if nothing was running.
+    running: ComparisonRow | None
+    total: ComparisonRow
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """All lines in the order in which they are shown."""
+    def rows(self) -> tuple[ComparisonRow, ...]:
+        """All rows in display order."""
         running = () if self.running is None else (self.running,)
         causes = (row for cause in self.causes for row in (cause, *self.parts.get(cause.label, ())))
         return (*causes, self.lost, self.useful, *running, self.total)
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Positions of the rows that are sums of those above."""
+        """Positions of the rows that are sums."""
         return self.rows.index(self.lost), len(self.rows) - 1
 
 
@@ -84,12 +85,12 @@ class _Line:
     before: int
     after: int
     spread: Difference[int] | None = None
-    #: Of a part, what it is a part of.
+    #: Bucket of a part.
     whole: str = ""
 
     @property
     def name(self) -> str:
-        """What no other line is called."""
+        """Unique name."""
         return f"{self.whole}/{self.label}" if self.whole else self.label
 
 
@@ -109,7 +110,7 @@ class _Steps:
 
 
 def comparison_table(comparison: Comparison) -> ComparisonTable:
-    """The comparison's thread time by cause, rounded together."""
+    """Thread time by cause, rounded together."""
     causes = [_Line(cause.bucket, cause.time.before, cause.time.after, cause.time) for cause in comparison.causes]
     rest = comparison.not_by_cause
     if any(rest):
@@ -132,11 +133,11 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
     wall_steps = _steps(lines, parts, fine_scale(max(walls)), walls) if all(map(math.isfinite, walls)) else None
     cost = _steps(lines, parts, money_scale(max(costs)), costs) if costs and all(map(math.isfinite, costs)) else None
 
-    def row(label: str, lines: Sequence[_Line], spread: Difference[int] | None, whole: str = "") -> Row:
+    def row(label: str, lines: Sequence[_Line], spread: Difference[int] | None, whole: str = "") -> ComparisonRow:
         labels = [line.name for line in lines]
         shared = [label for label in labels if label != "running"]
         difference = spread.spread if spread is not None else None
-        return Row(
+        return ComparisonRow(
             label=str(label),
             before=time.side(time.before, labels),
             after=time.side(time.after, labels),
@@ -167,17 +168,17 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
 
 
 def fine_scale(largest_seconds: float) -> Scale:
-    """A scale with a figure more than a report's own, as changes are smaller than what changes."""
+    """Scale with one digit more than a report's, as changes are small."""
     return time_scale(largest_seconds / 10 if largest_seconds >= 120.0 else largest_seconds)
 
 
 def signed(scale: Scale, steps: int) -> str:
-    """Figures of a change, with its sign; zero has none."""
+    """Figure of a change with its sign; zero has none."""
     return ("+" if steps > 0 else "-" if steps < 0 else "") + scale.text(abs(steps))
 
 
-def _part_lines(cause: Cause, finalized: Sequence[_Line]) -> list[_Line]:
-    """The parts of a cause; those that are small on both sides are one, if several."""
+def _part_lines(cause: BucketChange, finalized: Sequence[_Line]) -> list[_Line]:
+    """Parts of a bucket; several that are small on both sides are joined."""
     bucket = str(cause.bucket)
     least = [WORTH_A_ROW * sum(side) for side in ([one.before for one in finalized], [one.after for one in finalized])]
     parts = [_Line(part.cause, part.time.before, part.time.after, part.time, bucket) for part in cause.parts]
@@ -203,7 +204,7 @@ def _steps(lines: Sequence[_Line], parts: Sequence[_Line], scale: Scale, totals:
 
 
 def rounded(weights: Mapping[str, int], whole: int) -> dict[str, int]:
-    """Whole numbers in proportion to the weights, which add up to ``whole``; one weight may be negative."""
+    """Integers in proportion to the weights that add up to ``whole``; one weight may be negative."""
     total = sum(weights.values())
     rest = weights.get(NOT_BY_CAUSE, 0)
     rest_steps = round(Fraction(rest * whole, total)) if total else 0

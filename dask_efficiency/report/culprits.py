@@ -1,24 +1,48 @@
-"""Culprits: the lines of code on which most time was lost, why, and who is to blame for it."""
+"""Culprits: the lines of code that lost most time, with reasons and holders of the GIL."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD
 from dask_efficiency.accounts.lines import blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame, Stack
-from dask_efficiency.report.lines import line_times
-from dask_efficiency.report.model import Culprit, EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.stacks import exact_stacks
+from dask_efficiency.report.values import Culprit
 
-#: More are in :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line.
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """Cost of one line of code, for one reason, in tasks of one prefix."""
+
+    bucket: str
+    cause: str
+    prefix: str
+    #: The line, with the function that it called, as in :func:`blamed`; :data:`NOWHERE` without a sample.
+    place: Frame
+    #: Exact nanoseconds; those of a bucket, cause and prefix add up to their time.
+    ns: int
+
+
+def line_times(report: EfficiencyReport) -> tuple[LineTime, ...]:
+    """All time of a report by line of code, the most costly first."""
+    found: Counter[tuple[str, str, str, Frame]] = Counter()
+    for row in exact_stacks(report):
+        found[row.bucket, row.cause, row.prefix, blamed(row.stack)] += row.ns
+    return tuple(LineTime(*key, ns=ns) for key, ns in found.most_common())
+
+
+#: Culprits of a report; :meth:`~dask_efficiency.EfficiencyReport.to_frame` by line has all. By eye.
 MAX_CULPRITS = 20
 
 
 def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
-    """What most time was lost on, at most :data:`MAX_CULPRITS`, the most costly first.
+    """Lines that lost most time, at most :data:`MAX_CULPRITS`, the most costly first.
 
-    How much was lost to a bucket, a cause and a prefix is exact, and is divided over lines as samples say. Without the
-    bound, those of one bucket add up to it.
+    Times by bucket, cause and prefix are exact, and divided over lines in proportion to samples. Without the limit,
+    those of a bucket add up to it.
     """
     lost = [each for each in line_times(report) if each.bucket not in GOOD]
     held_by = _gil_held_by(report)
@@ -38,35 +62,35 @@ def find_culprits(report: EfficiencyReport) -> tuple[Culprit, ...]:
 
 
 def computed_by(report: EfficiencyReport, place: Frame, prefix: str) -> str:
-    """For a line of a library: the lines of the user's that sent the tasks of this prefix; empty where nobody knows."""
+    """For a library's line, the user's lines that sent the tasks of this prefix; empty if unknown."""
     known = place.file and not is_the_users(place.file)
     return report.computed_by.get(prefix, "") if known else ""
 
 
 def _gil_held_by(report: EfficiencyReport) -> dict[str, str]:
-    """Who had the GIL most while tasks of each prefix waited for it."""
+    """Main holder of the GIL by prefix of the waiting tasks."""
     found: dict[str, Counter[tuple[str, Frame]]] = {}
     for row in report.gil_holders:
         found.setdefault(row.prefix, Counter())[row.holder, blamed(row.stack)] += row.ns
-    return {prefix: _who(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
+    return {prefix: _holder_text(*holders.most_common(1)[0][0]) for prefix, holders in found.items()}
 
 
-def who(holder: str, stack: Stack) -> str:
-    """A holder of the GIL as people say it: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
-    return _who(holder, blamed(stack))
+def holder_text(holder: str, stack: Stack) -> str:
+    """Holder of the GIL in words: ```f` in etl.py:12 (prefix clean)``, or the event loop."""
+    return _holder_text(holder, blamed(stack))
 
 
-def at(stack: Stack) -> str:
-    """Where a thread was, as people say it: ```f` in etl.py:12``; empty where that is not known."""
-    return _at(blamed(stack))
+def place_text(stack: Stack) -> str:
+    """Place in words: ```f` in etl.py:12``; empty if unknown."""
+    return _place_text(blamed(stack))
 
 
-def _who(holder: str, place: Frame) -> str:
-    where = _at(place)
+def _holder_text(holder: str, place: Frame) -> str:
+    where = _place_text(place)
     if holder == EVENT_LOOP:
         return f"the worker's event loop, {where}" if where else "the worker's event loop"
     return f"{where} (prefix {holder})" if where else f"tasks of prefix {holder}"
 
 
-def _at(place: Frame) -> str:
+def _place_text(place: Frame) -> str:
     return f"`{place.function}` in {place_of(place)}" if place.file else ""

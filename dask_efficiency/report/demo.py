@@ -1,4 +1,4 @@
-"""A workload of about 20 s that loses thread time in the common ways, and the report of it."""
+"""Sample workload of about 20 s that loses thread time in common ways, and its report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
     from dask_efficiency.report.model import EfficiencyReport
 
-#: Dask pauses a worker at 80 % of this and kills it at 95 %. The highest that a worker process came
-#: to in this workload, with pandas, pyarrow and torch loaded, was 750 MiB.
+#: Limit of a worker process. Dask pauses a worker at 80 % of it and kills it at 95 %; the measured peak of this
+#: workload, with pandas, pyarrow and torch loaded, is 750 MiB.
 MEMORY_LIMIT = "1 GiB"
 
-#: Share of the limit that results may take before they are spilled. Dask's default is 0.6; at this
-#: share the array below spills while the process stays far from the limits that pause and kill.
+#: Share of the limit from which results are spilled. Dask's default is 0.6; at this share the array below spills while
+#: the process stays far from being paused or killed.
 SPILL_TARGET = 0.2
 
-#: Size of the array of :func:`reduce_more_than_memory` for each worker: three times what it may keep.
+#: Bytes of the array of :func:`reduce_more_than_memory` per worker: three times what a worker may keep.
 ARRAY_NBYTES = 600 * 2**20
 
-#: Bytes handed from worker to worker at each step of :func:`wait_on_data`.
+#: Bytes sent between workers at each step of :func:`wait_on_data`. A guess.
 HANDED_NBYTES = 32 * 2**20
 
 
 def group_and_shuffle(client: Client, scale: float) -> int:
-    """Mean by name, then a shuffle to one partition a name; the number of rows that arrive."""
+    """Mean by name, then a shuffle to one partition per name; returns the number of rows that arrive."""
     import dask.datasets
 
     days = max(2, round(16 * scale))
@@ -47,7 +47,7 @@ def group_and_shuffle(client: Client, scale: float) -> int:
 
 
 def reduce_more_than_memory(client: Client, scale: float) -> float:
-    """Spread of an array around its mean, read twice and larger than the workers hold; about 0.289."""
+    """Spread of an array around its mean, read twice and larger than memory; returns about 0.289."""
     import dask.array as da
 
     rows = round((ARRAY_NBYTES * len(client.nthreads()) * scale / 8) ** 0.5)
@@ -56,14 +56,14 @@ def reduce_more_than_memory(client: Client, scale: float) -> float:
 
 
 def infer(client: Client, scale: float) -> int:
-    """Batches through a small neural network on the CPU; the number of rows classified."""
+    """Batches through a small neural network on the CPU; returns the number of rows classified."""
     model = client.submit(build_model, pure=False)
     batches = client.map(classify, range(max(2, round(24 * scale))), model=model, pure=False)
     return sum(client.gather(batches))
 
 
 def wait_on_data(client: Client, scale: float) -> int:
-    """Arrays that each step takes from the worker before; the number of steps done."""
+    """Chains of arrays, each step on another worker; returns the number of steps done."""
     workers = list(client.nthreads())
     chains = 2 * len(workers)
     steps = max(1, round(15 * scale))
@@ -77,13 +77,13 @@ def wait_on_data(client: Client, scale: float) -> int:
 
 
 def retry(client: Client, scale: float) -> int:
-    """Tasks of which a third of the tries fails after its work is done; the number of tasks."""
+    """Tasks of which a third of the tries fails after its work; returns the number of tasks."""
     futures = client.map(work_and_maybe_fail, range(max(4, round(40 * scale))), retries=50, pure=False)
     return len(client.gather(futures))
 
 
 def build_model() -> Any:
-    """A network of three layers with fixed weights."""
+    """Network of three layers with fixed weights."""
     import torch
 
     torch.manual_seed(1)
@@ -92,7 +92,7 @@ def build_model() -> Any:
 
 
 def classify(batch: int, model: Any) -> int:
-    """One batch of random rows through the network; the number of rows classified."""
+    """Classify one batch of random rows; returns the number of rows."""
     import torch
 
     torch.set_num_threads(1)
@@ -109,17 +109,17 @@ def produce(nbytes: int) -> NDArray[np.float64]:
 
 
 def add_one(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A new array of the same size: too little work for so large an input."""
+    """New array of the same size: little work for so large an input."""
     return array + 1
 
 
 def first(array: NDArray[np.float64]) -> int:
-    """What the chain of :func:`add_one` has counted."""
+    """Number of steps of the chain."""
     return int(array[0])
 
 
 def work_and_maybe_fail(number: int) -> int:
-    """Spin for 50 ms, then fail one time in three, as a service that drops connections does."""
+    """Spin for 50 ms, then fail one time in three, like a service that drops connections."""
     stop = time.thread_time() + 0.05
     while time.thread_time() < stop:
         pass
@@ -129,19 +129,19 @@ def work_and_maybe_fail(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One named piece of the workload; the name is its span in the report."""
+class DemoPart:
+    """One part of the workload; its name is its span in the report."""
 
     name: str
     run: Callable[[Client, float], int | float]
-    #: Modules that it imports beyond what every Dask worker has.
+    #: Modules needed beyond those of every Dask worker.
     needs: tuple[str, ...] = ()
-    #: What installs them.
+    #: Command that installs them.
     install: str = ""
 
     @property
     def obstacle(self) -> str | None:
-        """Why it cannot run here, in a sentence; None where it can."""
+        """Reason why it cannot run here, in a sentence; None if it can."""
         missing = [module for module in self.needs if find_spec(module) is None]
         if not missing:
             return None
@@ -149,23 +149,27 @@ class Part:
 
 
 PARTS = (
-    Part("dataframe group-by and shuffle", group_and_shuffle, ("pandas", "pyarrow"), "pip install 'dask[dataframe]'"),
-    Part("array reduction that spills", reduce_more_than_memory),
-    Part("torch inference", infer, ("torch",), "pip install torch"),
-    Part("waiting on data", wait_on_data),
-    Part("failing and retried tasks", retry),
+    DemoPart(
+        "dataframe group-by and shuffle", group_and_shuffle, ("pandas", "pyarrow"), "pip install 'dask[dataframe]'"
+    ),
+    DemoPart("array reduction that spills", reduce_more_than_memory),
+    DemoPart("torch inference", infer, ("torch",), "pip install torch"),
+    DemoPart("waiting on data", wait_on_data),
+    DemoPart("failing and retried tasks", retry),
 )
 
 
-def run_workload(client: Client, *, announce: Callable[[Part], None] = lambda part: None, scale: float = 1.0) -> None:
+def run_workload(
+    client: Client, *, announce: Callable[[DemoPart], None] = lambda part: None, scale: float = 1.0
+) -> None:
     """Run every part that can run here, each in a span of its name.
 
     Parameters
     ----------
     client
-        Of a cluster with two workers or more.
+        Client of a cluster with two workers or more.
     announce
-        Called with each part before it starts, and with those that are skipped.
+        Called with each part before it starts or is skipped.
     scale
         Size of the work, in (0, 1]; 1 takes about 20 s on two cores.
     """
@@ -176,7 +180,7 @@ def run_workload(client: Client, *, announce: Callable[[Part], None] = lambda pa
         if part.obstacle is not None:
             continue
         with span(part.name), warnings.catch_warnings():
-            # Making a dataframe inside a span warns; the graph that is sent has the span all the same.
+            # Making a dataframe inside a span warns, although the graph that is sent has the span.
             warnings.filterwarnings("ignore", "Dask annotations", UserWarning)
             part.run(client, scale)
 
@@ -189,18 +193,18 @@ def run_demo(
     dashboard: bool = False,
     scale: float = 1.0,
 ) -> EfficiencyReport:
-    """Run the workload on a new local cluster; print its report, save it, and say where to look next.
+    """Run the workload on a new local cluster, print and save its report, and say where to look next.
 
     Parameters
     ----------
     workers
         Worker processes, two or more.
     threads
-        Threads of each.
+        Threads of each worker.
     output
-        Where to save the report: a path or any fsspec URL.
+        Path or fsspec URL of the saved report.
     dashboard
-        Whether to serve Dask's dashboard while it runs.
+        True to serve Dask's dashboard meanwhile.
     scale
         Size of the work, in (0, 1].
     """
@@ -208,6 +212,7 @@ def run_demo(
 
     from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
     from dask_efficiency.report.efficiency_report import efficiency_report
+    from dask_efficiency.show.progress import progress
     from dask_efficiency.show.terminal.coloured import show
 
     with local_cluster(workers, threads, dashboard=dashboard) as cluster, Client(cluster) as client:
@@ -215,13 +220,24 @@ def run_demo(
         if dashboard:
             print(f"Dask's dashboard, while this runs: {client.dashboard_link}")
         client.register_plugin(EfficiencyPlugin())
-        with _progress() as announce, efficiency_report(client=client, name="demo") as measured:
-            run_workload(client, announce=announce, scale=scale)
+        for part in PARTS:
+            if part.obstacle is not None:
+                print(f"{part.name}: {part.obstacle}")
+        with (
+            progress("starting", unit="parts", of=len(PARTS)) as advance,
+            efficiency_report(client=client, name="demo") as measured,
+        ):
+            run_workload(client, announce=lambda part: advance(PARTS.index(part), doing=part.name), scale=scale)
         report = measured.report
         print()
         show(report.first_screen)
         report.save(output)
-    print(f"""
+    print(_where_next(output))
+    return report
+
+
+def _where_next(output: str) -> str:
+    return f"""
 Saved to {output}. Where to look next:
 
   dask-efficiency report {output} --all
@@ -237,19 +253,18 @@ Saved to {output}. Where to look next:
 
   dask-efficiency explain spill
 
-    says what a bucket or a cause means, and what to do about it.""")
-    return report
+    says what a bucket or a cause means, and what to do about it."""
 
 
 @contextmanager
 def local_cluster(workers: int, threads: int, *, dashboard: bool) -> Iterator[LocalCluster]:
-    """A local cluster that Ctrl-C closes in order."""
+    """Local cluster that Ctrl-C closes in order."""
     import dask
     from distributed import LocalCluster
 
     with ExitStack() as stack:
-        # Ctrl-C goes to every process of the terminal, and workers that die of it leave this one hanging.
-        # They inherit the mask; this thread takes a Ctrl-C of the meantime afterwards.
+        # Ctrl-C goes to every process of the terminal, and this process hangs if its workers die of it. Workers inherit
+        # the mask; this thread receives a pending Ctrl-C afterwards.
         resource_tracker.ensure_running()  # started later, it would lift the mask
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
@@ -259,54 +274,12 @@ def local_cluster(workers: int, threads: int, *, dashboard: bool) -> Iterator[Lo
                 n_workers=workers,
                 threads_per_worker=threads,
                 memory_limit=MEMORY_LIMIT,
-                # without an address it would ask for Dask's usual port, and warn where that is taken
+                # without an address Dask takes its usual port, and warns if it is taken
                 dashboard_address=":0",
                 scheduler_kwargs={"dashboard": dashboard},
-                # The tasks that fail on purpose would each log an error with its traceback.
+                # Tasks that fail on purpose would each log an error with its traceback.
                 silence_logs=logging.CRITICAL,
             )
         )
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield cluster
-
-
-def _progress() -> AbstractContextManager[Callable[[Part], None]]:
-    """A progress bar where there is rich and a terminal, else lines."""
-    if find_spec("rich") is not None:
-        from rich.console import Console
-
-        console = Console()
-        if console.is_terminal:
-            return _bar(console)
-    return _lines()
-
-
-@contextmanager
-def _bar(console: Any) -> Iterator[Callable[[Part], None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("starting", total=len(PARTS))
-
-        def announce(part: Part) -> None:
-            if part.obstacle is not None:
-                progress.print(f"{part.name}: {part.obstacle}", markup=False, highlight=False)
-            progress.update(bar, description=part.name, completed=PARTS.index(part))
-
-        yield announce
-        progress.update(bar, description="done", completed=len(PARTS))
-
-
-@contextmanager
-def _lines() -> Iterator[Callable[[Part], None]]:
-    def announce(part: Part) -> None:
-        print(f"{PARTS.index(part) + 1}/{len(PARTS)} {part.name}: {part.obstacle or 'running'}", flush=True)
-
-    yield announce

@@ -1,4 +1,4 @@
-"""``efficiency_report``: a report of what runs inside a ``with`` block."""
+"""``efficiency_report``: a report of the work inside a ``with`` block."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.report.arrivals import Arrival
+from dask_efficiency.report.client_watch import (
+    ClientObserver,
+    ClientPhases,
+    ScalingWatch,
+    split_phases,
+    uploads_until_taken_in,
+)
 from dask_efficiency.report.facts import has_own_threads
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
-from dask_efficiency.report.questions import ask_report
-from dask_efficiency.report.replies import report_of
-from dask_efficiency.report.scaling import ScalingWatch
+from dask_efficiency.report.replies import ask_report, report_of
+from dask_efficiency.report.turnover import Arrival
 from dask_efficiency.report.wall_clock import kept_in_bounds
 from dask_efficiency.runs.path.path import critical_path
 from dask_efficiency.runs.path.summary import PathSummary
@@ -47,56 +51,56 @@ from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
 
-#: Said in the first report of a client whose scheduler has the plugin only while reports are open.
+#: Note in the first report of a client whose scheduler has the plugin only while reports are open.
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"
 _NOTIFIED: set[str] = set()
 
 _OBSERVED = "record of what the client did"
 
-#: Said of a report with a trace where the wing that simulates is not there.
+#: Note in a report with a trace if simulation is not installed.
 NOT_SIMULATED = "what cures save is not known: dask_efficiency.simulation is not installed"
 
-#: Tasks of the long tail that a report keeps.
+#: Tasks of the long tail that a report keeps. A guess.
 MAX_LONG_TASKS = 20
 
 
 class efficiency_report:  # noqa: N801  # named as distributed names its context managers
     """Report where the cluster's threads spent the time inside a ``with`` or ``async with`` block.
 
-    After the block, the object is the report: every attribute and method of
-    :class:`~dask_efficiency.EfficiencyReport`, and its rendering in a terminal or notebook.
-    Without the plugin on the scheduler, it is registered for as long as reports are open.
+    After the block, the object is the report: it has every attribute and method of
+    :class:`~dask_efficiency.EfficiencyReport`, and its display in a terminal or notebook. If the scheduler lacks the
+    plugin, it is registered as long as reports are open.
 
     Parameters
     ----------
     filename
-        Path or fsspec URL where the report is written when the block ends: as a page for people
-        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, as JSON
-        otherwise. Both hold the source of the block (see ``source``). It may also be given first, without its name.
+        Path or fsspec URL of the report, written when the block ends: a page
+        (:meth:`~dask_efficiency.EfficiencyReport.to_html`) if the name ends in ``.html`` or ``.htm``, JSON otherwise.
+        Both hold the source of the block (see ``source``). May also be given as the first, positional argument.
     client
-        The client whose cluster is reported; the current one by default. It, too, may be given first.
+        Client whose cluster is reported; the current one by default. May also be given first.
     name
-        What the report is called, and the span of the tasks submitted in it outside any span of the
-        user's own; in it, each line that submits tasks has a span ("efficiency_report/etl.py:42"). Upstream gives all
-        tasks of one name that are there at the same time (of ``client.submit(f)`` from two clients, say) one span, the
-        first one's: so they are distinguished only where their names differ.
+        Name of the report, and of the span of tasks submitted in the block outside the user's own spans; each line that
+        submits tasks has a span in it ("efficiency_report/etl.py:42"). Upstream gives all tasks of one name that exist
+        at the same time (such as ``client.submit(f)`` from two clients) the span of the first one, so spans are
+        distinguished only if task names differ.
     storage_options
         Passed to fsspec with ``filename``.
     trace
-        Whether to record every task and transfer in the block, as :attr:`trace`.
+        True to record every task and transfer in the block as :attr:`trace`.
     only
-        Whether to report only what this client has run in the block, with its share of the time of free threads
-        (:attr:`~dask_efficiency.EfficiencyReport.by_span` says how that is shared), where others use the cluster, too.
-        All buckets add up to that part of nthreads x elapsed. What is known of all clients together is left out, such
-        as the timeline, and so are ``no-work`` and what a trace says.
+        True to report only this client's work in the block, with its share of the time of free threads
+        (:attr:`~dask_efficiency.EfficiencyReport.by_span` explains the share), on a cluster that others use, too. The
+        buckets add up to that part of nthreads x elapsed. Figures of all clients together, such as the timeline, are
+        left out, and so are ``no-work`` and the results of a trace.
     source
-        Whether the report holds source code: that of the block, and of the lines in it that sent tasks. By default as
-        ``efficiency.source`` in Dask's configuration says; False where the scheduler's plugin was told so.
+        True to keep source code: that of the block, and of the lines in it that sent tasks. The default is
+        ``efficiency.source`` in Dask's configuration; always False if the scheduler's plugin forbids it.
 
     Raises
     ------
     TypeError
-        If what is given first is neither a path nor a client, or given again by its name.
+        If the first argument is neither a path nor a client, or is given again by name.
     ValueError
         On entering, if there is no client.
     NotRegisteredError
@@ -123,14 +127,14 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         only: bool = False,
         source: bool | None = None,
     ) -> None:
-        self._filename, self._client = _file_and_client(first, filename, client)
+        self._filename, self._client = _resolve_first(first, filename, client)
         self._name = name or "efficiency_report"
         self._opened = False
         self._storage_options = storage_options or {}
         self._traced = trace
         self._only = only
         self._source = source
-        #: Whether the report holds source code: the option, and what the scheduler was told.
+        #: True if the report holds source code, by the option and the scheduler's plugin.
         self.holds_source = True
         self._report: EfficiencyReport | None = None
         self._why_not = "the report is there when its block has ended"
@@ -152,7 +156,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._opened:  # it could not be, and has said so
+        if not self._opened:  # opening failed, with a warning
             return
         self._unobserve()
         try:
@@ -180,7 +184,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._opened:  # it could not be, and has said so
+        if not self._opened:  # opening failed, with a warning
             return
         self._unobserve()
         try:
@@ -219,10 +223,10 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     @property
     def profile(self) -> Any:
-        """In the block, a function: ``report.profile("train_step", per_worker=3)``. After it, the report's own rows.
+        """In the block, a function: ``report.profile("train_step", per_worker=3)``. Afterwards, the report's own rows.
 
-        It has the next ``per_worker`` tasks of a prefix run under ``torch.profiler`` on each worker, one at a time in a
-        process. Their profiles are in :attr:`trace`, which therefore has to be asked for, and
+        The function runs the next ``per_worker`` tasks of a prefix under ``torch.profiler`` on each worker, one at a
+        time per process. The profiles are in :attr:`trace`, so ``trace=True`` is needed, and
         :func:`~dask_efficiency.critical_path` leads into their kernels. With an asynchronous client it is awaited.
         """
         return self._profile_tasks if self._report is None else self._report.profile
@@ -238,7 +242,7 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
 
     @property
     def trace(self) -> RunTrace | None:
-        """What happened in the block, task by task; None if ``trace=True`` was not given."""
+        """Record of the block, task by task; None without ``trace=True``."""
         self._ready()
         return self._trace
 
@@ -300,10 +304,10 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
             payload = await ask_report(client, names.CLOSE, window=self._window)
         finally:
             await ask(client, names.RELEASE, client=client.id)
-        self._report = await asyncio.to_thread(self._made_of, payload, stopped)
+        self._report = await asyncio.to_thread(self._report_from, payload, stopped)
 
-    def _made_of(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
-        """The report that the scheduler's answer makes, and the trace."""
+    def _report_from(self, payload: dict[str, Any], stopped: int) -> EfficiencyReport:
+        """Report from the scheduler's reply; also sets the trace."""
         lines = self._phases.lines
         if not self.holds_source:
             payload["code"] = ()
@@ -327,25 +331,25 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
         report = report_of(payload, name=self._name, started=self._started, notes=notes, **found)
         if trace is None or self._only:
             return replace(report, trace=trace)
-        said, missing = decorate(
+        text, missing = decorate(
             [
                 Decoration("path", "critical path", lambda: _path_summary(trace, report)),
                 Decoration("long_tail", "search for long tasks", lambda: long_tail(trace)[:MAX_LONG_TASKS]),
-                Decoration("stragglers", "search for stragglers in the trace", lambda: _of_the_run(trace, report)),
+                Decoration("stragglers", "search for stragglers in the trace", lambda: _all_stragglers(trace, report)),
             ]
         )
-        known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **said)
+        known = replace(report, trace=trace, notes=(*report.notes, *cost_note(trace.profiles), *missing), **text)
         return _with_savings(replace(known, stragglers=kept_in_bounds(known)))
 
     def _arrivals(self, payload: dict[str, Any]) -> tuple[Arrival, ...]:
-        """The workers that came, and when the cluster's manager was asked for each."""
+        """Workers that joined, with the time at which the cluster's manager was asked for each."""
 
         def after(at: int | None) -> float:
             return math.nan if at is None else (at - payload["opened"]) / 1e9
 
         def asked(name: str, joined: int) -> int | None:
             at = self._scaling.asked_for(name)
-            # A worker that is there within one look of the manager is seen in its plan later.
+            # A worker that joins between two looks at the manager's plan is seen there too late.
             return None if at is None else min(at + self._behind, joined)
 
         return tuple(
@@ -401,18 +405,18 @@ class efficiency_report:  # noqa: N801  # named as distributed names its context
                 self._observer.remove(self._phases)
 
     def _failed(self, failure: Exception) -> None:
-        """The user's results must not be lost with a report: warn, and say so when it is asked for."""
+        """Warn, and explain when the report is asked for: the user's results must not be lost with it."""
         self._why_not = f"there is no report: {type(failure).__name__}: {sentence(str(failure))}"
         warnings.warn(f"efficiency_report {self._name!r}: {harmless(self._why_not)}", RuntimeWarning, stacklevel=3)
 
     def _unsaved(self, failure: Exception) -> None:
-        """Neither the user's results nor the report must be lost with a file."""
+        """Warn: neither the user's results nor the report must be lost with a file."""
         why = f"the report is here, but not in {self._filename!r}: {type(failure).__name__}: {sentence(str(failure))}"
         warnings.warn(f"efficiency_report {self._name!r}: {harmless(why)}", RuntimeWarning, stacklevel=3)
 
 
-def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
-    """What a report is given first is its file, as with Dask's ``performance_report``, or a client."""
+def _resolve_first(first: Any, filename: Any, client: Any) -> tuple[str | None, Client | None]:
+    """Resolve the first argument, a file as with Dask's ``performance_report``, or a client."""
     if isinstance(first, Client) and client is None:
         first, client = None, first
     if filename is None:
@@ -427,7 +431,7 @@ def _file_and_client(first: Any, filename: Any, client: Any) -> tuple[str | None
 
 
 def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | None:
-    """What the critical path says; None where no task ended."""
+    """Summary of the critical path; None if no task ended."""
     try:
         return critical_path(trace).to_summary({name for name, row in report.by_prefix.items() if has_own_threads(row)})
     except EmptyTraceError:
@@ -435,7 +439,7 @@ def _path_summary(trace: RunTrace, report: EfficiencyReport) -> PathSummary | No
 
 
 def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
-    """The report with what cures of its losses save."""
+    """Report with the savings of possible cures."""
     notes: list[str] = []
     with decoration("simulation of cures", notes):
         savings = offered("savings/simulation")
@@ -446,8 +450,8 @@ def _with_savings(report: EfficiencyReport) -> EfficiencyReport:
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _of_the_run(trace: RunTrace, report: EfficiencyReport) -> tuple[SlowWorker, ...]:
-    """Findings of a live view with what they cost the run, then those that only the whole run shows."""
+def _all_stragglers(trace: RunTrace, report: EfficiencyReport) -> tuple[SlowWorker, ...]:
+    """Live findings with their cost, then those that only the whole run shows."""
     from dask_efficiency.runs.stragglers.offline import find_stragglers
 
     known = {(finding.worker, finding.host) for finding in report.stragglers}

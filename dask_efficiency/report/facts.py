@@ -1,4 +1,4 @@
-"""Facts: the figures of a report that say which advice applies."""
+"""Facts: figures of a report that decide which advice applies."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from dask_efficiency.accounts.cluster.scheduler_loop import STREAM
 from dask_efficiency.accounts.lines import IMPORT, blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.report.gpu import waiting_seconds
-from dask_efficiency.report.metered import Amount
-from dask_efficiency.report.model import EfficiencyReport, HeldResult
-from dask_efficiency.report.profile import GilHolder
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import larger_input
+from dask_efficiency.report.values import Amount, GilHolder, HeldResult
 from dask_efficiency.show.figures import format_bytes, format_seconds, format_share, harmless, name_of, shorten
 
-#: Of the largest part of something: a rule holds for a loss where it holds for this share of it.
+#: Share from which a rule holds for a loss: more than half of it.
 MOST = 0.5
 
 #: Characters of a client's name in a sentence, such as ``Client-7d24439e``.
@@ -27,87 +26,89 @@ MAX_CLIENT = 15
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the conditions of the advice look at."""
+    """Figures that the conditions of advice look at."""
 
-    #: Mean time that a task was in its thread, seconds; NaN where none ended.
+    #: Mean seconds of a task in its thread; NaN if none ended.
     task_seconds: float
-    #: Threads, and how many of them held a task, in the mean over the time with work.
+    #: Mean number of threads with work outstanding, and of those that held a task.
     threads: float
     held_threads: float
-    #: NaN where it is not known.
+    #: NaN if unknown.
     cores: float
-    #: Share of the cores that other processes have; 0 where it is not known.
+    #: Share of the cores used by other processes; 0 if unknown.
     others: float
-    #: Share of the CPU time that is of libraries' own threads.
+    #: Share of the CPU time in libraries' own threads.
     libraries: float
-    #: Shares of the waiting for the GIL in which event loops had it, and in which pandas worked on text; NaN where
-    #: nobody was seen.
+    #: Shares of the waiting for the GIL while event loops held it, and while pandas worked on text; NaN if no holder
+    #: was sampled.
     gil_of_loops: float
     gil_of_text: float
-    #: Whether tasks wait for cores longer than for the GIL.
+    #: True if tasks wait longer for cores than for the GIL.
     short_of_cores: bool
-    #: Whether no worker has several threads.
+    #: True if no worker has several threads.
     one_thread_each: bool
-    #: Share of ``thread-noncpu`` that is waiting for GPUs.
+    #: Share of ``thread-noncpu`` spent waiting for GPUs.
     gpu_waiting: float
-    #: Share of the finalized time that was spilling.
+    #: Share of the finalized time spent spilling.
     spilling: float
-    #: How many times what was spilled was read back, and how much both were; NaN and empty where nothing was spilled.
+    #: Bytes read back over bytes spilled, and both as text; NaN and empty if nothing was spilled.
     times_read_back: float
     spilled: str
     read_back: str
-    #: Shares of the makespan: of the longest chain of tasks, and of the longest task; NaN without a trace.
+    #: Shares of the makespan: the longest chain of tasks, and the longest task; NaN without a trace.
     chain: float
     longest_task: float
-    #: How many times as large as usual the input of the task is that took far longer than its like; NaN if not known.
+    #: Ratio of the longest task's input to the usual one, for a task far longer than its like; NaN if unknown.
     larger_input: float
-    #: The prefix whose tasks ran while nothing else could, for most of that time; empty where there is none.
+    #: Prefix whose tasks ran for most of the time while nothing else could; empty if there is none.
     waited_for: str
-    #: Whether each of its tasks fills a worker: one on each of several, or with threads of its own.
+    #: True if each of its tasks fills a worker: one per worker, or with threads of its own.
     fills_workers: bool
-    #: Share of the idle time for the scheduler in which event loops of workers imported modules.
+    #: Share of the idle time for the scheduler in which workers' event loops imported modules.
     importing: float
-    #: Share of the time that was lost with workers, or recomputed, of which nannies killed the workers for memory.
+    #: Share of lost and recomputed time for which nannies killed workers for memory.
     lost_for_memory: float
-    #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would fill no slot's time; NaN
-    #: where that is not known.
+    #: ``distributed.scheduler.worker-saturation``, and the value at which round trips would leave no slot idle; NaN if
+    #: unknown.
     saturation: float
     saturation_needed: float
-    #: Share of the results on workers short of memory, and bytes, that only a client held, of one prefix; and which.
+    #: Results of one prefix that only a client held: share of those on workers short of memory, bytes, prefix and
+    #: client.
     held_share: float
     held_nbytes: float
     held_prefix: str
     held_by: str
-    #: Share of the time with work in which the scheduler's event loop was busy; NaN where that is not known.
+    #: Share of the time with work in which the scheduler's event loop was busy; NaN if unknown.
     loop_busy: float
-    #: What took most of that, and its share, where it is no handler of Dask's own for tasks; else that, and 0.
+    #: Largest use of the event loop and its share, if it is not one of Dask's own task handlers; else the handler, and
+    #: 0.
     loop_by: str
     loop_share: float
-    #: Whether nothing but joining explains unmeasured time.
+    #: True if only joining explains unmeasured time.
     joining: bool
 
     @property
     def in_libraries(self) -> bool:
-        """Whether libraries' own threads do most of what tasks compute: a lock that these wait at is a library's."""
+        """True if libraries' own threads do most of the computing: a lock that tasks wait for is then a library's."""
         return self.libraries > MOST
 
     @property
     def imports(self) -> bool:
-        """Whether threads wait for the scheduler mostly while event loops import modules."""
+        """True if threads wait for the scheduler mostly while event loops import modules."""
         return self.importing > MOST
 
     @property
     def scheduler_busy(self) -> bool:
-        """Whether the scheduler bounds the cluster: its event loop is busy for most of the time."""
+        """True if the scheduler's event loop is busy most of the time, and so bounds the cluster."""
         return self.loop_busy > MOST
 
     @property
     def loop_held(self) -> bool:
-        """Whether what keeps it busy is one thing beside the tasks' own traffic, such as a plugin."""
+        """True if one thing other than the tasks' own traffic keeps it busy, such as a plugin."""
         return self.scheduler_busy and self.loop_share > MOST
 
     def words(self) -> dict[str, str]:
-        """The figures and names as they stand in a sentence."""
+        """Figures and names for use in a sentence."""
         return {
             "task": format_seconds(self.task_seconds),
             "threads": f"{self.threads:.3g}",
@@ -133,7 +134,7 @@ class Facts:
 
 
 def facts_of(report: EfficiencyReport) -> Facts:
-    """What the conditions look at, of a report."""
+    """Facts of a report."""
     whole = report.breakdown
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
     tasks = sum(report.tasks.values())
@@ -165,7 +166,7 @@ def facts_of(report: EfficiencyReport) -> Facts:
         times_read_back=read_back.nbytes / spilled.nbytes if spilled.nbytes else math.nan,
         spilled=format_bytes(spilled.nbytes),
         read_back=format_bytes(read_back.nbytes),
-        # One task that is most of the chain is no chain.
+        # A single task that is most of the chain is no chain.
         chain=math.nan if longest >= MOST else chain,
         longest_task=longest,
         larger_input=larger_input(report, waited_for),
@@ -192,19 +193,19 @@ def _share_of_holders(report: EfficiencyReport, meant: Callable[[GilHolder], boo
 
 
 def _works_on_text(frame: Frame) -> bool:
-    """Whether a line is one of the methods of pandas on columns of text."""
+    """True for methods of pandas on columns of text."""
     return "pandas" in frame.file and "str" in (frame.file + frame.function).lower().rpartition("pandas")[2]
 
 
 def _waited_for(report: EfficiencyReport) -> str:
-    """The prefix for whose tasks everything waited for most of the time without parallelism."""
+    """Prefix that everything waited for, for most of the time without parallelism."""
     waited = report.waited_for
     longest = max(waited, key=lambda prefix: waited[prefix], default="")
     return longest if waited and waited[longest] > MOST * sum(waited.values()) else ""
 
 
 def _importing(report: EfficiencyReport) -> float:
-    """Share of the time in which threads were idle for the scheduler while their worker's event loop imported."""
+    """Share of the idle time for the scheduler in which event loops imported modules."""
     waited = report.causes_ns(Bucket.IDLE).get("scheduler", 0) / 1e9
     imports = (block for block in report.loop_blocks if blamed(block.stack).function == IMPORT)
     blocked = sum(block.seconds * report.nthreads.get(block.worker, 1) for block in imports)
@@ -218,22 +219,22 @@ def _lost_for_memory(report: EfficiencyReport) -> float:
 
 
 def _saturation_needed(report: EfficiencyReport) -> float:
-    """The saturation at which each slot has a next task at its worker for as long as a round trip takes.
+    """Saturation at which each slot has its next task on the worker for the length of a round trip.
 
-    In a slot a task of length ``t`` is followed by a gap of ``g``: what its worker had beside, and twice the gap, for
-    round trips differ, is to be there. A worker of ``n`` threads is sent ``ceil(saturation x n)`` tasks.
+    In a slot, a task of length ``t`` is followed by a gap ``g``. The tasks queued on the worker must cover the gap
+    twice, as round trips vary. A worker with ``n`` threads is sent ``ceil(saturation x n)`` tasks.
     """
     now, held = report.worker_saturation, report.breakdown.ns(*HELD)
     threads = report.nthreads.values()
     if now is None or not held or not threads or not math.isfinite(now):
         return math.nan
-    beside = sum(max(0, math.ceil(now * n) - n) for n in threads) / sum(threads)
+    queued = sum(max(0, math.ceil(now * n) - n) for n in threads) / sum(threads)
     gaps = report.causes_ns(Bucket.IDLE).get("round-trips", 0) / held
-    return max(2.0, math.ceil(2 * (1 + beside + 2 * gaps)) / 2)
+    return max(2.0, math.ceil(2 * (1 + queued + 2 * gaps)) / 2)
 
 
 def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
-    """How busy the scheduler's event loop was, what with, and the share of that; see :class:`Facts`."""
+    """Load of the scheduler's event loop, its largest use and the share of that; see :class:`Facts`."""
     loop = report.scheduler_loop
     if loop is None or loop.busy_with_work is None or not loop.busy_seconds:
         return math.nan, "", 0.0
@@ -246,20 +247,20 @@ def _loop(report: EfficiencyReport) -> tuple[float, str, float]:
 
 
 def _fills_workers(report: EfficiencyReport, prefix: str) -> bool:
-    """Whether each task of a prefix has a worker for itself, or computes in threads of its own, too."""
+    """True if each task of a prefix has a worker to itself, or also computes in threads of its own."""
     skew, whole = report.skew.get(prefix), report.by_prefix.get(prefix)
     one_each = skew is not None and skew.count == len(report.by_worker) > 1 and skew.times_longer < 2
     return one_each or (whole is not None and has_own_threads(whole))
 
 
 def has_own_threads(whole: Breakdown) -> bool:
-    """Whether tasks that took this compute in threads of libraries about as much as in their own."""
+    """True if such tasks compute in threads of libraries more than half as much as in their own."""
     return 2 * whole.ns(Bucket.LIBRARY_THREADS) > whole.ns(Bucket.THREAD_CPU) > 0
 
 
 _UNKNOWN = math.nan
 
-#: Makes no condition hold.
+#: Facts for which no condition holds.
 NOTHING_KNOWN = Facts(
     task_seconds=_UNKNOWN,
     threads=_UNKNOWN,

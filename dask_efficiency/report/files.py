@@ -1,4 +1,4 @@
-"""Reports in files: versioned JSON, exact to the nanosecond, and never a program."""
+"""Reports in files: versioned JSON, exact to the nanosecond, never executable."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ from dask_efficiency.report.gpu import plain, summary
 from dask_efficiency.report.model import EfficiencyReport
 
 FORMAT = "dask-efficiency-report"
+#: Version of the format; grows when a reader of the old one would fail.
 VERSION = 1
 
-#: It is not of JSON, and has a file of its own.
+#: The trace is not JSON, and has its own file.
 _ELSEWHERE = "trace"
 
 
 class ReportFileError(ValueError):
-    """What was read is not a report that this version understands."""
+    """The content is not a report that this version understands."""
 
 
 def to_dict(report: EfficiencyReport) -> dict[str, Any]:
-    """The report as plain data, ready for JSON.
+    """Report as plain data, ready for JSON.
 
     Returns
     -------
     dict
-        ``format`` and ``version``; ``report``, with every breakdown in integer nanoseconds; and
-        ``summary``, the headline numbers for readers with ``jq``, which :func:`from_dict`
-        ignores. A number that is not finite is None.
+        ``format`` and ``version``; ``report``, with every breakdown in integer nanoseconds; and ``summary``, headline
+        numbers for readers with ``jq``, which :func:`from_dict` ignores. Numbers that are not finite are None.
     """
     data = _fields(report)
     del data[_ELSEWHERE]
@@ -110,12 +110,12 @@ def _summary(report: EfficiencyReport) -> dict[str, Any]:
 
 
 def from_dict(data: Any) -> EfficiencyReport:
-    """The report that :func:`to_dict` made the data from.
+    """Report from the data of :func:`to_dict`.
 
     Raises
     ------
     ReportFileError
-        If the data is something else, of a newer version, or wrong in any of its types.
+        If the data is something else, of a newer version, or has a wrong type anywhere.
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = f"format {data.get('format')!r:.80}" if isinstance(data, dict) else f"a {_kind(data)}"
@@ -148,7 +148,7 @@ def save(report: EfficiencyReport, path: str | os.PathLike[str], **storage_optio
 
 
 def load_report(path: str | os.PathLike[str], **storage_options: Any) -> EfficiencyReport:
-    """The report that was saved to a local path or fsspec URL.
+    """Load a report from a local path or fsspec URL.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def load_report(path: str | os.PathLike[str], **storage_options: Any) -> Efficie
     ReportFileError
         If the file is foreign, truncated, damaged or of a newer version.
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     """
     target = os.fspath(path)
     try:
@@ -271,10 +271,10 @@ def _timeline(value: Any, where: str) -> Timeline:
     return timeline
 
 
-#: Checks a value that was read, given how messages call it.
+#: Checks a value and converts it; messages name the value by the second argument.
 Reader = Callable[[Any, str], Any]
 
-#: What reads values of a type, where that is not by their fields.
+#: Readers by type; other types are read by their fields.
 _READERS: dict[Any, Reader] = {
     str: _text,
     bool: _flag,
@@ -287,12 +287,12 @@ _READERS: dict[Any, Reader] = {
     Timeline: _timeline,
 }
 
-#: What a list of values of a type is called.
+#: Names of lists by the type of their items.
 _LISTS: dict[Any, str] = {str: "a list of strings", int: "a list of whole numbers", SlowWorker: "a list of findings"}
 
 
 def _read(value: Mapping[str, Any], where: str, kind: type, *, prefix: str = "") -> dict[str, Any]:
-    """The fields of a dataclass, each as its type says."""
+    """Fields of a dataclass, each read by its type."""
     readers = _readers(kind)
     missing = [name for name in readers if name not in value]
     if missing:

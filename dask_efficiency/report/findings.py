@@ -1,4 +1,4 @@
-"""Findings of a report: what costs it time, what fixing each one saves, and the headline above them."""
+"""Findings of a report: losses, their savings, and the headline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from operator import attrgetter
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import UNKNOWN
 from dask_efficiency.accounts.metered import SECONDS
-from dask_efficiency.report.arrivals import first_request
 from dask_efficiency.report.culprits import find_culprits
 from dask_efficiency.report.facts import Facts, facts_of
 from dask_efficiency.report.gpu import summary
@@ -24,18 +23,19 @@ from dask_efficiency.report.kinds import (
     is_chained,
     page_of,
 )
-from dask_efficiency.report.largest import Largest, largest_loss, losses_worth_finding
-from dask_efficiency.report.lost_workers import who
+from dask_efficiency.report.lost_time import CauseLoss, largest_loss, losses_worth_finding
 from dask_efficiency.report.metered import own_labels
-from dask_efficiency.report.model import ALL, BOUNDS, Culprit, EfficiencyReport, Saved
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.skew import held_up, longest, recorded_tasks
+from dask_efficiency.report.turnover import first_request, lost_worker_name
+from dask_efficiency.report.values import ALL, BOUNDS, Culprit, Saved
 from dask_efficiency.report.wall_clock import (
     NO_WORKERS,
     ON_CLUSTER,
-    client,
+    client_time_text,
     largest_is_elsewhere,
-    parts,
     wall_clock_known,
+    wall_clock_parts,
 )
 from dask_efficiency.show.figures import (
     format_bytes,
@@ -53,56 +53,58 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, MAX_SHOWN, WORTH_FINDING, Basis, Finding
 from dask_efficiency.straggler.wording import as_finding
 
-#: What is shown first is worth at least this share of the first one.
+#: Share of the first finding's saving from which others are shown with it. By judgement.
 WORTH_SHOWING = 0.25
 
-#: In the ranking, a bound counts as this share of it; and so many times what names a worker or results, which are why
-#: threads wait that stand beside it.
+#: Weights in the ranking: a bound is seldom reached; findings that name a worker or results explain causes and come
+#: first. By judgement: benchmarks/diagnoses.py checks which findings lead.
 BOUND_COUNTS, NAMED_COUNTS = 0.5, 2.0
 NAMED = frozenset({"slow-worker", "slow-host", "repeats"})
 
-#: Figure of a finding: seconds of the wall clock that it is known to cost, its thread time over the threads.
+#: Evidence key: seconds of the wall clock that a finding is known to cost, its thread time over the threads.
 KNOWN = "wall_clock_seconds"
 
-#: Thread time of the results that were made again, as a share of all, from which that is a finding.
+#: Share of all held thread time from which repeated results are a finding: that of any finding.
 WORTH_REPEATING = 0.03
 
 
 def find(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """What costs the run time, what saves most first; then what nobody knows the saving of, by thread time.
+    """Findings of a report, the largest saving first, then those of unknown saving by thread time.
 
-    What fixing one saves is replayed where the report has that (:attr:`~EfficiencyReport.savings`); else it is a bound:
-    the thread time over the mean number of threads, and no more than the ideal runtime leaves. Savings do not add up:
-    two findings may be of the same seconds.
+    Savings are replayed if the report has that (:attr:`~EfficiencyReport.savings`). Otherwise they are bounds: thread
+    time over the mean number of threads, at most what the ideal runtime leaves. Savings do not add up, as two findings
+    may cover the same seconds.
     """
     if not wall_clock_known(report) or not report.breakdown:
         return ()
     least = WORTH_FINDING * report.wall_clock_seconds
     found = [*_losses(report), *_slow_workers(report), *_repeats(report), *_elsewhere(report), *_gpus(report)]
     worth = [one for one in found if one.saves_seconds is None or one.saves_seconds >= least]
-    return tuple(sorted(worth, key=_rank)[:MAX_FINDINGS])
+    return tuple(sorted(worth, key=_ranking)[:MAX_FINDINGS])
 
 
 def leading(report: EfficiencyReport) -> tuple[Finding, ...]:
-    """The findings that are shown first: at most :data:`MAX_SHOWN`, none that is small beside the first one."""
+    """Findings that are shown first: at most :data:`MAX_SHOWN`, none far smaller than the first."""
     found = find(report)
-    return tuple(one for one in found[:MAX_SHOWN] if _expected(one) >= WORTH_SHOWING * _expected(found[0]))
+    return tuple(
+        one for one in found[:MAX_SHOWN] if _expected_saving(one) >= WORTH_SHOWING * _expected_saving(found[0])
+    )
 
 
-def _expected(one: Finding) -> float:
-    """What fixing it may be expected to save: a bound is seldom reached, least where it is far from what is known."""
+def _expected_saving(one: Finding) -> float:
+    """Expected saving: bounds are discounted, most where they far exceed what is known."""
     known = min(one.saves_seconds or 0.0, one.evidence.get(KNOWN, math.inf))
     return known * (BOUND_COUNTS if one.basis is Basis.BOUNDED else 1.0)
 
 
-def _rank(one: Finding) -> tuple[bool, float, float]:
-    """By what is to be expected; who or what is named explains causes beside it."""
-    expected = _expected(one) * (NAMED_COUNTS if one.kind in NAMED else 1.0)
+def _ranking(one: Finding) -> tuple[bool, float, float]:
+    """Sort key by expected saving; findings that name who or what is slow explain the causes that follow."""
+    expected = _expected_saving(one) * (NAMED_COUNTS if one.kind in NAMED else 1.0)
     return one.saves_seconds is None, -expected, -one.lost_seconds
 
 
 def headline(report: EfficiencyReport) -> str:
-    """How long it took, and how much of that can be saved; at most :data:`MAX_HEADLINE` characters, no full stop."""
+    """Runtime and possible saving; at most :data:`MAX_HEADLINE` characters, no full stop."""
     whole = report.breakdown
     if not whole:
         return "Nothing was recorded: the window holds no thread time"
@@ -113,51 +115,53 @@ def headline(report: EfficiencyReport) -> str:
     if not finalized:
         return f"Too early to tell: {format_thread_time(whole.ns(Bucket.RUNNING))} are running and nothing has ended"
     if whole.ns(Bucket.UNMEASURED) == finalized:
-        return shorten(f"Nothing was measured: all of {format_thread_time(finalized)}{_reason(report)}", MAX_HEADLINE)
+        return shorten(
+            f"Nothing was measured: all of {format_thread_time(finalized)}{_reason_clause(report)}", MAX_HEADLINE
+        )
     if not wall_clock_known(report):
         return f"{format_share(report.efficiency)} of {format_thread_time(finalized)} were useful"
-    return f"{format_seconds(report.wall_clock_seconds)}{_of_which(report)}"
+    return f"{format_seconds(report.wall_clock_seconds)}{_saving_clause(report)}"
 
 
 def in_a_line(report: EfficiencyReport) -> str:
-    """How efficient it is, and the largest loss, for a view of what goes on; no full stop."""
+    """Efficiency and largest loss, for live views; no full stop."""
     whole = report.breakdown
     if math.isnan(report.efficiency) or whole.ns(Bucket.UNMEASURED) == whole.total_ns - whole.ns(Bucket.NO_WORK):
         return headline(report)
-    said = f"{format_share(report.efficiency)} efficient"
+    text = f"{format_share(report.efficiency)} efficient"
     if (largest := largest_loss(report)) is not None:
         facts = facts_of(report)
-        title, where = _title(facts, largest.kind), _where(report, facts, largest, find_culprits(report))
-        said += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
-    return said
+        title, where = _title_of(facts, largest.kind), _place_of(report, facts, largest, find_culprits(report))
+        text += f"; {title}: {format_seconds(largest.ns / 1e9)} of thread time" + (f", {where}" if where else "")
+    return text
 
 
-def _of_which(report: EfficiencyReport) -> str:
+def _saving_clause(report: EfficiencyReport) -> str:
     if largest_is_elsewhere(report):
-        what, seconds = next(iter(parts(report).items()))
-        return f", {format_seconds(seconds)} of it {what} ({_who(report)})"
+        what, seconds = next(iter(wall_clock_parts(report).items()))
+        return f", {format_seconds(seconds)} of it {what} ({_cluster_size(report)})"
     best, well = next(iter(find(report)), None), f"{format_share(report.efficiency)} efficient"
     if best is None:
         least = format_seconds(WORTH_FINDING * report.wall_clock_seconds)
-        return f"; no finding saves more than {least} ({well}{_bound(report)})"
+        return f"; no finding saves more than {least} ({well}{_bound_clause(report)})"
     if best.saves_seconds is None:
-        return f", {well} ({_who(report)})"
+        return f", {well} ({_cluster_size(report)})"
     saved, up_to = best.saves_seconds, "up to " if best.basis is Basis.BOUNDED else ""
     if best.basis is Basis.REPLAYED and ALL in report.savings:
-        saved = max(saved, min(report.savings[ALL].seconds, _most(report)))
-    return f", of which {up_to}{format_seconds(saved)} can be saved ({_who(report)})"
+        saved = max(saved, min(report.savings[ALL].seconds, _largest_saving(report)))
+    return f", of which {up_to}{format_seconds(saved)} can be saved ({_cluster_size(report)})"
 
 
-def _bound(report: EfficiencyReport) -> str:
-    """What no faster run can beat."""
+def _bound_clause(report: EfficiencyReport) -> str:
+    """Bound that no faster run can beat."""
     bounds = report.ideal_bounds
     binding = max(bounds, key=lambda name: (bounds[name], name != "slots"), default="")
-    said = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
-    return f", bound by {said[binding]}" if binding in said else ""
+    words = {"cores": f"{report.cores or math.nan:.3g} cores", "chain": "its longest chain of tasks"}
+    return f", bound by {words[binding]}" if binding in words else ""
 
 
-def _who(report: EfficiencyReport) -> str:
-    """Workers and threads."""
+def _cluster_size(report: EfficiencyReport) -> str:
+    """Number of workers and threads."""
     threads = {*report.nthreads.values()}
     workers = format_count(len(report.by_worker), "worker")
     if not threads:
@@ -167,7 +171,7 @@ def _who(report: EfficiencyReport) -> str:
     return f"{workers}, {format_count(sum(report.nthreads.values()), 'thread')}"
 
 
-def _reason(report: EfficiencyReport) -> str:
+def _reason_clause(report: EfficiencyReport) -> str:
     reasons = set(report.not_measured.values())
     return f" ({harmless(reasons.pop())})" if len(reasons) == 1 else ""
 
@@ -179,21 +183,21 @@ def _losses(report: EfficiencyReport) -> list[Finding]:
     worth, facts = losses_worth_finding(report), facts_of(report)
     culprits = find_culprits(report) if worth else ()
     of_small = OF_SMALL_TASKS if are_small(facts) else ()
-    # Imports on event loops, or a plugin of the scheduler's, are why threads wait for the scheduler then.
+    # Imports on event loops, or a scheduler plugin, then explain the waiting for the scheduler.
     known = facts.imports or facts.loop_held
     small = [part for part in worth if part.kind in of_small and not (part.bucket is Bucket.IDLE and known)]
-    found = [of_loss(report, facts, part, culprits) for part in worth if part not in small]
-    return [*found, _of_small_tasks(report, facts, sum(part.ns for part in small) / 1e9)] if small else found
+    found = [loss_finding(report, facts, part, culprits) for part in worth if part not in small]
+    return [*found, _small_tasks_finding(report, facts, sum(part.ns for part in small) / 1e9)] if small else found
 
 
-def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
-    """What small tasks cost: what Dask does for each takes cores and the GIL from all else, too."""
+def _small_tasks_finding(report: EfficiencyReport, facts: Facts, lost: float) -> Finding:
+    """Cost of small tasks: Dask's work for each also takes cores and the GIL from everything else."""
     kind = BESIDE["small-tasks"]
     return Finding(
         kind="small-tasks",
         title=kind.title,
         lost_seconds=lost,
-        saves_seconds=_most(report),
+        saves_seconds=_largest_saving(report),
         basis=Basis.BOUNDED,
         advice=kind.advised(facts),
         page=page_of("small-tasks"),
@@ -201,39 +205,39 @@ def _of_small_tasks(report: EfficiencyReport, facts: Facts, lost: float) -> Find
     )
 
 
-def of_loss(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit] = ()) -> Finding:
-    """What a loss costs a run."""
+def loss_finding(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit] = ()) -> Finding:
+    """Finding of a loss."""
     kind, lost = part.kind, part.ns / 1e9
     found = Finding(
         kind=kind,
-        title=_title(facts, kind),
-        where=_where(report, facts, part, culprits),
+        title=_title_of(facts, kind),
+        where=_place_of(report, facts, part, culprits),
         lost_seconds=lost,
         advice=advice(kind, facts),
         page=page_of(kind),
         evidence={"share_of_thread_time": lost / report.thread_seconds},
     )
-    if kind == Bucket.THREAD_NONCPU:  # it may hold what libraries' own threads computed, which is no loss
+    if kind == Bucket.THREAD_NONCPU:  # may include computing in libraries' threads, which is no loss
         return found
-    if kind == "idle/parallelism" and is_chained(facts):  # the chain may be broken up, or not
+    if kind == "idle/parallelism" and is_chained(facts):  # the chain may be impossible to break up
         return found
     if kind in report.savings:
-        return _replayed(report, found, report.savings[kind])
-    return replace(found, saves_seconds=min(lost / report.mean_threads, _most(report)), basis=Basis.BOUNDED)
+        return _with_replay(report, found, report.savings[kind])
+    return replace(found, saves_seconds=min(lost / report.mean_threads, _largest_saving(report)), basis=Basis.BOUNDED)
 
 
-def _most(report: EfficiencyReport) -> float:
-    """What no cure exceeds."""
+def _largest_saving(report: EfficiencyReport) -> float:
+    """Upper limit of any saving."""
     return max(0.0, report.cluster_seconds - report.ideal_seconds)
 
 
-def _title(facts: Facts, kind: str) -> str:
+def _title_of(facts: Facts, kind: str) -> str:
     return IN_LIBRARIES if facts.in_libraries and kind == "thread-noncpu/lock" else KINDS[kind].title
 
 
-def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
-    """The finding with what a replay saves, whatever a file says of that."""
-    most = _most(report)
+def _with_replay(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding:
+    """Finding with a replayed saving, kept within limits whatever a file contains."""
+    most = _largest_saving(report)
     seconds, low, high = (min(max(each, 0.0), most) for each in (saved.seconds, saved.low, saved.high))
     if not all(map(math.isfinite, (seconds, low, high))):
         return found
@@ -243,25 +247,25 @@ def _replayed(report: EfficiencyReport, found: Finding, saved: Saved) -> Finding
     return replace(found, saves_seconds=seconds, saves_interval=interval, basis=Basis.REPLAYED)
 
 
-def _where(report: EfficiencyReport, facts: Facts, part: Largest, culprits: Sequence[Culprit]) -> str:
-    """The line to blame; of idle threads the task that all waited for, or what keeps the scheduler busy."""
+def _place_of(report: EfficiencyReport, facts: Facts, part: CauseLoss, culprits: Sequence[Culprit]) -> str:
+    """Place to blame: a line, the task that all waited for, or what keeps the scheduler busy."""
     if part.bucket in (Bucket.LOST_WORKER, Bucket.RECOMPUTED):
-        return _went(report, part.bucket)
+        return _lost_worker(report, part.bucket)
     if part.bucket is Bucket.IDLE:
         if part.cause in ("scheduler", "graph") and facts.loop_held and not facts.imports:
             return sentence(facts.loop_by)
-        return _held_up_by(report) if part.cause == "parallelism" else ""
+        return _long_task(report) if part.cause == "parallelism" else ""
     causes = (part.cause,) if part.cause else (UNKNOWN, "")
     of_tasks = part.bucket is Bucket.THREAD_NONCPU
     culprit = next((one for one in culprits if one.bucket == part.bucket and one.cause in causes), None)
     moved = _spilled(report) if part.bucket is Bucket.SPILL else ""
     if culprit is None:
         return moved
-    return ": ".join(filter(None, (_line(culprit) + (_labelled(report, culprit) if of_tasks else ""), moved)))
+    return ": ".join(filter(None, (_culprit_text(culprit) + (_user_label(report, culprit) if of_tasks else ""), moved)))
 
 
-def _line(culprit: Culprit) -> str:
-    """Who held what was waited for, where that is known; else the line on which the time went, or the prefix."""
+def _culprit_text(culprit: Culprit) -> str:
+    """Holder of what was waited for if known, else the line of the loss, or its prefix."""
     computed = f", computed by {sentence(culprit.computed_by)}" if culprit.computed_by else ""
     if culprit.held_by:
         return f"held by {sentence(culprit.held_by)}{computed}"
@@ -272,24 +276,24 @@ def _line(culprit: Culprit) -> str:
     return f"{called}{shown_name(culprit.line)}{tasks}{computed}"
 
 
-def _went(report: EfficiencyReport, bucket: Bucket) -> str:
-    """The worker whose loss cost most of it, and how many more there are."""
+def _lost_worker(report: EfficiencyReport, bucket: Bucket) -> str:
+    """Worker whose loss cost most, and the number of other lost workers."""
     cost = attrgetter("ns" if bucket is Bucket.LOST_WORKER else "recomputed_ns")
     ranked = sorted(filter(cost, report.lost_workers), key=cost, reverse=True)
     if not ranked:
         return ""
-    return who(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
+    return lost_worker_name(ranked[0]) + (f", and {len(ranked) - 1} more" if len(ranked) > 1 else "")
 
 
 def _spilled(report: EfficiencyReport) -> str:
-    """Bytes that were spilled, and read back."""
-    said = {"spilled": "spilled", "read-back": "read back"}
-    moved = [f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in said.items() if way in report.moved]
+    """Bytes spilled and read back."""
+    words = {"spilled": "spilled", "read-back": "read back"}
+    moved = [f"{format_bytes(report.moved[way].nbytes)} {what}" for way, what in words.items() if way in report.moved]
     return ", ".join(moved)
 
 
-def _labelled(report: EfficiencyReport, culprit: Culprit) -> str:
-    """The user's own label under which the tasks of a prefix spent at least as long as they lost on the line."""
+def _user_label(report: EfficiencyReport, culprit: Culprit) -> str:
+    """User's own label under which tasks of the culprit's prefix spent at least the culprit's time."""
     of_prefix = {
         label: n
         for (label, unit, prefix), n in own_labels(report.metered).items()
@@ -299,8 +303,8 @@ def _labelled(report: EfficiencyReport, culprit: Culprit) -> str:
     return f", in your label {shown_name(label)}" if label and of_prefix[label] >= culprit.seconds else ""
 
 
-def _held_up_by(report: EfficiencyReport) -> str:
-    """The task that took far longer than its like while all others waited; empty where there is none."""
+def _long_task(report: EfficiencyReport) -> str:
+    """Long task that all other work waited for; empty if there is none."""
     found = recorded_tasks(report) or [longest(report, prefix) for prefix in held_up(report)]
     return found[0].where if found else ""
 
@@ -313,12 +317,12 @@ def _slow_workers(report: EfficiencyReport) -> list[Finding]:
     for slow in report.stragglers:
         one = as_finding(slow)
         saved = report.savings.get(f"{one.kind}/{slow.subject}")
-        found.append(one if saved is None else _replayed(report, one, saved))
+        found.append(one if saved is None else _with_replay(report, one, saved))
     return found
 
 
 def _repeats(report: EfficiencyReport) -> list[Finding]:
-    """Results that were made again because somebody asked for them again."""
+    """Results that were computed again on request."""
     lost, tasks, times = 0.0, 0, 0
     for prefix, repeat in report.repeats.items():
         row, skew = report.by_prefix.get(prefix), report.skew.get(prefix)
@@ -346,18 +350,18 @@ def _repeats(report: EfficiencyReport) -> list[Finding]:
 
 
 def _elsewhere(report: EfficiencyReport) -> list[Finding]:
-    """What the wall clock went to while there was no work, or no worker."""
-    elsewhere = {what: seconds for what, seconds in parts(report).items() if what != ON_CLUSTER}
-    return [of_wall_clock(report, what, seconds) for what, seconds in elsewhere.items()]
+    """Wall clock without work, or without workers."""
+    elsewhere = {what: seconds for what, seconds in wall_clock_parts(report).items() if what != ON_CLUSTER}
+    return [wall_clock_finding(report, what, seconds) for what, seconds in elsewhere.items()]
 
 
-def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Finding:
-    """What time without any worker, or else time of the client's own, costs a run."""
+def wall_clock_finding(report: EfficiencyReport, what: str, seconds: float) -> Finding:
+    """Finding of time without any worker, or of the client's own time."""
     kind = "no-workers" if what == NO_WORKERS else "client"
     title = BESIDE[kind].title
     return Finding(
         kind=kind,
-        title=f"{title}, {client(report)}" if kind == "client" and report.phases else title,
+        title=f"{title}, {client_time_text(report)}" if kind == "client" and report.phases else title,
         where=first_request(report.arrivals) if what == NO_WORKERS else "",
         saves_seconds=seconds,
         basis=Basis.BOUNDED,
@@ -367,7 +371,7 @@ def of_wall_clock(report: EfficiencyReport, what: str, seconds: float) -> Findin
 
 
 def _gpus(report: EfficiencyReport) -> list[Finding]:
-    """How much of the time GPUs did nothing: what that costs the run is not known."""
+    """Idle share of the GPUs; its cost to the run is unknown."""
     found = summary(report.gpu)
     if found is None or not found.elapsed or found.shares_of_time["idle"] < WORTH_FINDING:
         return []

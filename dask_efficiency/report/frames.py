@@ -1,4 +1,4 @@
-"""A report as tables of pandas."""
+"""A report as pandas tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.scheduler_loop import LoopPart
 from dask_efficiency.accounts.skew import Skew
+from dask_efficiency.report.culprits import line_times
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.lines import line_times
-from dask_efficiency.report.metered import MeteredRow
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.stacks import cause_rows
+from dask_efficiency.report.values import MeteredRow
 from dask_efficiency.show.finding import Finding
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def to_frame(report: EfficiencyReport, by: str) -> pd.DataFrame:
-    """Thread time as a table; :meth:`~dask_efficiency.EfficiencyReport.to_frame` says more."""
+    """Thread time as a table; see :meth:`~dask_efficiency.EfficiencyReport.to_frame`."""
     if by == "bucket":
         return _by_bucket(report)
     if by == "cause":
@@ -114,7 +114,7 @@ def _scheduler(report: EfficiencyReport) -> pd.DataFrame:
 
 
 def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
-    """A row for each finding."""
+    """One row per finding."""
     import pandas as pd
 
     rows = [one.to_dict() for one in found]

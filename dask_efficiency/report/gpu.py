@@ -1,4 +1,4 @@
-"""GpuSummary: what the GPUs of a report did, in all and by device, prefix and kernel."""
+"""GpuSummary: time of a report's GPUs in total and by device, prefix and kernel."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MEANINGS = {
     "idle": "no kernel ran, and nothing was copied",
 }
 
-#: Thread time within ``thread-noncpu`` that is known to be waiting for a GPU, by its name among a report's details.
+#: Names of a report's details that are waiting for a GPU within ``thread-noncpu``.
 WAITS = ("thread-noncpu: GPU wait", "thread-noncpu: GPU contention", "thread-noncpu: GPU copies")
 
-#: Stands for the kernels beyond those that a worker counts by name.
+#: Stands for kernels beyond those that a worker counts by name.
 OTHER_KERNELS = "(other)"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """One GPU's time as one worker saw it."""
+    """Time of one GPU as seen by one worker."""
 
     worker: str
     totals: DeviceTotals
-    #: Other workers used it too, and each sees its own work only.
+    #: True if other workers used it, too; each sees its own work only.
     shared: bool
 
     @property
@@ -42,30 +42,30 @@ class DeviceTime:
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by activity of the GPU; they add up to ``totals.elapsed``."""
+        """Nanoseconds by activity; they add up to ``totals.elapsed``."""
         return {"kernels": self.totals.kernels, "copies": self.totals.copies, "idle": self.totals.idle}
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
-    """What the GPUs of several workers did.
+    """Totals of the GPUs of several workers.
 
-    A GPU that several workers use is in :attr:`devices` once for each of them, and in no sum over devices and no
-    factor: kernels of the one may have run while the other saw the GPU idle.
+    A GPU used by several workers is in :attr:`devices` once for each, and in no sum and no factor: kernels of one
+    worker may run while another sees the GPU idle.
     """
 
     devices: tuple[DeviceTime, ...]
-    #: By prefix, nanoseconds of all devices: fair shares of kernels and copies.
+    #: Nanoseconds of all devices by prefix: fair shares of kernels and copies.
     shares: Mapping[str, int]
-    #: The part of kernels and copies that is no known task's.
+    #: Kernels and copies without a known task.
     unattributed: int
-    #: By prefix, work on a device while the task's thread did something else.
+    #: Device work by prefix while the task's thread did something else.
     hidden: Mapping[str, int]
-    #: By prefix, at most so much GPU time, from meters that see no kernels.
+    #: Upper bounds of GPU time by prefix, from meters that see no kernels.
     bounds: Mapping[str, int]
-    #: The most time first; kernels that were not counted by name are last.
+    #: Kernels, the most time first; those not counted by name are last.
     kernels: tuple[KernelTotals, ...]
-    #: Sum of the durations of all kernels, and of those that a task is known to have asked for.
+    #: Sum of the kernels' durations, and the part with a known task.
     kernel_ns: int
     attributed_ns: int
     dropped: int
@@ -73,64 +73,63 @@ class GpuSummary:
     gaps: int
     #: CPU nanoseconds of the meters.
     cost: int
-    #: Tasks that were recorded before their use of a GPU was known.
+    #: Tasks recorded before their use of a GPU was known.
     unknown_tasks: int
     #: Workers by kind and description of their meter.
     meters: Mapping[tuple[str, str], tuple[str, ...]]
-    #: Workers that are not measured, or not any more, by the reason.
+    #: Workers that are not measured, or no longer, by reason.
     refused: Mapping[str, tuple[str, ...]]
-    #: The last values of the sensors, by device.
+    #: Last values of the sensors by device.
     readings: Mapping[str, Mapping[str, float]]
 
     @property
     def own(self) -> tuple[DeviceTime, ...]:
-        """The devices that one worker used alone."""
+        """Devices used by one worker alone."""
         return tuple(device for device in self.devices if not device.shared)
 
     @property
     def activity(self) -> dict[str, int]:
-        """Nanoseconds by activity of the GPUs that one worker used alone."""
+        """Nanoseconds by activity of the unshared GPUs."""
         return {name: sum(device.activity[name] for device in self.own) for name in GPU_ACTIVITIES}
 
     @property
     def elapsed(self) -> int:
-        """Nanoseconds for which these devices were watched."""
+        """Nanoseconds for which the unshared GPUs were watched."""
         return sum(device.totals.elapsed for device in self.own)
 
     @property
     def shares_of_time(self) -> dict[str, float]:
-        """Shares of :attr:`elapsed`, each in [0, 1], as :attr:`activity`; NaN where nothing was watched."""
+        """Shares of :attr:`elapsed` by activity, each in [0, 1]; NaN if nothing was watched."""
         return {name: ns / self.elapsed if self.elapsed else math.nan for name, ns in self.activity.items()}
 
     @property
     def coverage(self) -> float:
-        """Share of the kernels' durations that is some task's, in [0, 1]; NaN where no kernel was seen."""
+        """Share of the kernels' durations with a known task, in [0, 1]; NaN without kernels."""
         return self.attributed_ns / self.kernel_ns if self.kernel_ns else math.nan
 
     @property
     def tail(self) -> int:
-        """Nanoseconds of work that lay after the end of its task."""
+        """Nanoseconds of work after the end of its task."""
         return sum(device.totals.tail for device in self.devices)
 
     @property
     def late(self) -> int:
-        """Nanoseconds of work that became known too late to be recorded."""
+        """Nanoseconds of work reported too late to be recorded."""
         return sum(device.totals.late for device in self.devices)
 
     @property
     def factors(self) -> dict[str, float]:
-        """Factors of the devices' efficiency, each in [0, 1]; empty where no device is one worker's alone.
+        """Factors of the devices' efficiency, each in [0, 1]; empty without unshared devices.
 
-        ``load balance``: mean over maximum of the devices' kernel time. ``communication``: the largest kernel time
-        over the largest time of kernels and copies. ``orchestration``: that over the elapsed time, so what is
-        missing is time in which even the busiest device got nothing to do. Their product is the *device parallel
-        efficiency*: mean kernel time over elapsed time.
+        ``load balance``: mean over maximum of the devices' kernel time. ``communication``: largest kernel time over
+        largest time of kernels and copies. ``orchestration``: that over elapsed time; the rest is time in which even
+        the busiest device had nothing to do. Their product is the *device parallel efficiency*: mean kernel time over
+        elapsed time.
 
         References
         ----------
-        BSC's DLB, module TALP, version 3.6: the GPU metrics of its POP hybrid model. We differ: a device counts
-        from when it was watched, so each time is taken as a share of its device's elapsed time, and the mean is
-        weighted with that.
+        BSC's DLB, module TALP, version 3.6: GPU metrics of its POP hybrid model. We differ: a device counts from when
+        it was watched, so each time is a share of its device's elapsed time, and the mean is weighted with that.
         """
         watched = [device.totals for device in self.own if device.totals.elapsed]
         if not watched:
@@ -147,13 +146,13 @@ class GpuSummary:
 
     @property
     def parallel_efficiency(self) -> float:
-        """Kernel time over elapsed time, in [0, 1]; NaN where no device is one worker's alone."""
+        """Kernel time over elapsed time, in [0, 1]; NaN without unshared devices."""
         return self.shares_of_time["kernels"]
 
 
 def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
-    """The totals of all workers together; None where there is nothing to say."""
-    # a meter that failed leaves what it had seen
+    """Totals of all workers; None without a GPU."""
+    # a failed meter leaves what it had seen
     measured = {name: totals for name, totals in by_worker.items() if totals.meter != "none" or totals.devices}
     refused = {name: totals.description for name, totals in by_worker.items() if totals.meter == "none"}
     refused = {name: reason for name, reason in refused.items() if reason}
@@ -187,22 +186,22 @@ def summary(by_worker: Mapping[str, GpuTotals]) -> GpuSummary | None:
 
 
 def offload_efficiency(whole: Breakdown, details: Mapping[str, float]) -> float:
-    """Device offload efficiency: the part of their computing time for which tasks did not wait for a GPU, in [0, 1].
+    """Device offload efficiency: share of computing time in which tasks did not wait for a GPU, in [0, 1].
 
     Parameters
     ----------
     whole, details
-        Of a report.
+        Breakdown and details of a report.
 
     Returns
     -------
     float
-        CPU time over CPU time and waiting for GPUs, their own kernels' time included; NaN where there is neither.
+        CPU time over CPU time plus waiting for GPUs, including the tasks' own kernels; NaN if there is neither.
 
     References
     ----------
-    As for :attr:`GpuSummary.factors`. We differ: TALP counts all of a thread's time in the GPU's runtime, ours only
-    those calls that wait.
+    As for :attr:`GpuSummary.factors`. We differ: TALP counts all of a thread's time in the GPU's runtime, we only calls
+    that wait.
     """
     waited = whole[Bucket.GPU] + waiting_seconds(details)
     both = whole[Bucket.THREAD_CPU] + waited
@@ -210,23 +209,23 @@ def offload_efficiency(whole: Breakdown, details: Mapping[str, float]) -> float:
 
 
 def waiting_seconds(details: Mapping[str, float]) -> float:
-    """Thread-seconds in which tasks waited for a GPU that did not run a kernel of theirs."""
+    """Thread-seconds of waiting for a GPU that ran no kernel of the task."""
     return sum(details.get(name, 0.0) for name in WAITS)
 
 
 def device_label(model: str, uuid: str) -> str:
-    """Model and the beginning of the UUID: enough to distinguish a GPU from others of its kind."""
+    """Model and the beginning of the UUID, enough to tell GPUs of a kind apart."""
     return f"{model.removeprefix('NVIDIA ')} {short_uuid(uuid)}".strip()
 
 
 def short_uuid(uuid: str) -> str:
-    """The beginning of a GPU's UUID; of another name, all of it."""
+    """Beginning of a GPU's UUID; other names are left whole."""
     kind, _, rest = uuid.partition("-")
     return f"{kind}-{rest.split('-')[0]}" if rest and kind in ("GPU", "MIG") else uuid
 
 
 def plain(found: GpuSummary) -> dict[str, Any]:
-    """The headline numbers as plain data, times in integer nanoseconds; a number that is not known is None."""
+    """Headline numbers as plain data, times in integer nanoseconds; unknown numbers are None."""
     return {
         "devices": [
             {
@@ -254,7 +253,7 @@ def _known(number: float) -> float | None:
 
 
 def _summed(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Sums by key, the largest first, without what is nothing."""
+    """Sums by key, the largest first, without zeros."""
     total: Counter[str] = Counter()
     for row in rows:
         total.update(row)
@@ -271,7 +270,7 @@ def _kernels(rows: Iterable[KernelTotals]) -> tuple[KernelTotals, ...]:
 
 
 def _grouped(values: Mapping[str, Any]) -> dict[Any, tuple[str, ...]]:
-    """Names by value, the value of most names first."""
+    """Names by value, the value with most names first."""
     found: dict[Any, tuple[str, ...]] = {}
     for name, value in values.items():
         found[value] = (*found.get(value, ()), name)

@@ -1,43 +1,45 @@
-"""Kinds of findings in a report: what each is called, what to do about it, and where the documentation says more."""
+"""Kinds of findings: title, advice, and the section of the documentation that explains each."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
 
-#: Tasks that hold a thread for less are small: handing one out costs Dask about a millisecond in all.
+#: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
 SMALL_TASK_SECONDS = 0.02
 
-#: Share of the time from which on spilling is why event loops are late.
+#: Share of the time from which spilling explains late event loops. By judgement.
 SPILLS = 0.05
 
-#: What was spilled was read again and again from so many times on.
+#: Ratio of bytes read back to bytes spilled from which results were read repeatedly. By judgement.
 READ_AGAIN = 1.5
 
-#: Where fewer threads than this hold a task in the mean, there is hardly ever more than one task.
+#: Mean number of threads with a task below which tasks run one at a time. By judgement.
 ONE_TASK = 1.1
 
-#: The longest chain is what a run is up against where it makes up this share of the makespan.
+#: Share of the makespan from which the longest chain bounds a run. By judgement.
 CHAINED = 0.8
 
-#: From this share of the cores on, other processes are why threads wait for them.
+#: Share of the cores from which other processes explain waiting for cores. By judgement.
 OTHERS = 0.2
 
 
-class Kind:
-    """What losses of a bucket or cause are called, and what to do about them.
+class FindingKind:
+    """Title and advice for losses of a bucket or cause.
 
     Parameters
     ----------
     title
         At most :data:`~dask_efficiency.show.finding.MAX_TITLE` characters.
     advice
-        A sentence that claims nothing of the run; names in braces are those of :meth:`Facts.words`.
+        Sentence that claims nothing about the run; names in braces are those of :meth:`Facts.words`.
     *cures
-        What to do instead where a condition holds: the first that does is given.
+        Conditions and the advice to give instead; the first that holds applies.
     """
 
     def __init__(self, title: str, advice: str, *cures: tuple[Callable[[Facts], bool], str]) -> None:
@@ -46,18 +48,18 @@ class Kind:
         self.cures = cures
 
     def advised(self, facts: Facts) -> str:
-        """What to do about it in a run."""
+        """Advice for a run."""
         words = next((cure for holds, cure in self.cures if holds(facts)), self.advice)
         return words.format(**facts.words())
 
 
 def are_small(facts: Facts) -> bool:
-    """Whether tasks are so small that what Dask does for each takes about as long."""
+    """True if tasks are so small that Dask's own work on each takes about as long."""
     return facts.task_seconds < SMALL_TASK_SECONDS
 
 
 def is_chained(facts: Facts) -> bool:
-    """Whether nearly all of the run is one chain of tasks, of which none is most of it."""
+    """True if one chain of tasks is nearly all of the run, and no task is most of it."""
     return facts.chain >= CHAINED
 
 
@@ -87,7 +89,7 @@ _LONGEST = (
 )
 _CHAIN = (
     is_chained,
-    "More workers do not help: tasks waited for one another, {chain} of the makespan is one chain.",
+    "More workers do not help: one chain of tasks is {chain} of the makespan.",
 )
 _ONE_TASK = (
     lambda facts: facts.held_threads < ONE_TASK and facts.threads > 2 * ONE_TASK,
@@ -98,10 +100,10 @@ _KILLED = (
     "Give workers more memory, or make partitions smaller: nannies killed workers near their limit.",
 )
 
-#: By bucket, or bucket and cause.
-KINDS: Mapping[str, Kind] = MappingProxyType(
+#: Kinds by bucket, or bucket and cause.
+KINDS: Mapping[str, FindingKind] = MappingProxyType(
     {
-        "thread-noncpu/gil": Kind(
+        "thread-noncpu/gil": FindingKind(
             "Waiting for the GIL",
             "Use string[pyarrow] for text, or processes: more workers with fewer threads each.",
             (
@@ -110,17 +112,17 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ),
             (
                 lambda facts: facts.one_thread_each,
-                "See which threads beside the tasks run Python code: each worker has one thread for tasks.",
+                "Find which other threads run Python code: each worker has one thread for tasks.",
             ),
-            (lambda facts: facts.short_of_cores, "Use fewer threads: they wait for cores, too, and for longer."),
+            (lambda facts: facts.short_of_cores, "Use fewer threads: they wait even longer for cores."),
             (lambda facts: facts.gil_of_text <= MOST, "Use processes: more workers with fewer threads each."),
         ),
-        "thread-noncpu/core": Kind(
+        "thread-noncpu/core": FindingKind(
             "Waiting for a core",
             "Set OMP_NUM_THREADS=1 for libraries' own threads, use fewer threads, or more cores.",
             (
                 lambda facts: facts.others >= OTHERS,
-                "See which processes they are: other processes use {others} of these cores.",
+                "Find them: other processes use {others} of these cores.",
             ),
             (
                 lambda facts: facts.in_libraries,
@@ -131,103 +133,103 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Use fewer threads, or more cores: {threads} threads share {cores} cores.",
             ),
         ),
-        "thread-noncpu/throttled": Kind(
+        "thread-noncpu/throttled": FindingKind(
             "Waiting for the container's CPU limit",
             "Raise the container's CPU limit, or use fewer threads: other cores of the node do not help.",
         ),
-        "thread-noncpu/stopped": Kind(
-            "Processes stood still", "See what stops them, such as SIGSTOP, a frozen container, or a paused machine."
+        "thread-noncpu/stopped": FindingKind(
+            "Processes stood still", "See what stops them: SIGSTOP, a frozen container, or a paused machine."
         ),
-        "thread-noncpu/lock": Kind(
+        "thread-noncpu/lock": FindingKind(
             "Waiting for a lock",
-            "See what holds the lock: hold it for less, or let fewer tasks need it.",
+            "See what holds the lock: hold it shorter, or in fewer tasks.",
             _FOR_GPUS,
             (
                 lambda facts: facts.in_libraries,
                 "Give libraries' threads less to do, such as fewer columns or row groups to read.",
             ),
         ),
-        "thread-noncpu/sleep": Kind(
-            "Sleeping", "See what sleeps, and whether it must; or use more threads per worker, so that sleeps overlap."
+        "thread-noncpu/sleep": FindingKind(
+            "Sleeping", "Avoid the sleep, or use more threads per worker, so that sleeps overlap."
         ),
-        "thread-noncpu/file": Kind(
+        "thread-noncpu/file": FindingKind(
             "Waiting for files",
             "Read more at a time, use faster disks, or more threads per worker, so that reads overlap.",
         ),
-        "thread-noncpu/network": Kind(
+        "thread-noncpu/network": FindingKind(
             "Waiting for the network",
             "Use more threads per worker, so that requests overlap; or prefetch, or ask for more at a time.",
         ),
-        "thread-noncpu/child-process": Kind(
+        "thread-noncpu/child-process": FindingKind(
             "Waiting for child processes",
-            "See what the child does: where it computes, it takes a core that no figure here counts.",
+            "See what the child does: if it computes, it uses a core that is not counted here.",
         ),
-        "thread-noncpu/unknown": Kind(
+        "thread-noncpu/unknown": FindingKind(
             "Tasks off the CPU, for no known reason",
             "No sample showed why: longer runs and longer tasks give more samples.",
             _FOR_GPUS,
         ),
-        "thread-noncpu": Kind(
+        "thread-noncpu": FindingKind(
             "Tasks off the CPU, for no known reason",
             "See what they wait for: I/O, sleep, a lock, the GIL, or a library's own threads at work.",
             _FOR_GPUS,
         ),
-        "spill": Kind(
+        "spill": FindingKind(
             "Spilling to disk",
             "Give workers more memory, make partitions smaller, or persist less.",
             _HELD,
             (
                 lambda facts: facts.times_read_back >= READ_AGAIN,
-                "Persist less, or use it up at once: {spilled} were spilled, {read_back} read back, {times} times.",
+                "Persist less, or use results at once: {spilled} spilled, {read_back} read back ({times} times).",
             ),
         ),
-        "overhead/hand-over": Kind(
-            "Handing tasks over to threads", "Look for tasks that keep the GIL, or a busy host."
+        "overhead/hand-over": FindingKind(
+            "Handing tasks over to threads", "Look for tasks that hold the GIL, or a busy host."
         ),
-        "overhead/event-loop": Kind(
+        "overhead/event-loop": FindingKind(
             "Waiting for the workers' event loops",
-            "Look for tasks that keep the GIL, large results, or a busy host.",
+            "Look for tasks that hold the GIL, large results, or a busy host.",
             _LATE,
         ),
-        "overhead/rescheduled": Kind(
+        "overhead/rescheduled": FindingKind(
             "Shuffled tasks began on other workers than their data",
-            "Use fewer output partitions: each begins anywhere, and then where its data is.",
+            "Use fewer output partitions: each starts anywhere, then restarts at its data.",
         ),
-        "overhead/unknown": Kind(
+        "overhead/unknown": FindingKind(
             "Overhead of the workers",
-            "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
+            "Event loops were late: look for tasks that hold the GIL, large results, or a busy host.",
             _LATE,
         ),
-        "overhead": Kind(
+        "overhead": FindingKind(
             "Overhead of the workers",
-            "Event loops were late: look for tasks that keep the GIL, large results, or a busy host.",
+            "Event loops were late: look for tasks that hold the GIL, large results, or a busy host.",
             _LATE,
         ),
-        "failed": Kind("Tasks failed", "Read the tracebacks: each of retries= costs the whole task again."),
-        "cancelled": Kind(
+        "failed": FindingKind("Tasks failed", "Read the tracebacks: each retry costs the whole task again."),
+        "cancelled": FindingKind(
             "Tasks were cancelled", "Keep futures until they are used, and let workers finish before they close."
         ),
-        "recomputed": Kind(
-            "Results were lost and computed again", "See why workers went: results were lost with them.", _KILLED
+        "recomputed": FindingKind(
+            "Results were lost and computed again", "See why workers left: results were lost with them.", _KILLED
         ),
-        "paused": Kind(
+        "paused": FindingKind(
             "Workers paused, short of memory",
             "Give workers more memory or fewer threads: they were above worker.memory.pause.",
             _HELD,
         ),
-        "retiring": Kind(
+        "retiring": FindingKind(
             "Workers were retiring", "Scale down less eagerly: a larger wait_count or interval in adapt()."
         ),
-        "waiting-on-data": Kind(
+        "waiting-on-data": FindingKind(
             "Waiting for data of other workers", "Use fewer shuffles, or fewer but larger workers."
         ),
-        "constrained": Kind("Waiting for resources=", "Offer more of the resource per worker, or ask for less."),
-        "idle/scheduler": Kind(
+        "constrained": FindingKind("Waiting for resources=", "Offer more of the resource per worker, or ask for less."),
+        "idle/scheduler": FindingKind(
             "Threads idle, waiting for the scheduler",
             "Use fewer and longer tasks, by bigger partitions or by fusing them.",
             (
                 lambda facts: facts.imports,
-                "Import modules before the work, by client.run or a preload: the workers' event loops did.",
+                "Import modules before the work, by client.run or a preload: event loops were importing.",
             ),
             _LOOP_HELD,
             (
@@ -235,7 +237,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Use fewer and longer tasks: the scheduler was busy {loop_busy} of the time, most with {loop_by}.",
             ),
         ),
-        "idle/round-trips": Kind(
+        "idle/round-trips": FindingKind(
             "Threads idle from a result to the next task",
             "Raise distributed.scheduler.worker-saturation: workers wait while the scheduler holds ready tasks back.",
             (
@@ -243,20 +245,20 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "Set distributed.scheduler.worker-saturation to {needed}, from {saturation}: tasks take {task} each.",
             ),
         ),
-        "idle/imbalance": Kind(
+        "idle/imbalance": FindingKind(
             "Threads idle while tasks queue at other workers",
             "See what ties tasks to the workers at which they queue, or split uneven partitions.",
         ),
-        "idle/restricted": Kind(
-            "Threads idle that may not run the tasks there are",
-            "Let more workers run these tasks: workers=, resources= and annotations tie them down.",
+        "idle/restricted": FindingKind(
+            "Threads idle that may not run the waiting tasks",
+            "Let more workers run these tasks: workers=, resources= and annotations restrict them.",
         ),
-        "idle/graph": Kind(
+        "idle/graph": FindingKind(
             "Threads idle while the scheduler takes in a graph",
             "Make graphs smaller, by bigger partitions, and keep large objects out of them.",
             _LOOP_HELD,
         ),
-        "idle/parallelism": Kind(
+        "idle/parallelism": FindingKind(
             "Threads idle, too few tasks at a time",
             "Make partitions smaller, or split the tasks that all others wait for.",
             _SKEWED,
@@ -264,16 +266,16 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             _CHAIN,
             (
                 lambda facts: facts.fills_workers,
-                "Use fewer threads per worker, or run something beside {waited_for}: each of its tasks fills a worker.",
+                "Use fewer threads per worker, or run other work with {waited_for}: each of its tasks fills a worker.",
             ),
             (
                 lambda facts: bool(facts.waited_for),
-                "Split the tasks of {waited_for}, for which all waited, or run something beside them.",
+                "Split the tasks of {waited_for}, which all waited for, or run other work with them.",
             ),
             _ONE_TASK,
         ),
-        "idle/unknown": Kind("Threads idle", "There were too few tasks at a time, or a busy scheduler."),
-        "idle": Kind(
+        "idle/unknown": FindingKind("Threads idle", "There were too few tasks at a time, or a busy scheduler."),
+        "idle": FindingKind(
             "Threads idle",
             "{held} of {threads} threads had a task: there were too few at a time, or a busy scheduler.",
             _SKEWED,
@@ -281,12 +283,12 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             _CHAIN,
             _ONE_TASK,
         ),
-        "lost-worker": Kind(
+        "lost-worker": FindingKind(
             "Workers vanished",
             "They were killed for memory, or their job ended: see the nanny's and the job's logs.",
             _KILLED,
         ),
-        "unmeasured": Kind(
+        "unmeasured": FindingKind(
             "Time that was not measured",
             "See Not measured: the package must be on every worker before the work.",
             (lambda facts: facts.joining, "Workers were joining: it takes a moment until each is metered."),
@@ -294,38 +296,90 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
-#: What small tasks cause, unless something else is known to: one fault, with one cure.
+#: Losses that small tasks cause, unless something else is known to: one fault, with one cure.
 OF_SMALL_TASKS = (
     *("idle", "idle/unknown", "idle/scheduler"),
     *("overhead", "overhead/unknown", "overhead/hand-over", "overhead/event-loop"),
 )
 
-#: What has no bucket, or several.
-BESIDE: Mapping[str, Kind] = MappingProxyType(
+#: Kinds without a bucket, or with several.
+BESIDE: Mapping[str, FindingKind] = MappingProxyType(
     {
-        "small-tasks": Kind(
+        "small-tasks": FindingKind(
             "Tasks are too small for Dask",
             "Make partitions bigger, or fuse tasks: those of {task} end before the scheduler hands out more.",
         ),
-        "repeats": Kind("The same results were computed again", "Use persist() for what is used again."),
-        "no-workers": Kind("No worker was there", "Start workers before the work, or scale up sooner."),
-        "client": Kind("No work on the cluster", "See what the client does between its calls of Dask."),
-        "gpu-idle": Kind("GPUs idle", "See what tasks do between their kernels, and give GPUs more work at a time."),
+        "repeats": FindingKind("The same results were computed again", "Use persist() for what is used again."),
+        "no-workers": FindingKind("No worker was there", "Start workers before the work, or scale up sooner."),
+        "client": FindingKind("No work on the cluster", "See what the client does between its calls to Dask."),
+        "gpu-idle": FindingKind(
+            "GPUs idle", "See what tasks do between their kernels, and give GPUs more work at a time."
+        ),
     }
 )
 
-#: The title of waiting for locks where tasks wait at those of libraries whose own threads compute.
+#: Title of waiting for locks if tasks wait for libraries whose own threads compute.
 IN_LIBRARIES = "Waiting for threads of a library"
 
 
 def advice(kind: str, facts: Facts = NOTHING_KNOWN) -> str:
-    """What to do about a bucket or cause, in a sentence; without facts, one that claims nothing of the run.
+    """Advice for a bucket or cause; without facts, a sentence that claims nothing about the run.
 
-    Empty for what is no loss.
+    Empty for buckets that are no loss.
     """
     return KINDS[kind].advised(facts) if kind in KINDS else ""
 
 
 def page_of(kind: str) -> str:
-    """Where the documentation says more about a bucket or cause."""
+    """Section of the documentation on a bucket or cause."""
     return f"docs/buckets.md#{kind.replace('/', '-')}"
+
+
+# -- the documentation -----------------------------------------------------------------------------
+
+
+#: In an installed package, and in a checkout.
+_PAGES = (Path(__file__).with_name("buckets.md"), Path(__file__).parents[2] / "docs" / "buckets.md")
+
+_HEADING = re.compile(r"^(#+) (.*)$")
+#: Target of links.
+_LABEL = re.compile(r"^\(.*\)=$")
+
+
+def explain(kind: str) -> str:
+    """Section of the documentation on a kind.
+
+    Parameters
+    ----------
+    kind
+        A bucket (``"spill"``), a bucket and a cause (``"thread-noncpu/sleep"``), or the cause alone where only one
+        bucket has it (``"sleep"``).
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind, or several; the message names the possible ones.
+    FileNotFoundError
+        If the package was installed without its page.
+    """
+    sections = explained()
+    if not sections:
+        raise FileNotFoundError(f"there is no {_PAGES[0].name} in the package; expected what its wheel brings along")
+    found = [name for name in sections if name == kind] or [name for name in sections if name.endswith(f"/{kind}")]
+    if len(found) != 1:
+        what, known = ("several kinds", found) if found else ("no kind", sorted(sections))
+        raise ValueError(f"{kind!r:.80} is {what}; expected one of {', '.join(known)}")
+    return sections[found[0]]
+
+
+def explained() -> dict[str, str]:
+    """Sections by kind; a bucket's includes its causes. Empty if the package has no page."""
+    text = next((page.read_text(encoding="utf-8") for page in _PAGES if page.exists()), "")
+    lines = [line for line in text.splitlines() if not _LABEL.match(line)]
+    heads = [(i, len(match[1]), match[2]) for i, line in enumerate(lines) if (match := _HEADING.match(line))]
+    found = {}
+    for place, (begin, level, title) in enumerate(heads):
+        end = next((i for i, other, _ in heads[place + 1 :] if other <= level or title.startswith("`")), len(lines))
+        if title.startswith("`") and title.endswith("`"):
+            found[title.strip("`")] = "\n".join(lines[begin:end]).strip()
+    return found

@@ -1,4 +1,4 @@
-"""Useful, lost and running time of a report as figures that visibly add up."""
+"""Useful, lost and running time of a report: the table whose figures add up, and the largest losses."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.causes import UNKNOWN, name_of
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import Scale, apportion, format_count, money_scale, named, sentence, time_scale
+from dask_efficiency.show.finding import WORTH_FINDING
 from dask_efficiency.show.parts import Part, finalized_parts, in_order
 
-#: Causes of less of the finalized time are joined.
+#: Share of the finalized time below which causes are joined. By judgement: they read as 0 %.
 WORTH_A_ROW = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the table, as it is shown. A figure that does not apply is empty."""
+class LostTimeRow:
+    """Row of the table as displayed; figures that do not apply are empty."""
 
     #: "useful", "total", the bucket's name, or the cause's within its bucket.
     label: str
@@ -26,57 +28,57 @@ class Row:
     wall: str
     percent: str
     money: str
-    #: Of a cause, which is a part of the row of its bucket.
+    #: Bucket of a cause.
     bucket: str = ""
 
     @property
     def name(self) -> str:
-        """What it is called where its bucket is not seen: ``"thread-noncpu/gil"``."""
+        """Unique name: ``"thread-noncpu/gil"``."""
         return f"{self.bucket}/{self.label}" if self.bucket else self.label
 
 
 @dataclass(frozen=True, slots=True)
 class LostTime:
-    """The table of lost time. In every column the rows above ``total`` add up to it, and causes to their bucket."""
+    """Table of lost time; rows add up to ``total`` in every column, and causes to their bucket."""
 
     thread_scale: Scale
-    #: None where the report does not know how long the work took.
+    #: None if the runtime is unknown.
     wall_scale: Scale | None
-    #: None where the report carries no price.
+    #: None without a price.
     money_scale: Scale | None
-    useful: Row
-    losses: tuple[Row, ...]
-    #: By bucket the rows of its causes, as far as they are known.
-    causes: Mapping[str, tuple[Row, ...]]
-    #: None where nothing is.
-    running: Row | None
-    total: Row
-    #: Thread time of the useful and the lost rows together.
+    useful: LostTimeRow
+    losses: tuple[LostTimeRow, ...]
+    #: Rows of known causes by bucket.
+    causes: Mapping[str, tuple[LostTimeRow, ...]]
+    #: None if nothing was running.
+    running: LostTimeRow | None
+    total: LostTimeRow
+    #: Thread time of useful and lost rows together.
     finalized: str
     #: Useful and lost time by bucket, for a bar or a pie.
     parts: tuple[Part, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """All lines in the order in which they are shown."""
+    def rows(self) -> tuple[LostTimeRow, ...]:
+        """All rows in display order."""
         running = () if self.running is None else (self.running,)
         losses = (row for loss in self.losses for row in (loss, *self.causes.get(loss.label, ())))
         return (self.useful, *losses, *running, self.total)
 
-    def row_of(self, bucket: str, cause: str = "") -> Row:
-        """The row of a loss, or of a cause of it."""
+    def row_of(self, bucket: str, cause: str = "") -> LostTimeRow:
+        """Row of a bucket, or of one of its causes."""
         rows = self.causes[bucket] if cause else self.losses
         return next(row for row in rows if row.label == (cause or bucket))
 
 
 def lost_time(report: EfficiencyReport) -> LostTime:
-    """The report's thread time by cause, rounded together.
+    """Thread time by cause, rounded together.
 
     Returns
     -------
     LostTime
-        Per cent are of the finalized time (what ended), so ``running`` has none; thread time, wall
-        time and money include it. ``no-work`` is in no figure.
+        Per cent are of the finalized time (tasks that ended), so ``running`` has none; thread time, wall time and money
+        include it. ``no-work`` is in no figure.
     """
     parts = in_order(report.breakdown)
     finalized: dict[Bucket, int] = {bucket: ns for bucket, ns in parts.items() if bucket is not Bucket.RUNNING}
@@ -107,9 +109,9 @@ def lost_time(report: EfficiencyReport) -> LostTime:
 
 
 def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:
-    """Nanoseconds of a bucket by cause, the largest first; those below :data:`WORTH_A_ROW` are one, if several.
+    """Nanoseconds of a bucket by cause, the largest first; several below :data:`WORTH_A_ROW` are joined.
 
-    Empty where no cause is known, or none is large enough.
+    Empty if no cause is known or large enough.
     """
     whole, causes = report.breakdown, report.causes_ns(bucket)
     finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
@@ -121,21 +123,21 @@ def worth_a_row(report: EfficiencyReport, bucket: Bucket) -> dict[str, int]:
 
 
 def why_not_known(report: EfficiencyReport) -> str:
-    """For what reason nobody knows why threads waited, and on which workers; empty where all is known, or is little."""
+    """Reason why the causes of waiting are unknown, and the workers concerned; may be empty."""
     waited = {loss.bucket: loss.share for loss in report.losses}.get(Bucket.THREAD_NONCPU, 0.0)
     if waited < WORTH_A_ROW or (report.waiting and not report.not_sampled):
         return ""
     if not report.not_sampled:
-        return "why threads waited is not known here: nobody looked"
+        return "why threads waited is not known: they were not sampled"
     (reason, _), *others = Counter(report.not_sampled.values()).most_common()
     workers = [worker for worker, why in report.not_sampled.items() if why == reason]
     whose = "" if len(workers) == len(report.by_worker) else f" of {named(workers)}"
     more = f", and {format_count(len(others), 'more reason')} on other workers" if others else ""
-    return f"why threads{whose} waited is not known here: {sentence(reason)}{more}"
+    return f"why threads{whose} waited is not known: {sentence(reason)}{more}"
 
 
 def loss_cells(table: LostTime) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Heads of the columns that have figures, and the cells of every row."""
+    """Heads of the columns with figures, and the cells of every row."""
     columns = [("lost time by cause", "label"), (f"thread-{table.thread_scale.unit}", "thread_time")]
     if table.wall_scale is not None:
         columns.append((f"wall {table.wall_scale.unit}", "wall"))
@@ -157,7 +159,7 @@ class _Column:
         return self.scale.text(sum(self.steps.get(bucket, 0) for bucket in buckets))
 
     def shared(self, bucket: Bucket, weights: list[int]) -> list[str]:
-        """The bucket's figure in parts that visibly add up to it."""
+        """Figure of a bucket in parts that add up to it."""
         if self.scale is None:
             return [""] * len(weights)
         return list(map(self.scale.text, apportion(weights, self.steps.get(bucket, 0))))
@@ -170,14 +172,60 @@ def _column(parts: Mapping[Bucket, int], scale: Scale | None, total: float) -> _
     return _Column(scale, dict(zip(parts, steps, strict=True)))
 
 
-def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[Row, ...]:
+def _cause_rows(report: EfficiencyReport, bucket: Bucket, columns: tuple[_Column, ...]) -> tuple[LostTimeRow, ...]:
     causes = worth_a_row(report, bucket)
     figures = zip(*(column.shared(bucket, list(causes.values())) for column in columns), strict=True)
     return tuple(
-        Row(cause, thread_time, wall, percent, money, bucket=str(bucket))
+        LostTimeRow(cause, thread_time, wall, percent, money, bucket=str(bucket))
         for cause, (thread_time, wall, percent, money) in zip(causes, figures, strict=True)
     )
 
 
-def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> Row:
-    return Row(str(label), *(column.text(buckets) for column in columns))
+def _row(label: str, columns: tuple[_Column, ...], buckets: list[Bucket]) -> LostTimeRow:
+    return LostTimeRow(str(label), *(column.text(buckets) for column in columns))
+
+
+# -- the largest losses ----------------------------------------------------------------------------
+
+
+#: Share of unknown causes above which a bucket is named as a whole: more than half.
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLoss:
+    """Loss of a bucket or of one of its causes."""
+
+    bucket: Bucket
+    #: Empty for the whole bucket.
+    cause: str
+    ns: int
+
+    @property
+    def kind(self) -> str:
+        """Kind of its finding: ``"thread-noncpu/sleep"``, ``"spill"``."""
+        return name_of(self.bucket, self.cause)
+
+
+def largest_loss(report: EfficiencyReport) -> CauseLoss | None:
+    """Largest cause of any bucket; None if nothing is lost."""
+    return max(_losses_by_cause(report), key=lambda part: part.ns, default=None)
+
+
+def losses_worth_finding(report: EfficiencyReport) -> list[CauseLoss]:
+    """Losses that took the threads at least 3 % of the wall clock, the largest first."""
+    least = WORTH_FINDING * report.wall_clock_seconds * report.mean_threads
+    return sorted((part for part in _losses_by_cause(report) if part.ns / 1e9 >= least), key=lambda part: -part.ns)
+
+
+def _losses_by_cause(report: EfficiencyReport) -> list[CauseLoss]:
+    return [part for loss in report.losses for part in losses_of_bucket(report, loss.bucket)]
+
+
+def losses_of_bucket(report: EfficiencyReport, bucket: Bucket) -> list[CauseLoss]:
+    """Causes of a bucket that are known and worth a row; otherwise the bucket as a whole."""
+    whole, known = report.breakdown.ns(bucket), report.causes_ns(bucket)
+    shown = {cause: ns for cause, ns in worth_a_row(report, bucket).items() if cause in known and cause != UNKNOWN}
+    if not shown or known.get(UNKNOWN, 0) > MOSTLY * whole:
+        return [CauseLoss(bucket, "", whole)]
+    return [CauseLoss(bucket, cause, ns) for cause, ns in shown.items()]

@@ -1,4 +1,4 @@
-"""What Dask's ``context_meter`` counted in a window: by label, of P2P shuffles by phase, and bytes that moved."""
+"""Counts of Dask's ``context_meter``: P2P shuffles by phase, and users' own labels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from dask_efficiency.accounts.metered import (
     RECEIVE,
     SECONDS,
 )
+from dask_efficiency.report.values import Amount, MeteredRow
 
-#: Phases of a P2P shuffle in tasks, by how the labels of each begin; what is in none of them is the rest.
+#: Prefixes of the labels of each phase of P2P shuffles in tasks; other time is the rest.
 _IN_TASKS = {
     "shard": "p2p-shard-partition",
     "wait for room to send": "p2p-comms-limiter",
@@ -27,69 +28,41 @@ _IN_TASKS = {
 }
 BARRIER, REST = "barrier", "rest"
 
-#: What begins tasks of a shuffle, and where there is any of it the whole prefix is of shuffles.
+#: Label prefixes that mark a task prefix as one of shuffles.
 _MARKS = ("p2p-shard", "p2p-get-output", "p2p-disk-read")
 
 
 @dataclass(frozen=True, slots=True)
-class MeteredRow:
-    """What was counted on one worker, in one context, for tasks of one span and prefix, under one label."""
-
-    #: Empty where there were too many rows to tell workers apart.
-    worker: str
-    #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results that went from worker to
-    #: worker; ``memory``: the most of it at a time; or where else a worker spilled: ``gather-dep``, ``get-data``,
-    #: ``memory-monitor``.
-    context: str
-    span: str
-    #: Of the tasks; of results that were received, the worker that sent them.
-    prefix: str
-    #: The user's own, or Dask's.
-    label: str
-    #: ``seconds``, ``bytes``, ``count`` or the user's own.
-    unit: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """Bytes that went one way, in so many results or messages."""
-
-    nbytes: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class ShuffleTimes:
-    """What the P2P shuffles of a window took."""
+    """Times and bytes of the P2P shuffles of a window."""
 
-    #: Nanoseconds for which tasks of shuffles held threads, by phase: ``shard``, ``wait for room to send``,
-    #: ``barrier``, ``unpack`` and ``rest``; they add up to those tasks' part of the accounts.
+    #: Nanoseconds that tasks of shuffles held threads, by phase: ``shard``, ``wait for room to send``, ``barrier``,
+    #: ``unpack`` and ``rest``; they add up to those tasks' part of the accounts.
     held_ns: Mapping[str, int]
-    #: Seconds in the background, beside the threads: ``send``, ``receive`` and ``disk``; several may go on at once.
+    #: Background seconds outside the threads: ``send``, ``receive`` and ``disk``; several may overlap.
     background: Mapping[str, float]
-    #: Messages between workers, and of workers to themselves, by the size of the parts in memory.
+    #: Messages between workers, and of workers to themselves, by size in memory.
     sent: Amount
     written: Amount
     read: Amount
-    #: Worker to the seconds for which it still sent while all waited for it at barriers.
+    #: Worker to the seconds for which it still sent while others waited at barriers.
     at_barriers: Mapping[str, float]
 
 
 def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]) -> ShuffleTimes | None:
-    """What P2P shuffles took, by phase; None where there was none.
+    """Times of P2P shuffles by phase; None if there was none.
 
     Parameters
     ----------
     rows
-        What was metered in a window.
+        Rows metered in the window.
     by_prefix
-        The time for which tasks held threads in it.
+        Time held by tasks in the window.
     """
     rows = list(rows)
     in_tasks = [row for row in rows if row.context == EXECUTE and row.label.startswith(OF_SHUFFLES)]
-    beside = [row for row in rows if row.context == P2P]
-    if not in_tasks and not beside:
+    background_rows = [row for row in rows if row.context == P2P]
+    if not in_tasks and not background_rows:
         return None
     prefixes = {row.prefix for row in in_tasks if row.label.startswith(_MARKS)}
     barriers = {prefix for prefix in by_prefix if prefix.startswith(BARRIERS)}
@@ -103,7 +76,7 @@ def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]
     order = (*list(_IN_TASKS)[:2], BARRIER, "unpack", REST)
     background: dict[str, float] = {}
     at_barriers: dict[str, float] = {}
-    for row in beside:
+    for row in background_rows:
         if row.unit == SECONDS and row.label == FLUSH:
             at_barriers[row.worker] = at_barriers.get(row.worker, 0.0) + row.value
         elif row.unit == SECONDS and row.label != "idle":
@@ -112,22 +85,22 @@ def shuffle_times(rows: Iterable[MeteredRow], by_prefix: Mapping[str, Breakdown]
     return ShuffleTimes(
         held_ns={phase: held[phase] for phase in order if held.get(phase)},
         background=background,
-        sent=_amount(row for row in beside if (row.prefix, row.label) == ("background-comms", "process")),
-        written=_written([row for row in beside if row.prefix == "background-disk"]),
+        sent=_amount(row for row in background_rows if (row.prefix, row.label) == ("background-comms", "process")),
+        written=_written([row for row in background_rows if row.prefix == "background-disk"]),
         read=_amount(row for row in in_tasks if row.label == "p2p-disk-read"),
         at_barriers=at_barriers,
     )
 
 
 def _written(rows: Iterable[MeteredRow]) -> Amount:
-    """What was written to disk; upstream counts no bytes of arrays as ``disk-write``, as it sums used-up frames."""
+    """Bytes written to disk; upstream's ``disk-write`` misses arrays, as it sums exhausted frames."""
     rows = list(rows)
     pieces = _amount(row for row in rows if row.label == "disk-write").count
     return Amount(_amount(row for row in rows if row.label == "process").nbytes if pieces else 0, pieces)
 
 
 def _known(in_tasks: Iterable[MeteredRow], prefix: str) -> dict[str, int]:
-    """Nanoseconds of a prefix's tasks by phase, as upstream says."""
+    """Nanoseconds of a prefix's tasks by phase, from upstream's labels."""
     found = dict.fromkeys(_IN_TASKS, 0)
     for row in in_tasks:
         if row.prefix == prefix and row.unit == SECONDS:
@@ -146,7 +119,7 @@ def _amount(rows: Iterable[MeteredRow]) -> Amount:
 
 
 def own_labels(rows: Iterable[MeteredRow]) -> dict[tuple[str, str, str], float]:
-    """What users' own labels counted in their tasks, by label, unit and prefix; the largest of each unit first."""
+    """Values of users' own labels by label, unit and prefix; the largest of each unit first."""
     found: dict[tuple[str, str, str], float] = {}
     for row in rows:
         if row.context == EXECUTE and not row.label.startswith(OF_SHUFFLES) and row.label not in DASK_LABELS:

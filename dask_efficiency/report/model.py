@@ -1,4 +1,4 @@
-"""EfficiencyReport: the thread time of one window of a cluster's life, and what it means."""
+"""EfficiencyReport: the thread time of one window of a cluster's life, and its interpretation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,21 @@ from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import OTHER_CPU
-from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.metered import Amount, MeteredRow
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.values import (
+    Amount,
+    BucketLoss,
+    Culprit,
+    GilHolder,
+    HeldResult,
+    LongHold,
+    MeteredRow,
+    ProfileRow,
+    Repeat,
+    Saved,
+    factors_of,
+    losses_of,
+)
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.run_trace import RunTrace
@@ -33,234 +44,118 @@ if TYPE_CHECKING:
     from dask_efficiency.show.document import Document
     from dask_efficiency.show.finding import Finding
 
-#: Names of the factors whose product is the efficiency, with the buckets that each takes away,
-#: in the order in which they are taken (accounting after the POP methodology).
-FACTORS: dict[str, tuple[Bucket, ...]] = {
-    "supply": (Bucket.IDLE, Bucket.CONSTRAINED),
-    "transfer": (Bucket.WAITING_ON_DATA,),
-    "memory": (Bucket.PAUSED, Bucket.SPILL),
-    "goodput": (
-        Bucket.FAILED,
-        Bucket.CANCELLED,
-        Bucket.RECOMPUTED,
-        Bucket.LOST_WORKER,
-        Bucket.RETIRING,
-    ),
-    "in-task": (Bucket.THREAD_NONCPU, Bucket.OVERHEAD),
-    "unknown": (Bucket.UNMEASURED,),
-}
-
-#: By so much of it, the mean number of threads may seem to be off while no worker comes or goes.
+#: Relative deviation of the mean number of threads from a whole number that is rounded away. A guess.
 APART = 0.01
-
-#: In :attr:`EfficiencyReport.savings`: all cures together.
-ALL = "all"
-
-#: Kinds of which it holds what no cure reaches: some bytes have to move.
-BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
-
-#: Client phases of a compute(), in the order in which they happen.
-PHASES = ("optimize", "upload", "schedule", "run", "gather")
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Thread time that one cause took from useful work."""
-
-    bucket: Bucket
-    thread_seconds: float
-    #: Thread-seconds divided by the mean number of threads: what the run would be shorter by.
-    wall_seconds: float
-    #: Share of the thread-seconds that were there to be used, in [0, 1].
-    share: float
-    #: None where the report carries no price.
-    money: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """How often results of one prefix were computed that had been there before: somebody asked for them again.
-
-    What was lost with a worker and had to be computed again is none of it.
-    """
-
-    #: Tasks that computed a result once more.
-    tasks: int
-    #: The most times that one key was computed; its first time, which may have been before the window, is one of them.
-    times: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldResult:
-    """Results of one prefix that a client wanted and no task waited for, in the mean over workers short of memory.
-
-    Of many results on a worker the oldest are counted: there may be more.
-    """
-
-    prefix: str
-    #: The client's key, or that there were several.
-    client: str
-    nbytes: float
-    #: Part of the bytes of the results that were counted on these workers, in [0, 1].
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """By how many seconds the work on the cluster is shorter with a cure, and between which, nine times in ten."""
-
-    seconds: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """Time that tasks of one prefix lost on one line of code, for one reason.
-
-    Names are as they were recorded: whoever shows them makes them harmless.
-    """
-
-    bucket: str
-    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
-    cause: str
-    #: Empty where it is not known; for ``idle/parallelism``, whose tasks everything waited for.
-    prefix: str
-    #: ``"etl.py:88"``: the innermost line of the user's own code; empty where no sample was taken.
-    line: str
-    #: What that line was calling, or its own function where it called none.
-    function: str
-    #: Thread-seconds.
-    seconds: float
-    #: For ``gil``, who had it most: ```f` in etl.py:12 (prefix clean)``. Empty where it is not known.
-    held_by: str
-    #: Where the line is a library's: the user's line that sent the graph.
-    computed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EfficiencyReport(Printed):
-    """Where the threads of a cluster spent a window of time.
+    """Thread time of a cluster in a window, and figures derived from it.
 
-    All breakdowns are exact: the sum over the workers is their nthreads x elapsed time, in
-    integer nanoseconds.
+    All breakdowns are exact: those of the workers add up to nthreads x elapsed time, in integer nanoseconds.
 
     Parameters
     ----------
     name
-        What the window is called.
-    started
-        When it opened, seconds since the epoch by the client's clock.
-    window_seconds
-        From opening to closing.
+        Name of the window.
+    started, window_seconds
+        Start of the window, seconds since the epoch by the client's clock; and its length.
     cluster_seconds
-        The part of it in which the cluster had work outstanding and at least one worker (T).
+        Part of the window with work outstanding and at least one worker (T).
     by_worker
-        Worker name to its breakdown; every thread-second of the window is in here.
+        Breakdown of each worker; holds every thread-second of the window.
     by_prefix
-        Task prefix to the time that its tasks held threads, and under ``lost-worker`` that of its tasks that ran on
-        workers that were lost.
+        Time held by tasks of each prefix; under ``lost-worker``, that of tasks on lost workers.
     by_span
-        All time of the window by span. A span ("outer") has what the spans in it ("outer/inner") have, too, so those
-        without a slash add up to ``by_worker``, bucket by bucket. Spans of other clients, and of work from before the
-        window, are in "(other work)". The time of free slots is shared, at any instant, equally by the spans at the top
-        that have work outstanding then; and what one of them has, by those in it that have, its own tasks counting as
-        one more. "(no span)" has what is nobody's: ``no-work``, ``lost-worker``, ``unmeasured``, and what tasks did of
-        which only heartbeats told. Empty in retrospect: heartbeats do not say which spans tasks were of.
+        All time of the window by span. A span ("outer") includes its inner spans ("outer/inner"), so top-level spans
+        add up to ``by_worker``, bucket by bucket. "(other work)" has other clients' spans and work from before the
+        window. Free slots are shared equally, at any instant, by the top-level spans with work outstanding; within a
+        span, by its inner spans with work, its own tasks counting as one more. "(no span)" has ``no-work``,
+        ``lost-worker``, ``unmeasured``, and tasks known from heartbeats only. Empty in retrospect, as heartbeats do not
+        name spans.
     phases
-        Seconds of the window in each of :data:`PHASES`, without overlap.
+        Seconds of the window in each of :data:`~dask_efficiency.report.values.PHASES`, without overlap.
     tasks
-        Number of tasks finalized in the window, by outcome; ``without account`` are those whose results came from
-        workers that left or fell silent before they reported them.
+        Tasks finalized in the window, by outcome; ``without account`` are results of workers that left or fell silent
+        before they reported them.
     nthreads
         Threads of each worker.
-    outside
-        Seconds spent outside the thread slots, by activity: shown beside, never added.
-    details
-        Seconds within a bucket that are known more finely: shown beside, never added.
+    outside, details
+        Seconds by activity outside the thread slots, and within buckets in more detail; in no sum.
     not_measured
         Worker name to the reason why (part of) its time is ``unmeasured``.
     repeats
-        Task prefix to how often its results were computed again because somebody asked for them again. That time
-        counts as useful.
+        Results of each prefix that were computed again on request. That time counts as useful.
     notes
-        What a reader must know to trust the numbers, a sentence each.
+        Caveats of the figures, a sentence each.
     price_per_worker_hour
         Any currency; None leaves money out.
     environment
-        Versions and settings, name to value.
+        Versions and settings by name.
     timeline
-        What the slots were doing through the window, by activity and not by outcome: sampled, so that it
-        agrees with the breakdowns only nearly. None where nobody looked.
+        Slots by activity (not outcome) through the window. Sampled, so it agrees with the breakdowns only roughly; None
+        if not recorded.
     code
         The code that ran, in pieces.
     computed_by
-        Task prefix to the line of the user's own code that sent its tasks, with its source:
-        ```df.x.mean().compute()` in etl.py:42``. Without the prefixes of which nobody knows.
+        Line of the user's own code that sent each prefix's tasks, with its source: ```df.x.mean().compute()` in
+        etl.py:42``. Unknown prefixes are left out.
     stragglers
-        The workers that took longer than their peers for the same work, at some time in the window; the most certain
-        first.
+        Workers slower than their peers at any time in the window, the most certain first.
     gpu
-        Worker name to what its tasks had of each GPU in the window, where anything asked for one; with
-        ``meter`` ``"none"`` where it could not be watched, and why.
+        GPU time of each worker that asked for one; ``meter`` is ``"none"`` if it could not be watched, with the reason.
     no_workers_seconds
-        The part of the window in which work was outstanding and there was no worker.
+        Part of the window with work outstanding and without any worker.
     cores
-        How many processors the workers shared, in the mean over ``cluster_seconds``: those of their hosts that they may
-        use, and no more than their containers' CPU limits. None where that is not known.
+        Mean number of processors shared by the workers over ``cluster_seconds``: those that they may use, within their
+        containers' CPU limits. None if unknown.
     others_share
-        For which share of their time these processors computed for other processes than workers and scheduler, in
-        [0, 1]. None where that is not known.
+        Share of these processors' time used by processes other than workers and scheduler, in [0, 1]. None if unknown.
     worker_saturation
-        The scheduler's ``distributed.scheduler.worker-saturation``; None where that is not known.
+        The scheduler's ``distributed.scheduler.worker-saturation``; None if unknown.
     held_results
-        What only clients held while workers were short of memory, the largest first.
+        Results that only clients held while workers were short of memory, the largest first.
     arrivals
-        The workers that came during the window.
+        Workers that joined during the window.
     long_tail
-        Tasks that took far longer than the others of their prefix, in the recorded run; the longest first.
+        Tasks of the recorded run that took far longer than others of their prefix, the longest first.
     skew
-        Task prefix to how its tasks that succeeded compare in time, and their results in size; no more prefixes than
-        :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES`, the rest together under
+        Spread of times and result sizes of each prefix's successful tasks; prefixes beyond
+        :data:`~dask_efficiency.accounts.skew.MAX_PREFIXES` are together under
         :data:`~dask_efficiency.accounts.worker.balance.OTHER`. Empty in retrospect.
     path
-        What the critical path of the recorded run says; None without ``trace=True``.
+        Summary of the recorded run's critical path; None without ``trace=True``.
     attendance
-        How many workers came and went in the window, and how many there were at a time, as of
-        :func:`~dask_efficiency.accounts.cluster.attendance.attendance`; empty where nobody counted.
+        Counts of workers that came and went, as of :func:`~dask_efficiency.accounts.cluster.attendance.attendance`;
+        empty if not counted.
     lost_workers
-        The workers that vanished in the window, and those with which results were lost that were computed again in it:
-        why each went, and what that cost. Their ``ns`` are all of ``lost-worker`` where each was metered; their
-        ``recomputed_ns`` all of ``recomputed``. Empty in retrospect.
+        Workers lost in the window, or whose lost results were recomputed in it, with reason and cost. Their ``ns`` add
+        up to ``lost-worker`` if all were metered, their ``recomputed_ns`` to ``recomputed``. Empty in retrospect.
     causes_by_worker, causes_by_prefix, causes_by_span
-        Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, named as by
-        :func:`~dask_efficiency.accounts.causes.name_of`: they add up to that bucket of ``by_worker``, ``by_prefix`` or
-        ``by_span``. By prefix those of ``thread-noncpu`` only, by span those of ``idle``, too.
-    profile
-        The lines on which tasks computed and waited, sampled.
-    gil_holders
-        Who had the GIL while tasks waited for it, sampled.
+        Nanoseconds of the buckets of :data:`~dask_efficiency.accounts.causes.CAUSES` by cause, with names of
+        :func:`~dask_efficiency.accounts.causes.name_of`; they add up to the bucket in ``by_worker``, ``by_prefix`` or
+        ``by_span``. By prefix only ``thread-noncpu``, by span also ``idle``.
+    profile, gil_holders
+        Sampled lines on which tasks computed and waited, and holders of the GIL while tasks waited for it.
     gil_holds, loop_blocks
-        The longest times for which one thread kept all others of its worker from the GIL, or blocked its event loop;
-        the longest first.
+        Longest times for which one thread kept others from the GIL, or blocked an event loop; the longest first.
     moved
         Bytes and counts of results that were spilled, read back, found in memory, received or sent, and of messages of
         P2P shuffles, by :data:`~dask_efficiency.accounts.metered.WAYS`.
     metered
-        What Dask's ``context_meter`` counted under users' labels and its own, beyond the seconds that are in the
-        buckets, and in the background of P2P shuffles. Empty in retrospect.
+        Counts of Dask's ``context_meter`` under users' and Dask's labels, beyond seconds that are in buckets, and in
+        the background of P2P shuffles. Empty in retrospect.
     scheduler_loop
-        What the scheduler's event loop spent the window on, by handler and plugin; None where that was not measured.
+        Time of the scheduler's event loop by handler and plugin; None if not measured.
     waited_for
-        Task prefix to nanoseconds of ``idle`` for lack of parallelism while its tasks were those that ran.
+        Nanoseconds of ``idle`` for lack of parallelism by prefix of the tasks that ran meanwhile.
     not_sampled
-        Worker name to the reason why nobody looked what its threads waited for.
+        Worker name to the reason why its threads were not sampled.
     savings
-        What cures save, by replays of the recorded run, as :func:`~dask_efficiency.simulation.saving.savings` has it:
-        by kind of finding, and under :data:`ALL` by all of them.
+        Savings from replays of the recorded run (:func:`~dask_efficiency.simulation.saving.savings`): by kind of
+        finding, and under :data:`ALL` for all together.
     trace
-        What happened in the window, task by task, where ``trace=True`` was given. It is not part of what
-        is saved: it has a file of its own.
+        Record of the window, task by task, with ``trace=True``. Saved in a file of its own, not with the report.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.report.sections.report"
@@ -303,8 +198,8 @@ class EfficiencyReport(Printed):
     causes_by_span: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     profile: tuple[ProfileRow, ...] = ()
     gil_holders: tuple[GilHolder, ...] = ()
-    gil_holds: tuple[Hold, ...] = ()
-    loop_blocks: tuple[Hold, ...] = ()
+    gil_holds: tuple[LongHold, ...] = ()
+    loop_blocks: tuple[LongHold, ...] = ()
     moved: Mapping[str, Amount] = field(default_factory=dict)
     metered: tuple[MeteredRow, ...] = ()
     scheduler_loop: SchedulerLoop | None = None
@@ -315,7 +210,7 @@ class EfficiencyReport(Printed):
 
     @property
     def breakdown(self) -> Breakdown:
-        """The whole cluster's thread time by bucket."""
+        """Thread time of the whole cluster by bucket."""
         return combine(self.by_worker.values())
 
     @property
@@ -328,7 +223,7 @@ class EfficiencyReport(Printed):
     def causes_ns(self, bucket: Bucket) -> dict[str, int]:
         """Nanoseconds of one bucket by bare cause, the largest first; they add up to it, or are empty.
 
-        What is of workers of which nobody knows is among the ``unknown``.
+        Time of workers that were not sampled is ``unknown``.
         """
         rows = self.causes_by_worker.values()
         seen = {cause: sum(row.get(name_of(bucket, cause), 0) for row in rows) for cause in CAUSES.get(bucket, ())}
@@ -343,12 +238,12 @@ class EfficiencyReport(Printed):
 
     @property
     def waiting(self) -> dict[str, float]:
-        """Thread-seconds of ``thread-noncpu`` by cause, the largest first; empty where nobody looked."""
+        """Thread-seconds of ``thread-noncpu`` by cause, the largest first; empty without samples."""
         return self.causes_of(Bucket.THREAD_NONCPU)
 
     @property
     def idle_causes(self) -> dict[str, float]:
-        """Thread-seconds of ``idle`` by cause, the largest first; empty where nobody looked."""
+        """Thread-seconds of ``idle`` by cause, the largest first; empty if unknown."""
         return self.causes_of(Bucket.IDLE)
 
     @property
@@ -359,62 +254,61 @@ class EfficiencyReport(Printed):
 
     @property
     def useful_seconds(self) -> float:
-        """Thread-seconds of good work (U): ``thread-cpu``, ``gpu`` and ``library-threads``."""
+        """Useful thread-seconds (U): ``thread-cpu``, ``gpu`` and ``library-threads``."""
         return self.breakdown.ns(*GOOD) / 1e9
 
     @property
     def efficiency(self) -> float:
-        """Useful share of the finalized thread time, in [0, 1]; NaN where there was no work."""
+        """Useful share of the finalized thread time, in [0, 1]; NaN without work."""
         whole = self.breakdown
         finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
         return whole.ns(*GOOD) / finalized if finalized else math.nan
 
     @property
     def occupancy(self) -> float:
-        """Share of the thread time that tasks held, useful or not, in [0, 1]; NaN without work."""
+        """Share of the thread time that tasks held, in [0, 1]; NaN without work."""
         whole = self.breakdown
         there = whole.total_ns - whole.ns(Bucket.NO_WORK)
         return whole.ns(*HELD) / there if there else math.nan
 
     @property
     def mean_threads(self) -> float:
-        """Threads there while there was work (N = S / T); 0.0 without work."""
+        """Mean number of threads while there was work (N = S / T); 0.0 without work."""
         return self.thread_seconds / self.cluster_seconds if self.cluster_seconds else 0.0
 
     @property
     def threads(self) -> float:
-        """The same as it is said: the whole number that it is next to, for workers' windows begin and end apart."""
+        """:attr:`mean_threads` for display, rounded to a nearby whole number: workers' windows do not quite align."""
         mean = self.mean_threads
         whole = round(mean) if math.isfinite(mean) else 0
         return whole if whole and abs(mean - whole) <= APART * whole else mean
 
     @property
     def client_seconds(self) -> float:
-        """The part of the window without outstanding work: the client's own time."""
+        """Seconds of the window without outstanding work: the client's own time."""
         return max(0.0, self.window_seconds - self.cluster_seconds - self.no_workers_seconds)
 
     @property
     def wall_clock_seconds(self) -> float:
-        """How long the window was: work on the cluster, time without any worker, and the client's own time."""
+        """Length of the window: work on the cluster, time without workers, and the client's own time."""
         return self.cluster_seconds + self.no_workers_seconds + self.client_seconds
 
     @property
     def ideal_bounds(self) -> dict[str, float]:
-        """Seconds that the useful work takes at least, by what sets the bound; empty without work.
+        """Lower bounds of the runtime in seconds, by kind of bound; empty without work.
 
         Returns
         -------
         dict
-            ``"slots"``: useful thread-seconds divided by the mean number of threads (U / N). ``"cores"``: CPU seconds
-            of tasks and of the threads that libraries started, also while a task computed itself, divided by the
-            processors that the workers share, where that is known. ``"chain"``: useful seconds on the longest chain of
-            tasks that need one another, where a trace was recorded.
+            ``"slots"``: useful thread-seconds over the mean number of threads (U / N). ``"cores"``: CPU seconds of
+            tasks and of the threads that libraries started, over the processors that the workers share, if known.
+            ``"chain"``: useful seconds on the longest chain of dependent tasks, with a trace.
         """
         if not self.mean_threads:
             return {}
         bounds = {"slots": self.useful_seconds / self.mean_threads}
         if self.cores is not None and 0 < self.cores < math.inf:
-            # The bucket holds at most what tasks waited for libraries; their threads also compute beside them.
+            # The bucket holds only what tasks waited for; libraries' threads also compute while tasks do.
             libraries = max(self.breakdown[Bucket.LIBRARY_THREADS], self.outside.get(OTHER_CPU, 0.0))
             bounds["cores"] = (self.breakdown[Bucket.THREAD_CPU] + libraries) / self.cores
         if self.path is not None and self.path.chain_seconds >= 0:  # NaN in a file is no bound
@@ -423,24 +317,24 @@ class EfficiencyReport(Printed):
 
     @property
     def ideal_seconds(self) -> float:
-        """Runtime with no time lost (T*): the largest of :attr:`ideal_bounds`; 0.0 without work.
+        """Runtime without losses (T*): the largest of :attr:`ideal_bounds`; 0.0 without work.
 
-        Never more than ``cluster_seconds``: where clocks say otherwise, the run itself was as fast as can be.
+        At most ``cluster_seconds``: if clocks disagree, the run counts as ideal.
 
         References
         ----------
-        The "perfect runtime" of dask/distributed issue 7565, which knows the bound by slots only.
+        The "perfect runtime" of dask/distributed issue 7565, which has the bound by slots only.
         """
         return min(max(self.ideal_bounds.values(), default=0.0), self.cluster_seconds)
 
     @property
     def headroom(self) -> float:
-        """How many times shorter the run could be (T / T*); NaN where nothing was useful."""
+        """Factor by which the run could be shorter (T / T*); NaN if nothing was useful."""
         return self.cluster_seconds / self.ideal_seconds if self.ideal_seconds else math.nan
 
     @property
     def load_balance(self) -> float:
-        """Mean over maximum of the workers' held time, in (0, 1]; NaN where no task ran."""
+        """Mean over maximum of the workers' held time, in (0, 1]; NaN if no task ran."""
         held = [breakdown.ns(*HELD) for breakdown in self.by_worker.values()]
         return sum(held) / len(held) / max(held) if any(held) else math.nan
 
@@ -450,53 +344,27 @@ class EfficiencyReport(Printed):
 
         References
         ----------
-        POP Centre of Excellence, multiplicative performance metrics; 0.8 and above is good there.
-        We differ: the causes are Dask's, and load balance is reported apart.
+        POP Centre of Excellence, multiplicative performance metrics; 0.8 and above is good there. We differ: the causes
+        are Dask's, and load balance is reported separately.
         """
-        whole = self.breakdown
-        left = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
-        # once nothing is left, no cause can take more: the product stays the efficiency
-        neutral = 1.0 if left else math.nan
-        factors = {}
-        for name, buckets in FACTORS.items():
-            after = left - whole.ns(*buckets)
-            factors[name] = after / left if left else neutral
-            left = after
-        return factors
+        return factors_of(self.breakdown)
 
     @property
-    def losses(self) -> tuple[Loss, ...]:
-        """Lost time by cause, largest first. With the useful time they add up to S - running."""
-        whole = self.breakdown
-        finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
-        threads = self.mean_threads
-        found = [
-            Loss(
-                bucket=Bucket(bucket),
-                thread_seconds=whole[bucket],
-                wall_seconds=whole[bucket] / threads if threads else 0.0,
-                share=whole.ns(bucket) / finalized,
-                money=self.money(whole[bucket]),
-            )
-            for bucket in whole
-            if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
-        ]
-        return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
+    def losses(self) -> tuple[BucketLoss, ...]:
+        """Lost time by bucket, the largest first; with useful time they add up to S - running."""
+        return losses_of(self.breakdown, self.mean_threads, self.money)
 
     def money(self, thread_seconds: float) -> float | None:
-        """Price of thread time: a worker's price shared equally by its threads."""
+        """Price of thread time; a worker's price is shared equally by its threads."""
         threads = sum(self.nthreads.values())
         if self.price_per_worker_hour is None or not threads:
             return None
         return thread_seconds / 3600 * self.price_per_worker_hour * len(self.nthreads) / threads
 
     def critical_path(self, **scope: Any) -> CriticalPath:
-        """What every second of the wall clock was spent on, from the recorded :attr:`trace`.
+        """Critical path of the recorded :attr:`trace`: the cause of every second of the wall clock.
 
-        Parameters
-        ----------
-        **scope
-            ``target``, ``span`` or ``window``, as of :func:`~dask_efficiency.critical_path`.
+        Takes ``target``, ``span`` or ``window``, as :func:`~dask_efficiency.critical_path` does.
 
         Raises
         ------
@@ -513,18 +381,18 @@ class EfficiencyReport(Printed):
 
     @property
     def headline(self) -> str:
-        """How long it took, and how much of that can be saved, in at most 100 characters."""
+        """Runtime and possible saving, in at most 100 characters."""
         return str(late("dask_efficiency.report.findings:headline")(self))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What costs time, where, what fixing each saves, and how; what saves most comes first."""
+        """Losses with place, saving and advice; the largest saving first."""
         found: tuple[Finding, ...] = late("dask_efficiency.report.findings:find")(self)
         return found
 
     @property
     def first_screen(self) -> Document:
-        """What is said of it first; what a renderer takes."""
+        """First screen of the report, for a renderer."""
         found: Document = self._from_sections("first_screen")
         return found
 
@@ -537,12 +405,12 @@ class EfficiencyReport(Printed):
         return fragment(self._from_sections("notebook"))
 
     def show(self, *titles: str) -> None:
-        """Print everything that the report says, or the sections of these titles.
+        """Print the whole report, or the sections with these titles.
 
         Raises
         ------
         ValueError
-            If there is no such section; names those that there are.
+            If there is no such section; the message names all sections.
         """
         from dask_efficiency.show.terminal.coloured import show
 
@@ -550,34 +418,31 @@ class EfficiencyReport(Printed):
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:
-        """The lines of code on which most time was lost, and why; the most costly first."""
+        """Lines of code that lost most time, and why; the most costly first."""
         found: tuple[Culprit, ...] = late("dask_efficiency.report.culprits:find_culprits")(self)
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, exact: what :meth:`save` writes."""
+        """Report as plain data, exact: the content of :meth:`save`."""
         found: dict[str, Any] = late("dask_efficiency.report.files:to_dict")(self)
         return found
 
     def to_frame(self, by: str = "worker") -> pd.DataFrame:
-        """Thread-seconds as a table: a row for each worker, prefix, span, bucket, cause or line of code.
+        """Thread-seconds as a table.
 
         Parameters
         ----------
         by
-            ``"worker"``, ``"prefix"`` or ``"span"``: one column a bucket, and ``total``. Spans have the time of the
-            spans in them, too: those without a slash add up.
-            ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]).
-            ``"cause"``: columns ``bucket``, ``cause`` (empty where a bucket has none), ``thread_seconds``, ``share``
-            and ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (what the line
-            called), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing where
-            no sample was taken. ``"skew"``: a row for each prefix, the fields of
-            :class:`~dask_efficiency.accounts.skew.Skew`. ``"finding"``: a row for each of :attr:`findings`.
-            ``"lost-worker"``: a row for each of ``lost_workers``, with columns ``reason``, ``in_order``,
-            ``lost_seconds``, ``running_seconds`` (of its running tasks), ``recomputed_seconds`` and
-            ``recomputed_tasks``.
-            ``"scheduler"``: a row for each handler, callback and hook that took most of the scheduler's event loop,
-            the most costly first; hooks are part of handlers.
+            ``"worker"``, ``"prefix"`` or ``"span"``: one column per bucket, and ``total``; a span includes its inner
+            spans. ``"bucket"``: columns ``thread_seconds`` and ``share`` (of all thread time, [0, 1]). ``"cause"``:
+            columns ``bucket``, ``cause`` (empty if a bucket has none), ``thread_seconds``, ``share`` and
+            ``share_of_bucket``. ``"line"``: columns ``bucket``, ``cause``, ``prefix``, ``function`` (called by the
+            line), ``file``, ``line`` and ``thread_seconds``, the most costly first; file and line are missing without a
+            sample. ``"skew"``: a row per prefix with the fields of :class:`~dask_efficiency.accounts.skew.Skew`.
+            ``"finding"``: a row per finding. ``"metered"``: the rows of ``metered``. ``"lost-worker"``: a row per lost
+            worker, with columns ``reason``, ``in_order``, ``lost_seconds``, ``running_seconds`` (of its running tasks),
+            ``recomputed_seconds`` and ``recomputed_tasks``. ``"scheduler"``: a row for each costly handler, callback
+            and hook of the scheduler's event loop; hooks are part of handlers.
 
         Raises
         ------
@@ -588,38 +453,26 @@ class EfficiencyReport(Printed):
         return frame
 
     def to_speedscope(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the sampled stacks for speedscope.app, one profile for each bucket and cause.
-
-        Parameters
-        ----------
-        path
-            A local path or any fsspec URL.
-        **storage_options
-            For the file system, as in :func:`fsspec.open`.
+        """Write the sampled stacks for speedscope.app, one profile per bucket and cause, to a path or fsspec URL.
 
         Raises
         ------
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.speedscope:save")(self, path, **storage_options)
+        late("dask_efficiency.report.stack_files:save_speedscope")(self, path, **storage_options)
 
     def to_collapsed(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
-        """Write the sampled stacks with their nanoseconds, a line each: collapsed stacks, as flamegraph.pl reads them.
+        """Write the sampled stacks as collapsed stacks for flamegraph.pl, with nanoseconds, to a path or fsspec URL.
 
-        Parameters
-        ----------
-        path
-            A local path or any fsspec URL. A name in ``.gz`` is compressed.
-        **storage_options
-            For the file system, as in :func:`fsspec.open`.
+        A name in ``.gz`` is compressed.
 
         Raises
         ------
         NoStacksError
             If no stack was sampled.
         """
-        late("dask_efficiency.report.collapsed:save")(self, path, **storage_options)
+        late("dask_efficiency.report.stack_files:save_collapsed")(self, path, **storage_options)
 
     def save(self, path: str | os.PathLike[str], **storage_options: Any) -> None:
         """Write the report as JSON, to a local path or any fsspec URL."""
@@ -636,13 +489,9 @@ class EfficiencyReport(Printed):
 
         Parameters
         ----------
-        path
-            A local path or any fsspec URL.
         predictions
-            What :func:`~dask_efficiency.simulate` and :func:`~dask_efficiency.sweep` made of the report's trace, to be
-            shown behind the critical path.
-        **storage_options
-            For the file system, as in :func:`fsspec.open`.
+            Results of :func:`~dask_efficiency.simulate` and :func:`~dask_efficiency.sweep` on the report's trace, shown
+            after the critical path.
         """
         from dask_efficiency.report.sections.predictions import with_predictions
         from dask_efficiency.show.html.render import save_page

@@ -1,9 +1,9 @@
-"""``%%efficiency`` and ``%efficiency``: the report of a cell, or of an expression, below the cell.
+"""``%%efficiency`` and ``%efficiency``: the report of a cell or an expression, below the cell.
 
-A cell that begins with ``%%efficiency`` is run by IPython as any other: its first line becomes a call that opens the
-report, its other lines stay as they are, and the report is closed and displayed once IPython says that the cell has
-ended. So top-level ``await``, tracebacks, ``Out`` and ``_``, a semicolon at the end, and ``%%capture`` around it work
-as they do without it. To run its lines from within a magic, as others do, would change each of these.
+IPython runs a cell that begins with ``%%efficiency`` as any other: its first line becomes a call that opens the report,
+and the report is closed and displayed when IPython signals the end of the cell. So top-level ``await``, tracebacks,
+``Out`` and ``_``, a semicolon at the end, and ``%%capture`` around it work as usual. Running the lines from within a
+magic would change each of these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dask_efficiency.show.terminal.plain import plain
 
 NAME = "%%efficiency"
 
-#: What stands in place of the magic's line.
+#: Replaces the line of the magic.
 _BEGIN = "get_ipython().magics_manager.registry['EfficiencyMagics'].begin({line!r})\n"
 
 NO_CLIENT = (
@@ -37,9 +37,9 @@ NO_CLIENT = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the options of a magic ask for."""
+    """Options of a magic."""
 
-    #: The variable that the report is kept in; empty for none.
+    #: Variable to keep the report in; may be empty.
     keep: str
     trace: bool
     only: bool
@@ -47,22 +47,22 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A report that is open, of a cell or of an expression."""
+    """Open report of a cell or of an expression."""
 
     report: efficiency_report
     asked: Asked
-    #: What it is called, and the source.
+    #: Name of the report, and the source.
     name: str
     code: str
-    #: What IPython knows of the cell's execution; None for an expression.
+    #: IPython's record of the cell's execution; None for an expression.
     execution: Any = None
 
 
 def plain_cell(lines: list[str]) -> list[str]:
-    """A cell that begins with ``%%efficiency`` as a plain one that opens its report first; any other as it is.
+    """Turn a cell that begins with ``%%efficiency`` into a plain one that first opens its report.
 
-    What follows the magic's line may be a cell magic in turn. A cell without further lines, or a question
-    (``%%efficiency?``), is left to IPython.
+    Further cell magics may follow that line. A cell without further lines, or a question (``%%efficiency?``), is left
+    to IPython.
     """
     name, *rest = lines[0].split(maxsplit=1) if lines else [""]
     if name != NAME or not "".join(lines[1:]).strip():
@@ -70,13 +70,13 @@ def plain_cell(lines: list[str]) -> list[str]:
     return [_BEGIN.format(line="".join(rest).strip()), *cell_magic(lines[1:])]
 
 
-# So that a terminal, which transforms what is typed to see if it is complete, waits for the lines below the magic's.
+# A terminal transforms input to see if it is complete; with this it waits for the lines below the magic.
 plain_cell.has_side_effects = True  # type: ignore[attr-defined]
 
 
 @magics_class
 class EfficiencyMagics(Magics):
-    """The magics of one IPython shell, and the cells that they report."""
+    """Magics of one IPython shell, and its open reports."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -98,8 +98,8 @@ class EfficiencyMagics(Magics):
 
             means = %efficiency df.groupby("name").x.mean().compute()
 
-        The cluster is that of the current client. The plugin is registered while reports are open; where it is
-        registered already, it stays as it is.
+        It reports the cluster of the current client. The plugin is registered while reports are open; an existing one
+        stays as it is.
 
         Options:
 
@@ -123,23 +123,23 @@ class EfficiencyMagics(Magics):
             self._end(measured)
 
     def begin(self, line: str) -> None:
-        """Open the report of the cell that runs."""
+        """Open the report of the running cell."""
         asked, more = self._asked(line)
         if more:
             raise UsageError(f"{NAME} takes no expression, but lines below it; got {more!r:.80}")
         self._open.append(self._begun(asked, getattr(self._latest, "raw_cell", ""), self._latest))
 
     def cell_begins(self, execution: Any) -> None:
-        """A cell begins; it may be one within another, as of ``%%capture``."""
+        """Note the start of a cell, possibly within another, as with ``%%capture``."""
         self._latest = execution
 
     def cell_ends(self, result: Any) -> None:
-        """A cell has ended: close and show its report, if it has one."""
+        """Close and show the report of a cell that has ended."""
         while self._open and (result is None or self._open[-1].execution is result.info):
             self._end(self._open.pop())
 
     def _asked(self, line: str) -> tuple[Asked, str]:
-        """The options, and what comes after them."""
+        """Options, and the rest of the line."""
         given, rest = self.parse_options(line, "o:", "trace", "only", posix=False, strict=False, preserve_non_opts=True)
         keep = given.get("o", "")
         if keep and not keep.isidentifier():
@@ -155,7 +155,7 @@ class EfficiencyMagics(Magics):
         return Measured(report, asked, f"cell {self.shell.displayhook.prompt_count}", code, execution)
 
     def _value_of(self, expression: str, local_ns: dict[str, Any] | None) -> Any:
-        """The value of the last statement; None where that is no expression, or ends with a semicolon."""
+        """Value of the last statement; None if it is no expression, or ends with a semicolon."""
         compiler = self.shell.compile
         source = self.shell.transform_cell(expression)
         file = compiler.cache(source, self.shell.displayhook.prompt_count)
@@ -173,7 +173,7 @@ class EfficiencyMagics(Magics):
         measured.report.__exit__(None, None, None)
         try:
             report = measured.report.report
-        except RuntimeError:  # there is none, which a warning has said
+        except RuntimeError:  # there is no report, after a warning
             return
         code = bounded([measured.code]) if measured.report.holds_source else ()
         report = replace(report, name=measured.name, code=code)
@@ -188,7 +188,7 @@ class EfficiencyMagics(Magics):
 
 
 def _more(kept: str) -> str:
-    """Where a terminal's reader finds the rest; in a notebook it is there to unfold."""
+    """Hint at the full report; a terminal cannot unfold sections as a notebook can."""
     if not kept:
         return f"More: `{NAME} -o report` keeps the report, and report.show() then prints all of it."
     return f"More: {kept}.show() prints all of it; {kept}.to_html(path) writes a page."
@@ -202,7 +202,7 @@ def _current_client() -> Client:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add the magics: what ``%load_ext dask_efficiency`` calls."""
+    """Add the magics; called by ``%load_ext dask_efficiency``."""
     magics = EfficiencyMagics(ipython)
     ipython.register_magics(magics)
     ipython.input_transformers_cleanup.append(plain_cell)
@@ -211,7 +211,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Take the magics away again: what ``%unload_ext dask_efficiency`` calls."""
+    """Remove the magics; called by ``%unload_ext dask_efficiency``."""
     manager = ipython.magics_manager
     magics = manager.registry.pop(EfficiencyMagics.__name__)
     for kind in ("line", "cell"):

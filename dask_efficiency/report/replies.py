@@ -1,12 +1,15 @@
-"""The report that is made of what a scheduler replied."""
+"""Reports made from a scheduler's replies, and the requests for them."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from distributed import Client
 from distributed.protocol import loads
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket, scale_down
@@ -18,13 +21,13 @@ from dask_efficiency.accounts.metered import BYTES, COUNT, SECONDS, WAYS
 from dask_efficiency.accounts.profile import Frame, Stack
 from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.client.questions import Caller, ask, sync
 from dask_efficiency.plugin.decorations import Decoration, decorate
-from dask_efficiency.report.arrivals import Arrival
-from dask_efficiency.report.by_value import in_the_script
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.metered import Amount, MeteredRow
-from dask_efficiency.report.model import EfficiencyReport, HeldResult, Repeat
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.source_files import in_the_script
+from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold, MeteredRow, ProfileRow, Repeat
 from dask_efficiency.straggler.breakdowns import explained
 from dask_efficiency.straggler.lines import with_lines
 
@@ -32,13 +35,13 @@ _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 
 
 def unpacked(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """A report's reply as the scheduler made it."""
+    """Unpacked reply."""
     rest = {name: part for name, part in reply.items() if name != "packed"}
     return {**loads(reply["packed"]), **rest}
 
 
 def life_report(payload: Mapping[str, Any]) -> EfficiencyReport:
-    """The report of a cluster's whole life."""
+    """Report of a cluster's whole life."""
     return report_of(payload, name="cluster life", started=float(payload["since"]))
 
 
@@ -54,44 +57,13 @@ def report_of(
     arrivals: tuple[Arrival, ...] = (),
     computed_by: Mapping[str, str] | None = None,
 ) -> EfficiencyReport:
-    """The report that a scheduler's answer makes.
+    """Report from a scheduler's reply.
 
-    ``settings`` are the client's own; ``code`` is what ran, where Dask has not recorded that.
+    ``settings`` are the client's own; ``code`` is used if Dask has not recorded any.
     """
-    workers, prefixes = payload["workers"], payload.get("prefixes", {})
-    spans = payload.get("spans", {})
-    worker_causes = payload.get("worker_causes", {})
-    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in worker_causes.values())}
-    causes_by_worker = _causes(worker_causes, workers, known)
-    in_tasks = known & {Bucket.THREAD_NONCPU}
-    by_worker = _breakdowns(workers)
-    found, missing = decorate(
-        [
-            Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **(settings or {})}),
-            Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
-            Decoration(
-                "scheduler_loop",
-                "account of the scheduler's event loop",
-                lambda: _scheduler_loop(payload.get("scheduler_loop")),
-            ),
-            Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
-            Decoration(
-                "stragglers",
-                "list of stragglers",
-                lambda: explained(_findings(payload), causes_by_worker, by_worker),
-            ),
-            Decoration(
-                "gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}
-            ),
-            Decoration(
-                "skew",
-                "comparison of tasks",
-                lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
-            ),
-            Decoration("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
-            *_profiles(payload.get("profiles", {})),
-        ]
-    )
+    by_worker, causes = _breakdowns(payload["workers"]), _cause_fields(payload)
+    causes_by_worker = causes["causes_by_worker"]
+    found, missing = decorate(_decorations(payload, settings or {}, code, causes_by_worker, by_worker))
     if "stragglers" in found and "profile" in found:
         found["stragglers"] = with_lines(
             found["stragglers"], causes_by_worker, ((row.place, row.ns) for row in found["profile"])
@@ -109,12 +81,8 @@ def report_of(
         arrivals=arrivals,
         computed_by=computed_by or {},
         by_worker=by_worker,
-        by_prefix=_breakdowns(prefixes),
-        by_span=_breakdowns(spans),
-        causes_by_worker=causes_by_worker,
-        causes_by_prefix=_causes(payload.get("prefix_causes", {}), prefixes, in_tasks),
-        causes_by_span=_causes(payload.get("span_causes", {}), spans, known & {Bucket.THREAD_NONCPU, Bucket.IDLE}),
-        waited_for=_waited_for(payload.get("waited_for", {}), causes_by_worker),
+        by_prefix=_breakdowns(payload.get("prefixes", {})),
+        by_span=_breakdowns(payload.get("spans", {})),
         not_sampled=dict(payload.get("not_sampled", {})),
         phases=dict(phases or {}),
         tasks=dict(payload.get("tasks", {})),
@@ -128,8 +96,57 @@ def report_of(
         price_per_worker_hour=payload["price"],
         attendance=dict(payload.get("attendance", {})),
         lost_workers=tuple(LostWorker(**row) for row in payload.get("lost_workers", ())),
+        **causes,
         **found,
     )
+
+
+def _decorations(
+    payload: Mapping[str, Any],
+    settings: Mapping[str, str],
+    code: tuple[str, ...],
+    causes_by_worker: Mapping[str, Mapping[str, int]],
+    by_worker: Mapping[str, Breakdown],
+) -> list[Decoration]:
+    """Parts of a report that may fail alone."""
+    return [
+        Decoration("environment", "environment", lambda: {**payload.get("environment", {}), **settings}),
+        Decoration("timeline", "timeline", lambda: _timeline(payload.get("timeline"))),
+        Decoration(
+            "scheduler_loop",
+            "account of the scheduler's event loop",
+            lambda: _scheduler_loop(payload.get("scheduler_loop")),
+        ),
+        Decoration("code", "source listing", lambda: tuple(payload.get("code") or code)),
+        Decoration(
+            "stragglers",
+            "list of stragglers",
+            lambda: explained(_findings(payload), causes_by_worker, by_worker),
+        ),
+        Decoration("gpu", "account of GPUs", lambda: {n: decode_gpu(gpu) for n, gpu in payload.get("gpu", {}).items()}),
+        Decoration(
+            "skew",
+            "comparison of tasks",
+            lambda: {prefix: Skew(**row) for prefix, row in payload.get("skew", {}).items()},
+        ),
+        Decoration("metered", "table of what was metered", lambda: _metered(payload.get("metered", ()))),
+        *_profiles(payload.get("profiles", {})),
+    ]
+
+
+def _cause_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Causes by worker, prefix and span, and the prefixes that all waited for."""
+    rows = payload.get("worker_causes", {})
+    known = {bucket for bucket in CAUSES if any(of_bucket(row, bucket) for row in rows.values())}
+    by_worker = _causes(rows, payload["workers"], known)
+    by_prefix = payload.get("prefix_causes", {}), payload.get("prefixes", {})
+    by_span = payload.get("span_causes", {}), payload.get("spans", {})
+    return {
+        "causes_by_worker": by_worker,
+        "causes_by_prefix": _causes(*by_prefix, known & {Bucket.THREAD_NONCPU}),
+        "causes_by_span": _causes(*by_span, known & {Bucket.THREAD_NONCPU, Bucket.IDLE}),
+        "waited_for": _waited_for(payload.get("waited_for", {}), by_worker),
+    }
 
 
 def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
@@ -139,15 +156,15 @@ def _breakdowns(rows: Mapping[str, Mapping[str, int]]) -> dict[str, Breakdown]:
 def _causes(
     given: Mapping[str, Mapping[str, int]], rows: Mapping[str, Mapping[str, int]], known: Collection[Bucket]
 ) -> dict[str, dict[str, int]]:
-    """The causes of each row that has any; they add up to it."""
+    """Causes of each row that has any; they add up to its bucket."""
     found = {name: fit_known(given.get(name, {}), row, known) for name, row in rows.items()}
     return {name: causes for name, causes in found.items() if causes}
 
 
 def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """What the scheduler saw wait for tasks of each prefix, at most what the workers were idle for that reason.
+    """Waiting by prefix as seen by the scheduler, at most the workers' idle time for that reason.
 
-    Slots that it believes to be free may be in use, or be gone.
+    Slots that the scheduler believes to be free may be in use, or gone.
     """
     idle = sum(row.get(_FOR_PARALLELISM, 0) for row in causes_by_worker.values())
     rows = scale_down(list(seen.values()), min(idle, sum(seen.values())))
@@ -155,15 +172,17 @@ def _waited_for(seen: Mapping[str, int], causes_by_worker: Mapping[str, Mapping[
 
 
 def _profiles(payload: Mapping[str, Any]) -> list[Decoration]:
-    """What the samples of the workers' threads say, each row by its own."""
+    """Sampled profile, each part on its own."""
 
     @cache
     def stacks() -> list[Stack]:
         frames = [in_the_script(Frame(*frame)) for frame in payload.get("frames", ())]
         return [tuple(map(frames.__getitem__, stack)) for stack in payload.get("stacks", ())]
 
-    def holds(name: str) -> tuple[Hold, ...]:
-        return tuple(Hold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in payload.get(name, ()))
+    def holds(name: str) -> tuple[LongHold, ...]:
+        return tuple(
+            LongHold(worker, holder, stacks()[at], ns / 1e9) for worker, ns, holder, at in payload.get(name, ())
+        )
 
     return [
         Decoration(
@@ -233,3 +252,46 @@ def _loop_part(row: Mapping[str, Any]) -> LoopPart:
 
 def _seconds(rows: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / 1e9 for name, ns in rows.items()}
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def snapshot(client: Client | None = None) -> Any:
+    """Accounts of the cluster since the plugin was registered, exact to this instant.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+
+    Returns
+    -------
+    EfficiencyReport
+        Cumulative accounts; an awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    """
+    return sync(client, ask_life)
+
+
+async def ask_life(caller: Caller) -> EfficiencyReport:
+    """Report of the accounts since they began."""
+    payload = await ask_report(caller, names.LIFE)
+    return report_of(payload, name="snapshot", started=float(payload["since"]))
+
+
+async def ask_history(caller: Caller, last: float | None) -> EfficiencyReport:
+    """Report in retrospect."""
+    payload = await ask_report(caller, names.HISTORY, last=last)
+    seconds = payload["window"] / 1e9
+    name = "all history" if last is None else f"last {seconds:.3g} s"
+    return report_of(payload, name=name, started=time.time() - seconds)
+
+
+async def ask_report(caller: Caller, action: str, /, **kwargs: Any) -> dict[str, Any]:
+    """Unpacked reply to an action that answers with a report."""
+    return await asyncio.to_thread(unpacked, await ask(caller, action, **kwargs))

@@ -1,12 +1,12 @@
 """Runner: runs a script as `python` does, and reports on every cluster that its clients reach.
 
-``dask-efficiency run`` replaces its own process by ``python -m dask_efficiency.report``, which is this module: so the
+``dask-efficiency run`` replaces its own process by ``python -m dask_efficiency.report``, which is this module. So the
 script has a fresh interpreter, and its exit code, signals, standard streams and process id are its own. It runs as
 ``__main__`` in the module that ``pickle`` and ``multiprocessing`` look for.
 
-Nothing of Dask is imported for it. Once the script imports ``distributed``, ``Client._start`` and ``._close`` are
-replaced in this process alone: Dask's own ``distributed.client.preload`` would travel with its configuration to
-workers, where the package may be missing.
+Nothing of Dask is imported first. Once the script imports ``distributed``, ``Client._start`` and ``._close`` are
+replaced in this process alone: Dask's own ``distributed.client.preload`` would travel with its configuration to workers
+that may lack the package.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ if TYPE_CHECKING:
     from dask_efficiency.report.model import EfficiencyReport
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
-#: Seconds that a scheduler has to answer at the end of a script.
+#: Seconds that a scheduler has to answer at the end of a script. A guess.
 LAST_ANSWER = 60
 
-#: How Dask names the clients with which tasks submit tasks: their cluster is reported already.
+#: Dask's name of clients with which tasks submit tasks; their cluster is reported already.
 OF_A_TASK = "Client-worker-"
 
 HINT = "`dask-efficiency run --local` gives it a LocalCluster"
 
-#: How Dask names the processes of workers.
+#: Dask's name of worker processes.
 WORKER_PROCESS = "Dask Worker process (from Nanny)"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What is run, and what is kept of it."""
+class ScriptRun:
+    """Script to run, and options for its reports."""
 
-    #: A path, or with ``is_module`` a module's name.
+    #: A path, or a module's name with ``is_module``.
     script: str
     is_module: bool = False
-    #: Whether a script without a client has one of a LocalCluster.
+    #: True to give the script a client of a LocalCluster.
     local: bool = False
-    #: Whether all of each report is printed, not its first screen only.
+    #: True to print whole reports, not only the first screen.
     everything: bool = False
     html: str | None = None
     json: str | None = None
     trace: str | None = None
-    #: A folder, in which each report gets a name of its own.
+    #: Folder in which each report gets a name of its own.
     save_to: str | None = None
 
     @property
     def name(self) -> str:
-        """How reports are called."""
+        """Name of the reports."""
         return self.script if self.is_module else os.path.basename(self.script)
 
 
-def replace_process(run: Run, arguments: tuple[str, ...]) -> None:
-    """Go on as the script in this process; where no process can be replaced, wait for it and exit as it did."""
+def replace_process(run: ScriptRun, arguments: tuple[str, ...]) -> None:
+    """Continue as the script in this process; if a process cannot be replaced, wait for it and exit with its code."""
     command = [sys.executable, "-m", "dask_efficiency.report", json.dumps(asdict(run)), *arguments]
     sys.stdout.flush()
     sys.stderr.flush()
@@ -82,7 +82,7 @@ def replace_process(run: Run, arguments: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Run the script that the arguments name."""
-    run = Run(**json.loads(sys.argv[1]))
+    run = ScriptRun(**json.loads(sys.argv[1]))
     del sys.argv[:2]
     runner = Runner(run)
     try:
@@ -99,8 +99,8 @@ def main() -> None:
     runner.finish(failed=False)
 
 
-def _prepared(run: Run) -> tuple[CodeType, dict[str, Any]]:
-    """The program's code, and the namespace of a ``__main__`` such as ``python`` gives it."""
+def _prepared(run: ScriptRun) -> tuple[CodeType, dict[str, Any]]:
+    """Compiled program, and the namespace of a ``__main__`` like that of ``python``."""
     module = ModuleType("__main__")
     if run.is_module:
         spec = _spec_of(run.script)
@@ -121,14 +121,14 @@ def _prepared(run: Run) -> tuple[CodeType, dict[str, Any]]:
         with io.open_code(path) as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
     vars(module).update(__builtins__=builtins, __cached__=None)
-    if "__annotations__" in vars(sys.modules["__main__"]):  # of CPython's own, before 3.14
+    if "__annotations__" in vars(sys.modules["__main__"]):  # set by CPython before 3.14
         module.__annotations__ = {}
     sys.modules["__main__"] = module
     return code, module.__dict__
 
 
 def _spec_of(name: str) -> importlib.machinery.ModuleSpec:
-    """Where a module is, or the ``__main__`` of a package.
+    """Spec of a module, or of a package's ``__main__``.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _spec_of(name: str) -> importlib.machinery.ModuleSpec:
 
 
 def _hiding_ours(hook: Callable[..., Any]) -> Callable[..., None]:
-    """The hook for uncaught exceptions, with a traceback that begins in the script."""
+    """Exception hook that starts the traceback in the script."""
 
     def shown(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         own = ("<frozen runpy>", __file__, os.path.join(os.path.dirname(__file__), "__main__.py"))
@@ -157,7 +157,7 @@ def _hiding_ours(hook: Callable[..., Any]) -> Callable[..., None]:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls a function as soon as a module has been imported, once."""
+    """Calls a function once, right after a module was imported."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
@@ -179,23 +179,23 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 class Runner:
-    """Opens a report where a client connects, closes it before the client or its cluster does, and shows all at last.
+    """Opens a report when a client connects, closes it before the client or cluster closes, and shows all at the end.
 
-    A cluster has one report at a time. Whatever fails here is a note at the end, and never the script's concern.
+    A cluster has one report at a time. Failures become notes at the end, and never reach the script.
 
     Parameters
     ----------
     run
-        What is kept and shown of the reports.
+        Options for the reports.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ScriptRun) -> None:
         self._run = run
-        #: A process that is forked off has another, and nothing to report.
+        #: A forked process has another id, and nothing to report.
         self._pid = os.getpid()
         self._local: Client | None = None
         self._clients: list[Client] = []
-        #: By the scheduler's address: whose report goes on.
+        #: Client and open report by the scheduler's address.
         self._open: dict[str, tuple[Client, efficiency_report]] = {}
         self._ended: list[tuple[EfficiencyReport, RunTrace | None]] = []
         self._notes: list[str] = []
@@ -204,9 +204,9 @@ class Runner:
     # -- where clients come and go -----------------------------------------------------------------
 
     def start_local(self) -> None:
-        """Give the script a client of a LocalCluster, whose processes do not import the script.
+        """Give the script a client of a LocalCluster whose processes do not import the script.
 
-        A script that was not written for processes does not keep its work from being done where it is imported.
+        A script not written for processes would repeat its work in each worker that imports it.
         """
         from multiprocessing import spawn
 
@@ -226,7 +226,7 @@ class Runner:
         self._local = distributed.Client()
 
     def watch(self) -> None:
-        """Follow each client that this process makes from now on."""
+        """Follow each client that this process creates from now on."""
         from distributed import Client
 
         from dask_efficiency.plugin.patches import CLIENT_CLOSES, CLIENT_STARTS, Replacements
@@ -306,7 +306,7 @@ class Runner:
         del self._open[address]
         try:
             await report.__aexit__(None, None, None)
-            # That there is no plugin in the script is why it runs by this command.
+            # Running by this command already implies that the script has no plugin.
             notes = tuple(note for note in report.report.notes if note != LEASED)
             self._ended.append((replace(report.report, notes=notes), report.trace))
         except Exception as error:
@@ -315,12 +315,12 @@ class Runner:
     # -- when the script has ended -----------------------------------------------------------------
 
     def finish(self, *, failed: bool) -> None:
-        """Close the reports that are open, save what was asked for, and print.
+        """Close open reports, save them as requested, and print.
 
         Parameters
         ----------
         failed
-            Whether the script ended by an exception.
+            True if the script ended by an exception.
         """
         if os.getpid() != self._pid or self._finished:
             return

@@ -1,4 +1,4 @@
-"""Of which prefixes the skew is worth words, the worst first, and what their longest task costs."""
+"""Skew: prefixes with uneven tasks, and the cost of their longest task."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from dask_efficiency.show.finding import Finding
 from dask_efficiency.straggler.sizes import SIZES_DIFFER
 from dask_efficiency.straggler.wording import long_task
 
-#: Of fewer tasks, a median says little.
+#: Tasks from which a median is meaningful. By judgement.
 MIN_TASKS = 8
 
-#: Tasks differ where the most is this many times the median.
+#: Ratio of the maximum to the median from which tasks are uneven. By judgement.
 MIN_TIMES = 2.0
 
-#: The longest is worth a row of a table where it took longer than the median by this share of the work on the cluster.
+#: Share of the work on the cluster by which the longest task must exceed the median to be listed. By judgement.
 MIN_SHARE = 0.01
 
-#: Results smaller than this weigh on nobody, however they differ.
+#: Bytes below which results are too small to matter. By judgement.
 MIN_BYTES = 2**20
 
 
 def uneven_times(report: EfficiencyReport) -> dict[str, Skew]:
-    """The prefixes whose longest task took so much longer than the median that it matters."""
+    """Prefixes whose longest task exceeds the median by enough to matter."""
     least = MIN_SHARE * report.cluster_seconds
     excess = {prefix: one.max_seconds - one.median_seconds for prefix, one in report.skew.items()}
     ranked = sorted(_comparable(report), key=lambda prefix: -excess[prefix])
@@ -39,7 +39,7 @@ def uneven_times(report: EfficiencyReport) -> dict[str, Skew]:
 
 
 def uneven_sizes(report: EfficiencyReport) -> dict[str, Skew]:
-    """The prefixes whose largest result is so much larger than the median that it matters."""
+    """Prefixes whose largest result exceeds the median by enough to matter."""
     ranked = sorted(_comparable(report), key=lambda prefix: -report.skew[prefix].max_bytes)
     return {
         prefix: report.skew[prefix]
@@ -49,34 +49,34 @@ def uneven_sizes(report: EfficiencyReport) -> dict[str, Skew]:
 
 
 def long_tasks(report: EfficiencyReport) -> dict[str, Skew]:
-    """The prefixes whose longest task took far longer than the others, and a good part of the run.
+    """Prefixes whose longest task took far longer than the others, and a good part of the run.
 
-    What the long tail of a recorded run says already is none of them.
+    Tasks in the long tail of a recorded run are left out.
     """
-    said = {one.prefix for one in report.long_tail}
+    text = {one.prefix for one in report.long_tail}
     return {
         prefix: one
         for prefix, one in uneven_times(report).items()
-        if prefix not in said
+        if prefix not in text
         and one.times_longer > TIMES_LONGER
         and one.max_seconds >= SHARE_OF_RUN * report.cluster_seconds
     }
 
 
 def held_up(report: EfficiencyReport) -> dict[str, Skew]:
-    """Those of :func:`long_tasks` for which all else waited, for a good part of the run."""
+    """Long tasks that all else waited for, for a good part of the run."""
     least = SHARE_OF_RUN * report.cluster_seconds
     return {prefix: one for prefix, one in long_tasks(report).items() if one.alone_seconds >= max(least, 1e-9)}
 
 
 def recorded_tasks(report: EfficiencyReport) -> list[Finding]:
-    """What each task of the long tail of a recorded run costs."""
+    """Findings of the long tail of a recorded run."""
     alone = {one.longest_key: one.alone_seconds for one in report.skew.values()}
     return [one.finding(alone.get(one.key, 0.0)) for one in report.long_tail]
 
 
 def longest(report: EfficiencyReport, prefix: str) -> Finding:
-    """What the longest task of a prefix costs."""
+    """Finding of a prefix's longest task."""
     skew = report.skew[prefix]
     both = skew.longest_key == skew.largest_key and skew.times_larger >= SIZES_DIFFER
     return long_task(
@@ -89,9 +89,9 @@ def longest(report: EfficiencyReport, prefix: str) -> Finding:
 
 
 def larger_input(report: EfficiencyReport, waited_for: str = "") -> float:
-    """How many times as large as usual the input of the task is that took far longer than the others of its prefix.
+    """Ratio of input size to the usual, of the task that took far longer than others of its prefix.
 
-    NaN where no task took so long, its input is not known, or all waited for tasks of another prefix, if for any.
+    NaN without such a task, if its input is unknown, or if all waited for tasks of another prefix.
     """
     for recorded in report.long_tail[:1]:
         known = recorded.median_bytes > 0 and waited_for in ("", recorded.prefix)
@@ -102,10 +102,9 @@ def larger_input(report: EfficiencyReport, waited_for: str = "") -> float:
 
 
 def input_of(report: EfficiencyReport, skew: Skew) -> float:
-    """How many times as large as usual what the longest task of a prefix worked on is, without a trace.
+    """Ratio of input size to the usual of a prefix's longest task, without a trace.
 
-    It is the largest result of its prefix, if both are of the same partition: so what follows the name in their keys
-    says. NaN where there is none that is far larger than those of its prefix.
+    The input is a far larger result of the same partition, as the end of the keys tells. NaN without one.
     """
     _, tells, partition = skew.longest_key.partition(",")
     found = (
@@ -117,5 +116,5 @@ def input_of(report: EfficiencyReport, skew: Skew) -> float:
 
 
 def _comparable(report: EfficiencyReport) -> list[str]:
-    """The prefixes of enough tasks; those that were put together are not alike."""
+    """Prefixes with enough tasks; those joined under one name are not alike."""
     return [prefix for prefix, one in report.skew.items() if one.count >= MIN_TASKS and prefix != OTHER]

@@ -1,4 +1,4 @@
-"""Stacks: the sampled profile, scaled so that it adds up to the exact times of a report."""
+"""Stacks: the sampled profile, scaled to the exact times of a report."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from dataclasses import replace
 from dask_efficiency.accounts.buckets import HELD, Bucket
 from dask_efficiency.accounts.causes import CAUSES, fit, name_of, of_bucket
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.profile import ProfileRow
+from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.figures import apportion
 
-#: In place of a prefix that is not known.
+#: Stands for an unknown prefix.
 NO_PREFIX = "(no prefix)"
 
-#: A bucket, a cause within it, and a prefix; each of the last two may be empty.
+#: Bucket, cause and prefix; cause and prefix may be empty.
 Key = tuple[str, str, str]
 
-#: What tasks held is known by prefix, and so is most of what they held on workers that were lost. Of overhead it is,
-#: too, though not by cause at the same time.
+#: Buckets known by prefix: held time, and most of that on lost workers. Overhead is known by prefix, too, but not by
+#: prefix and cause.
 BY_PREFIX = (*(bucket for bucket in HELD if bucket not in (Bucket.OVERHEAD, Bucket.RUNNING)), Bucket.LOST_WORKER)
 
 
 class NoStacksError(ValueError):
-    """A report holds no sampled stacks."""
+    """The report has no sampled stacks."""
 
 
 def reason(bucket: str, cause: str) -> str:
-    """What time is called by its bucket and, where it has one, its cause: ``"thread-noncpu/gil"``, ``"spill"``."""
+    """Bucket and, if there is one, cause: ``"thread-noncpu/gil"``, ``"spill"``."""
     return f"{bucket}/{cause}" if cause else bucket
 
 
 def cause_rows(report: EfficiencyReport) -> dict[tuple[str, str], int]:
-    """Nanoseconds of the whole cluster by bucket and cause, which is empty for a bucket without causes."""
+    """Nanoseconds of the cluster by bucket and cause; the cause is empty for buckets without causes."""
     whole = report.breakdown
     causes = _by_cause(report)
     return {
@@ -49,8 +49,8 @@ def exact_times(report: EfficiencyReport) -> dict[Key, int]:
     Returns
     -------
     dict
-        All that was finalized while there was work: those of one bucket add up to it. The prefix is empty where it is
-        not known or the time is nobody's; for ``idle/parallelism`` it is that of the tasks that all waited for.
+        All time finalized while there was work; rows of a bucket add up to it. The prefix is empty if unknown or if the
+        time belongs to no task; for ``idle/parallelism`` it is that of the tasks that all waited for.
     """
     whole = report.breakdown
     causes = _by_cause(report)
@@ -83,27 +83,27 @@ def _names(bucket: Bucket) -> tuple[str, ...]:
 
 
 def _causes(row: Mapping[str, int], bucket: Bucket, ns: int) -> dict[str, int]:
-    """A bucket's nanoseconds by bare cause; all of them without a name where it has no causes."""
+    """Nanoseconds of a bucket by bare cause; under an empty name if it has no causes."""
     if bucket not in CAUSES:
         return {"": ns} if ns else {}
     return {name.partition("/")[2]: part for name, part in fit(of_bucket(row, bucket), bucket, ns).items()}
 
 
 def _shared(ns: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """A time by prefix, in proportion to the weights; without a prefix where there are none."""
+    """Time by prefix in proportion to weights; under an empty prefix without weights."""
     if not any(weights.values()):
         return {"": ns}
     return {prefix: part for prefix, part in zip(weights, apportion([*weights.values()], ns), strict=True) if part}
 
 
 def exact_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
-    """The report's exact times by stack, as far as it was sampled.
+    """Exact times by stack, as far as sampled.
 
     Returns
     -------
     tuple
-        Rows of one bucket, cause and prefix add up to :func:`exact_times`, in proportion to those of the profile. Where
-        no sample is of them, a single row has an empty stack.
+        Rows of a bucket, cause and prefix add up to :func:`exact_times`, in proportion to the profile. Without a sample
+        there is one row with an empty stack.
     """
     sampled: dict[Key, list[ProfileRow]] = {}
     for row in report.profile:
@@ -117,14 +117,14 @@ def exact_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
 
 
 def sampled_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
-    """Those of :func:`exact_stacks` in buckets of which any stack is known."""
+    """Rows of :func:`exact_stacks` in buckets with any known stack."""
     rows = exact_stacks(report)
     known = {row.bucket for row in rows if row.stack}
     return tuple(row for row in rows if row.bucket in known)
 
 
 def known_stacks(report: EfficiencyReport) -> tuple[ProfileRow, ...]:
-    """As :func:`sampled_stacks`, where there are any.
+    """Rows of :func:`sampled_stacks`; raises if there are none.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The wall clock of a report: what its window went to, in words that add up to it."""
+"""Wall clock of a report: its parts in words, and the bounds of its ideal time."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.show.figures import format_seconds
 
-#: A part of the window, or of the time of the cluster, from which on it is worth words.
+#: Share of the window, or of the cluster's time, from which a part is mentioned. By judgement.
 WORTH_SAYING = 0.05
 
-#: From this share of the window on, a client that is not busy with Dask is in its user's own code.
+#: Share of the window from which a client that is not busy with Dask runs its user's own code. By judgement.
 OWN_CODE = 0.2
 
 ON_CLUSTER = "of work on the cluster"
 NO_WORKERS = "without any worker"
 
-#: What the client does for Dask in its own time; the rest of that time is the user's own code.
+#: Client phases that are work for Dask; the rest of the client's time is the user's own code.
 _FOR_DASK = ("optimize", "upload", "gather")
 
 
 def wall_clock_known(report: EfficiencyReport) -> bool:
-    """Whether the report knows how long anything took."""
+    """True if the report knows how long anything took."""
     return 0 < report.cluster_seconds < math.inf and math.isfinite(report.window_seconds)
 
 
-def parts(report: EfficiencyReport) -> dict[str, float]:
-    """Seconds of the window by what they went to, without parts that are not worth words; largest first."""
+def wall_clock_parts(report: EfficiencyReport) -> dict[str, float]:
+    """Seconds of the window by part, the largest first; small parts are left out."""
     found = {
         ON_CLUSTER: report.cluster_seconds,
         NO_WORKERS: report.no_workers_seconds,
-        client(report): report.client_seconds,
+        client_time_text(report): report.client_seconds,
     }
     worth = {what: seconds for what, seconds in found.items() if seconds >= WORTH_SAYING * report.wall_clock_seconds}
     return dict(sorted(worth.items(), key=lambda item: -item[1]))
 
 
-def client(report: EfficiencyReport) -> str:
-    """What the time without outstanding work was, as far as is known."""
+def client_time_text(report: EfficiencyReport) -> str:
+    """Description of the time without outstanding work."""
     if not report.phases:
         return "without work"
     for_dask = {name: report.phases.get(name, 0.0) for name in _FOR_DASK}
@@ -50,12 +50,12 @@ def client(report: EfficiencyReport) -> str:
 
 
 def largest_is_elsewhere(report: EfficiencyReport) -> bool:
-    """Whether most of the window was not work on the cluster: then that is said first."""
-    return wall_clock_known(report) and next(iter(parts(report))) != ON_CLUSTER
+    """True if most of the window was not work on the cluster; the headline then begins with that."""
+    return wall_clock_known(report) and next(iter(wall_clock_parts(report))) != ON_CLUSTER
 
 
-def lines(report: EfficiencyReport) -> list[str]:
-    """How the ideal runtime comes about, and what is not known of it."""
+def ideal_time_lines(report: EfficiencyReport) -> list[str]:
+    """Lower bounds of the ideal runtime, and those that are unknown."""
     bounds = report.ideal_bounds
     if not report.useful_seconds or not wall_clock_known(report):
         return []
@@ -67,12 +67,12 @@ def lines(report: EfficiencyReport) -> list[str]:
     known = ", ".join(f"{format_seconds(seconds)} by {names[name]}" for name, seconds in bounds.items())
     unknown = {"cores": "how many cores the workers share", "chain": "the longest chain of tasks (trace=True tells)"}
     missing = [what for name, what in unknown.items() if name not in bounds]
-    said = f"useful work takes at least {known}"
-    return [said + (f"; not known: {' and '.join(missing)}" if missing else "")]
+    text = f"useful work takes at least {known}"
+    return [text + (f"; not known: {' and '.join(missing)}" if missing else "")]
 
 
 def kept_in_bounds(report: EfficiencyReport) -> tuple[SlowWorker, ...]:
-    """The stragglers: without one of them, too, the run takes its ideal runtime at least."""
+    """Stragglers with costs limited by the ideal runtime, which bounds the run without them, too."""
     if not wall_clock_known(report):
         return report.stragglers
     most = max(report.cluster_seconds - report.ideal_seconds, 0.0)

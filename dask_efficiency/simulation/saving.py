@@ -12,8 +12,9 @@ from itertools import chain
 from dask_efficiency.accounts.buckets import GOOD, HELD, Bucket
 from dask_efficiency.accounts.causes import name_of
 from dask_efficiency.report.kinds import OTHERS
-from dask_efficiency.report.largest import losses_worth_finding
-from dask_efficiency.report.model import ALL, BOUNDS, EfficiencyReport, Saved
+from dask_efficiency.report.lost_time import losses_worth_finding
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import ALL, BOUNDS, Saved
 from dask_efficiency.report.wall_clock import largest_is_elsewhere
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.run_trace import RunTrace

@@ -16,7 +16,7 @@ from dask_efficiency import snapshot
 from dask_efficiency.accounts.causes import CAUSES, of_bucket
 from dask_efficiency.accounts.worker.activity import ACTIVE_BUCKETS
 from dask_efficiency.accounts.worker.balance import FREE_BUCKETS
-from dask_efficiency.live.observation import Observation, read
+from dask_efficiency.live.top_view import Observation, read
 from tests.plugin.tasks import (
     Diary,
     burn,

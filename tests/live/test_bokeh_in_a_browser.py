@@ -240,7 +240,7 @@ def test_a_page_left_open_outlives_a_registration_and_finds_the_next(
     page.until(lambda: page.held == exact)
 
 
-def test_what_threads_wait_for_stands_below_the_headline_and_beside_its_bucket(page: Page, client: Client) -> None:
+def test_causes_are_below_the_headline_and_next_to_their_bucket(page: Page, client: Client) -> None:
     cause = "Bokeh.documents[0].get_model_by_name('cause').text"
     wait(client.map(time.sleep, [1.5] * 8, pure=False))
     page.until(lambda: "Threads sleep within tasks, " in page.page.evaluate(cause))

@@ -71,7 +71,7 @@ def test_no_more_are_exported_than_the_limit_however_low(limit: int, exported: i
     assert len(cluster.now(at_most=limit)) == exported
 
 
-def test_who_reads_and_how_often_makes_no_difference_within_a_minute() -> None:
+def test_readers_make_no_difference_within_a_minute() -> None:
     cluster = Cluster(40)
     cluster.run(ramp(cluster))
     first = cluster.now()

@@ -1,9 +1,28 @@
-from __future__ import annotations
+from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
+from dask_efficiency.accounts.causes import CAUSES, NAMES, UNKNOWN
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
-from dask_efficiency.live.last_seconds import Details, LastSeconds, done_since
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.live.last_seconds import (
+    MIN_SHARE,
+    SENTENCES,
+    CauseShare,
+    Details,
+    LastSeconds,
+    cause_shares,
+    causes_since,
+    causes_text,
+    done_since,
+    largest_cause,
+    last_findings,
+    not_sampled_text,
+)
+from dask_efficiency.plugin.scheduler.accounts import Moment
 from dask_efficiency.report.findings import in_a_line
 from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 
@@ -41,3 +60,137 @@ def test_all_parts_are_of_the_time_between_two_instants() -> None:
     assert last.gpus.nanoseconds.sum() == 40 * SECOND
     assert last.gpus.idle == pytest.approx(0.4)
     assert (last.prefixes.names, last.prefixes.seconds.sum()) == (("inc",), 40)
+
+
+WAITING, IDLE = Bucket.THREAD_NONCPU, Bucket.IDLE
+
+
+def test_there_is_a_sentence_for_every_cause_that_is_known() -> None:
+    assert {bucket: set(rows) for bucket, rows in SENTENCES.items()} == {
+        bucket: set(causes) - {UNKNOWN} for bucket, causes in CAUSES.items()
+    }
+
+
+amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**15))
+
+
+@given(amounts, amounts, st.dictionaries(st.sampled_from([*map(str, CAUSES), "thread-cpu"]), st.integers(0, 10**15)))
+def test_the_causes_of_a_bucket_add_up_to_it_or_are_none(
+    then: dict[str, int], more: dict[str, int], buckets: dict[str, int]
+) -> None:
+    now = {name: then.get(name, 0) + more.get(name, 0) for name in NAMES}
+    found = causes_since(then, now, Breakdown(buckets))
+    for bucket in CAUSES:
+        of_bucket = [ns for name, ns in found.items() if name.startswith(f"{bucket}/")]
+        assert sum(of_bucket) == buckets.get(bucket, 0) or not of_bucket
+
+
+def test_shares_are_of_the_time_with_work_the_largest_first_and_what_is_not_known_last() -> None:
+    did = Breakdown({"thread-noncpu": 60, "idle": 40, "no-work": 900})
+    causes = {"thread-noncpu/unknown": 40, "thread-noncpu/lock": 5, "thread-noncpu/gil": 15, "idle/unknown": 40}
+    shares = cause_shares(did, causes)
+    assert shares == {
+        WAITING: (
+            CauseShare(WAITING, "gil", 0.15),
+            CauseShare(WAITING, "lock", 0.05),
+            CauseShare(WAITING, UNKNOWN, 0.4),
+        )
+    }
+    assert causes_text(shares[WAITING]) == "gil 15 %, lock 5.0 %, unknown 40 %"
+    assert largest_cause(did, causes) == CauseShare(WAITING, "gil", 0.15)
+
+
+@pytest.mark.parametrize(("ns", "found"), [(100 * MIN_SHARE, True), (100 * MIN_SHARE - 1, False)])
+def test_a_small_cause_is_not_called_the_largest(ns: float, found: bool) -> None:
+    did = Breakdown({"thread-cpu": 50, "idle": 50})
+    assert (largest_cause(did, {"idle/graph": round(ns)}) is not None) is found
+
+
+def test_without_work_there_is_no_cause() -> None:
+    did = Breakdown({"no-work": 100})
+    assert cause_shares(did, causes_since({}, {"idle/graph": 5}, did)) == {}
+
+
+def test_the_number_of_workers_without_samples_is_given_with_the_reason() -> None:
+    assert not_sampled_text({}) == ""
+    assert not_sampled_text({"a": "no\n/proc"}) == "Threads of 1 worker are not sampled: no\\n/proc"
+    assert not_sampled_text({"a": "x", "b": "y"}) == "Threads of 2 workers are not sampled"
+
+
+Seconds = Mapping[str, float]
+
+
+class Settled(ClusterLedger):
+    """A cluster of which it is said what tasks of each prefix had settled."""
+
+    def __init__(self, prefixes: Mapping[str, Seconds]) -> None:
+        super().__init__(at=0)
+        self._said = prefixes
+
+    def finalized_by_prefix(self) -> dict[str, tuple[int, ...]]:
+        """As it was said."""
+        return {prefix: row(seconds) for prefix, seconds in self._said.items()}
+
+
+def row(seconds: Seconds) -> tuple[int, ...]:
+    return tuple(round(seconds.get(bucket, 0) * SECOND) for bucket in TASK_BUCKETS)
+
+
+def found(
+    did: Seconds,
+    causes: Seconds | None = None,
+    *,
+    prefixes: Mapping[str, Seconds] | None = None,
+    before: Mapping[str, Seconds] | None = None,
+) -> dict[str, tuple[float, str]]:
+    """By kind, what could be saved and the prefix, where two threads did this in the last hundred seconds."""
+    then = {prefix: row(seconds) for prefix, seconds in (before or {}).items()}
+    now = {bucket: round(1e9 * seconds) for bucket, seconds in did.items()}
+    why = {name: round(1e9 * seconds) for name, seconds in (causes or {}).items()}
+    polls = [Moment(0, dict.fromkeys(now, 0), 2, {}, then), Moment(100 * SECOND, now, 2, why)]
+    told = last_findings(Settled(prefixes or {}), polls)
+    return {one.kind: (one.saves_seconds or 0.0, prefix) for one, prefix in told}
+
+
+def test_what_may_be_saved_is_the_time_of_all_threads() -> None:
+    assert found({Bucket.THREAD_CPU: 150, Bucket.SPILL: 40, Bucket.IDLE: 10}) == {
+        "spill": (20.0, ""),
+        "idle": (5.0, ""),
+    }
+
+
+def test_time_without_work_costs_nothing_and_is_no_part_of_the_wall_clock() -> None:
+    """Two seconds are less than 3 % of the hundred, and more of the fifty in which there was work."""
+    assert found({Bucket.THREAD_CPU: 96, Bucket.IDLE: 4, Bucket.NO_WORK: 100}) == {"idle": (2.0, "")}
+    assert found({Bucket.NO_WORK: 200}) == {}
+
+
+def test_a_cause_whose_saving_is_not_known_is_left_out() -> None:
+    assert found({Bucket.THREAD_CPU: 100, Bucket.THREAD_NONCPU: 100}) == {}
+    known = found({Bucket.THREAD_CPU: 100, Bucket.THREAD_NONCPU: 100}, {"thread-noncpu/gil": 100})
+    assert known == {"thread-noncpu/gil": (50.0, "")}
+
+
+def test_the_prefix_is_named_that_lost_more_than_half_since_the_window_began() -> None:
+    did = {Bucket.THREAD_CPU: 140, Bucket.SPILL: 60}
+    long_ago = {"load": {Bucket.SPILL: 900}, "sum": {}}
+    now = {"load": {Bucket.SPILL: 929}, "sum": {Bucket.SPILL: 31}}
+    assert found(did, prefixes=now, before=long_ago) == {"spill": (30.0, "sum")}
+    even = {"load": {Bucket.SPILL: 930}, "sum": {Bucket.SPILL: 30}}
+    assert found(did, prefixes=even, before=long_ago) == {"spill": (30.0, "")}
+    assert found(did, prefixes={OTHER: {Bucket.SPILL: 60}}) == {"spill": (30.0, "")}
+
+
+def test_of_a_cause_the_prefix_is_named_only_where_the_rest_of_its_bucket_is_too_little() -> None:
+    did = {Bucket.THREAD_CPU: 100, Bucket.THREAD_NONCPU: 100}
+    causes = {"thread-noncpu/gil": 60, "thread-noncpu/sleep": 40}
+    both = {"load": {Bucket.THREAD_NONCPU: 75}, "sum": {Bucket.THREAD_NONCPU: 25}}
+    assert found(did, causes, prefixes=both) == {
+        "thread-noncpu/gil": (30.0, "load"),  # at least 35 of its 60 s
+        "thread-noncpu/sleep": (20.0, ""),  # all 25 s of the other may be of these 40
+    }
+
+
+def test_one_poll_makes_no_finding() -> None:
+    assert last_findings(ClusterLedger(at=0), [Moment(0, {}, 2)]) == []
+    assert last_findings(ClusterLedger(at=0), []) == []

@@ -47,9 +47,9 @@ def test_the_causes_have_a_line_where_any_is_known():
     assert "Why" not in plain(VIEW)
 
 
-def test_of_workers_that_nobody_samples_it_is_said_why():
+def test_workers_without_samples_are_listed_with_the_reason():
     view = top_view(THEN, replace(NOW, not_sampled={"a": "no /proc", "b": "no /proc"}), source="x")
-    assert "\nWhat threads of 2 workers wait for is not known: no /proc.\n" in plain(view, width=100)
+    assert "\nThreads of 2 workers are not sampled: no /proc.\n" in plain(view, width=100)
 
 
 @pytest.mark.parametrize("width", [10, 30, 40, 55, 80, 140, 300])
@@ -94,12 +94,12 @@ def test_a_hostile_name_neither_steers_the_terminal_nor_breaks_the_table(name):
     assert max(row.cell_len for row in rows) <= 80
 
 
-def test_who_joined_and_left_is_said():
+def test_workers_that_joined_and_left_are_named():
     view = top_view(THEN, replace(NOW, workers={f"n{i}": worker() for i in range(5)}), source="")
     assert "Joined: n0, n1, n2 and 2 more. Left: a, b." in plain(view)
 
 
-def test_a_silent_interval_is_said():
+def test_an_interval_without_heartbeats_has_a_notice():
     view = top_view(THEN, replace(NOW, workers=THEN.workers, activity=THEN.activity), source="")
     assert "No heartbeat came in 2.0 s." in plain(view)
     assert "no heartbeat" in plain(view)
@@ -110,7 +110,7 @@ def test_a_worker_without_work_is_not_called_useless():
     assert plain(view).splitlines()[-1].split()[-4:] == ["2", "-", "no-work", "0"]
 
 
-def test_the_first_view_tells_of_the_life_only():
+def test_the_first_view_shows_the_whole_life_only():
     text = plain(top_view(None, NOW, source=""))
     assert "Last" not in text
     assert "Since 12.0 s ago" in text

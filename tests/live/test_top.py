@@ -270,7 +270,7 @@ WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from dask_efficiency.cli
 
 
 @pytest.mark.cluster
-def test_without_rich_one_view_is_plain_and_a_terminal_is_told_what_to_install(address):
+def test_without_rich_one_view_is_plain_and_a_terminal_says_what_to_install(address):
     command = [sys.executable, "-c", WITHOUT_RICH, "top"]
     with running(address, "--once", "--interval", "0.5s", command=command) as process:
         stdout, _ = process.communicate(timeout=120)
@@ -296,7 +296,7 @@ def of_a_crowd(dask_scheduler: Any) -> dict[str, Any]:
 
 
 @pytest.mark.cluster
-def test_what_is_told_of_very_many_workers_is_bounded(client):
+def test_the_answer_on_very_many_workers_is_bounded(client):
     told = client.run_on_scheduler(of_a_crowd)
     assert (len(told["workers"]), told["more_workers"]) == (MAX_LIVE_WORKERS, 5)
     assert told["nthreads"] == 2 * (MAX_LIVE_WORKERS + 5)

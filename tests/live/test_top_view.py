@@ -1,9 +1,11 @@
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
+from types import MappingProxyType
+
+import pytest
 
 from dask_efficiency.accounts.buckets import Breakdown
-from dask_efficiency.live.observation import Observation, WorkerObservation
-from dask_efficiency.live.top_view import top_view
+from dask_efficiency.live.top_view import Observation, WorkerObservation, baseline, read, top_view
 
 SECOND = 1_000_000_000
 
@@ -36,6 +38,31 @@ def observation(at: float, workers: dict[str, WorkerObservation], *, session: st
 THEN = observation(10, {"a": worker(thread_cpu=5, idle=15), "b": worker(thread_cpu=20)})
 NOW = observation(12, {"a": worker(thread_cpu=6, idle=18), "b": worker(thread_cpu=23, thread_noncpu=1, tasks=3)})
 VIEW = top_view(THEN, NOW, source="tcp://host:8786")
+
+
+def test_the_baseline_is_the_youngest_observation_that_is_old_enough():
+    observations = [observation(at, {}) for at in (1, 2, 3, 4)]
+    now = observation(4.5, {})
+    assert baseline(observations, now, seconds=2) == observations[1]
+    assert baseline(observations, now, seconds=0.1) == observations[2]  # two heartbeats at least
+    assert baseline(observations, now, seconds=60) == observations[0]
+    assert baseline([], now, seconds=2) is None
+
+
+def test_new_accounts_are_compared_with_no_observation_of_the_old_ones():
+    assert baseline([observation(1, {}, session="old")], observation(4, {}), seconds=1) is None
+
+
+def test_what_travels_is_read():
+    payload = asdict(NOW)
+    assert read(payload) == NOW
+    assert read(MappingProxyType(payload)) == NOW
+
+
+@pytest.mark.parametrize("payload", [{}, {"snapshot": {}}, {**asdict(NOW), "new": 1}, {**asdict(NOW), "workers": 5}])
+def test_what_is_no_observation_is_refused(payload):
+    with pytest.raises(ValueError, match="version"):
+        read(payload)
 
 
 def test_a_view_is_what_was_gained_in_between():
@@ -74,7 +101,7 @@ def test_workers_that_came_and_went_are_named():
     assert (view.joined, view.left) == (("w9", "w10"), ("a",))
 
 
-def test_where_not_all_workers_are_told_nobody_is_said_to_have_come_or_gone():
+def test_if_not_all_workers_are_listed_none_has_joined_or_left():
     now = replace(NOW, workers={"b": NOW.workers["b"]}, more_workers=5)
     view = top_view(THEN, now, source="")
     assert (view.joined, view.left, view.more_workers) == ((), (), 5)
@@ -95,7 +122,7 @@ def test_plain_data_for_scripts_holds_every_figure():
     assert data["life"]["thread_seconds"] == {"thread-cpu": 29.0, "thread-noncpu": 1.0, "idle": 18.0}
 
 
-def test_causes_are_those_gained_in_between_and_what_nobody_saw_is_unknown():
+def test_causes_are_those_gained_in_between_and_the_rest_is_unknown():
     then = replace(THEN, causes={"idle/graph": SECOND, "thread-noncpu/gil": 0})
     now = replace(
         NOW,

@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.accounts.buckets import HELD, combine
-from dask_efficiency.report.questions import ask_history
+from dask_efficiency.report.replies import ask_history
 from tests.plugin.tasks import nap
 from tests.plugin.watch import Attendance, addresses, eventually, kill
 

@@ -25,8 +25,8 @@ from dask_efficiency.plugin.decorations import MAX_NOTE, Decoration, decorate
 from dask_efficiency.plugin.scheduler import replies, spans
 from dask_efficiency.report import efficiency_report as client_half
 from dask_efficiency.report import replies as reports
-from dask_efficiency.report.phases import ClientObserver
-from dask_efficiency.report.questions import ask_history
+from dask_efficiency.report.client_watch import ClientObserver
+from dask_efficiency.report.replies import ask_history
 from dask_efficiency.runs.recording.scheduler.recording import Recording
 from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import increment, nap

@@ -28,7 +28,7 @@ from dask_efficiency import (
 from dask_efficiency.accounts.buckets import HELD
 from dask_efficiency.plugin.names import OTHER_WORK
 from dask_efficiency.report.efficiency_report import LEASED
-from dask_efficiency.report.questions import ask_history
+from dask_efficiency.report.replies import ask_history
 from tests.plugin.tasks import Diary, fail, half_and_half, increment, nap, spin, wait_for_word, write_and_nap
 from tests.plugin.watch import (
     Window,

@@ -11,7 +11,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown, Bucket, combine
 from dask_efficiency.accounts.causes import CAUSES, fit
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
 from tests.report.samples import HOSTILE_NAMES, SECOND, report_of, seconds
 
 PANDAS = "/opt/venv/lib/python3.12/site-packages/pandas/core/strings"
@@ -64,10 +64,10 @@ def profiled(**fields: Any) -> EfficiencyReport:
             GilHolder("clean", "clean", UPPER, 30),
         ),
         "gil_holds": (
-            Hold("a", "clean", UPPER, 0.05),
-            Hold("a", "clean", UPPER, 1.2),
+            LongHold("a", "clean", UPPER, 0.05),
+            LongHold("a", "clean", UPPER, 1.2),
         ),
-        "loop_blocks": (Hold("b", EVENT_LOOP, LOOP, 3.4),),
+        "loop_blocks": (LongHold("b", EVENT_LOOP, LOOP, 3.4),),
         "waited_for": {"clean": 2 * SECOND, "load": SECOND},
     }
     given["causes_by_worker"]["b"]["idle/scheduler"] = 0
@@ -115,6 +115,6 @@ def profiled_reports(draw: st.DrawFn) -> EfficiencyReport:
         causes_by_prefix=causes_by_prefix,
         profile=tuple(ProfileRow(*reason, prefix, stack, ns) for reason, prefix, stack, ns in draw(rows)),
         gil_holders=tuple(draw(st.lists(st.builds(GilHolder, _names, _names, _stacks, _ns), max_size=4))),
-        gil_holds=tuple(draw(st.lists(st.builds(Hold, _names, _names, _stacks, st.floats(0, 1e6)), max_size=4))),
+        gil_holds=tuple(draw(st.lists(st.builds(LongHold, _names, _names, _stacks, st.floats(0, 1e6)), max_size=4))),
         waited_for=draw(st.dictionaries(_names, _ns, max_size=3)),
     )

@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.report.comparison_findings import excess, find, format_rise, headline
+from dask_efficiency.report.comparison_findings import caveats, excess, find, format_rise, headline
 from dask_efficiency.report.kinds import KINDS
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis
 from tests.report.comparison_samples import explained_sides, run, sides, waited
@@ -46,7 +44,7 @@ def test_causes_stand_in_place_of_their_bucket() -> None:
     ]
 
 
-def test_of_what_nobody_knows_why_it_grew_no_saving_is_promised() -> None:
+def test_growth_without_a_known_cause_has_no_saving() -> None:
     said = found(waited(), waited(unknown=4, gil=1))[0]
     assert said.startswith("New: tasks off the CPU, for no known reason: 4.0 s of thread time. 0.0 -> 4.0 ")
 
@@ -131,7 +129,7 @@ def test_the_headline_says_whether_it_is_slower_and_lost_more() -> None:
 
 
 def test_a_change_within_the_spread_of_the_runs_is_called_so() -> None:
-    noise = "more than the runs differ among themselves"
+    noise = "more than the spread of the runs"
     for walls, spills, said in (
         ((10, 11, 13), (2, 3, 5), f"Neither runtime nor lost time changed by {noise}"),
         ((10, 11, 13), (3, 3, 3), f"9.1 % slower, not {noise}; lost time rose by 33 %"),
@@ -153,5 +151,40 @@ def test_a_rise_is_signed_and_short() -> None:
 
 
 def test_the_excess_over_a_limit_says_that_it_is_within_the_spread() -> None:
-    said = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the runs differ among themselves)"
+    said = "lost time rose by 20 %, from 5.000 to 6.000 thread-seconds (not more than the spread of the runs)"
     assert excess(compare([run(spill=2), run(spill=8)], run(spill=6))) == said
+
+
+def test_runs_that_are_alike_have_none() -> None:
+    assert caveats(compare(run(thread_cpu=9, spill=1), run(thread_cpu=9, spill=8))) == ()
+
+
+def test_other_workers_work_prices_and_notes_are_caveats() -> None:
+    fields = {"nthreads": {"w0": 4}, "price_per_worker_hour": 2.5, "notes": ("a\x1bb",)}
+    found = "\n".join(caveats(compare(run(thread_cpu=9), run(thread_cpu=12, fields=fields))))
+    assert "0 -> 4 threads" in found
+    assert "useful time differs" in found
+    assert "not the same in all runs: none, 2.5" in found
+    assert r"after: a\x1bb" in found
+
+
+def test_unmeasured_and_running_time_are_caveats() -> None:
+    found = compare(run(thread_cpu=98, unmeasured=2), run(thread_cpu=98, running=98))
+    assert caveats(found) == (
+        "before, 2.0 % of the time was not measured: there is no comparing that part",
+        "after, 50 % of the time was in tasks that had not ended",
+    )
+
+
+def test_runs_of_one_side_with_other_threads_are_a_caveat() -> None:
+    one, other = (run(thread_cpu=9, fields={"nthreads": {"w0": n}}) for n in (2, 4))
+    assert any("did not all have the same" in said for said in caveats(compare([one, other, other], other)))
+
+
+def test_a_run_that_does_not_know_why_threads_waited_is_a_caveat() -> None:
+    unknown = report_of(seconds(thread_cpu=10, thread_noncpu=4))
+    said = "why threads waited is not known before: what libraries' threads computed is among thread-noncpu there"
+    assert said in caveats(compare(unknown, waited(gil=4)))
+    assert said.replace("before", "after") in caveats(compare(waited(gil=4), unknown))
+    for both in (unknown, waited(gil=4)):
+        assert not any("why threads waited" in caveat for caveat in caveats(compare(both, both)))

@@ -34,7 +34,7 @@ def hostile() -> Any:
 
 
 @pytest.mark.parametrize("render", [document, fragment])
-def test_everything_that_is_said_in_text_is_said_in_html(render: Any) -> None:
+def test_everything_in_text_is_in_html(render: Any) -> None:
     html = render(SPILLS)
     assert escape(SPILLS.headline) in html
     assert escape(SPILLS.findings[0].lines[0]) in html

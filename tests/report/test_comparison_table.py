@@ -3,12 +3,12 @@ from decimal import Decimal
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
-from dask_efficiency.report.comparison_table import NOT_BY_CAUSE, Row, comparison_table
+from dask_efficiency.report.comparison_table import NOT_BY_CAUSE, ComparisonRow, comparison_table
 from tests.report.comparison_samples import explained_sides, sides
 from tests.report.samples import by_hand, causes, report_of, seconds
 
 
-def figure(row: Row, column: str) -> Decimal:
+def figure(row: ComparisonRow, column: str) -> Decimal:
     return Decimal(getattr(row, column) or "0")
 
 
@@ -79,10 +79,10 @@ def test_the_table_worked_out_by_hand() -> None:
     before = report_of(seconds(thread_cpu=9, spill=3), cluster_seconds=4.0)
     after = report_of(seconds(thread_cpu=10, spill=9, running=1), cluster_seconds=5.0)
     table = comparison_table(compare(before, after))
-    assert table.causes == (Row("spill", "3.0", "9.0", "+6.0", "", "+1.25", "25.0", "47.4", ""),)
-    assert table.useful == Row("useful", "9.0", "10.0", "+1.0", "", "-0.50", "75.0", "52.6", "")
-    assert table.running == Row("running", "0.0", "1.0", "+1.0", "", "+0.25", "", "", "")
-    assert table.total == Row("total", "12.0", "20.0", "+8.0", "", "+1.00", "100.0", "100.0", "")
+    assert table.causes == (ComparisonRow("spill", "3.0", "9.0", "+6.0", "", "+1.25", "25.0", "47.4", ""),)
+    assert table.useful == ComparisonRow("useful", "9.0", "10.0", "+1.0", "", "-0.50", "75.0", "52.6", "")
+    assert table.running == ComparisonRow("running", "0.0", "1.0", "+1.0", "", "+0.25", "", "", "")
+    assert table.total == ComparisonRow("total", "12.0", "20.0", "+8.0", "", "+1.00", "100.0", "100.0", "")
     assert table.sums == (1, 4)
 
 

@@ -1,18 +1,148 @@
 import json
+import os
+import sysconfig
 from collections import Counter
 from dataclasses import astuple
 
+import dask
+import distributed
 import pytest
 from hypothesis import given
 
+import dask_efficiency
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.lines import NOWHERE, blamed, is_the_users, place_of
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
-from dask_efficiency.report.culprits import MAX_CULPRITS, at, find_culprits, who
+from dask_efficiency.report.culprits import MAX_CULPRITS, LineTime, find_culprits, holder_text, line_times, place_text
 from dask_efficiency.report.files import from_dict
-from dask_efficiency.report.profile import GilHolder, ProfileRow
-from tests.report.profile_samples import CLEAN, ETL, LOOP, UPPER, profiled, profiled_reports
+from dask_efficiency.report.stacks import exact_times
+from dask_efficiency.report.values import GilHolder, ProfileRow
+from tests.report.profile_samples import ARROW, CLEAN, ETL, LOOP, PANDAS, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, causes, report_of, seconds
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        ETL,
+        r"C:\Users\me\project\etl.py",
+        "etl.py",
+        "/home/me/lib/etl.py",
+        "/home/me/python/lib/etl.py",
+        "/home/me/Lib/pythonic/etl.py",
+        "/tmp/ipykernel_12/3456.py",
+        "<ipython-input-3-aa>",
+        "<stdin>",
+        "<dynamic-code>",
+        "<string>",
+        __file__,
+        os.path.join(sysconfig.get_path("scripts"), "job.py"),
+    ],
+)
+def test_the_users_own_code_is_known_by_its_path(file: str) -> None:
+    assert is_the_users(file)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "",
+        f"{PANDAS}/accessor.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        "/opt/conda/lib/python3.12/threading.py",
+        "/usr/lib64/python3.13t/threading.py",
+        "/x/python312.zip/json/decoder.py",
+        r"C:\Python312\Lib\threading.py",
+        r"C:\env\Lib\site-packages\pandas\io.py",
+        "<frozen importlib._bootstrap>",
+        "<__array_function__ internals>",
+        os.__file__,
+        dask.__file__,
+        distributed.__file__,
+        dask_efficiency.__file__,
+        os.path.join(sysconfig.get_path("scripts"), "dask-efficiency"),
+    ],
+)
+def test_libraries_and_generated_code_are_not_the_users(file: str) -> None:
+    assert not is_the_users(file)
+
+
+def test_a_stack_is_put_down_to_the_users_innermost_line_and_what_it_called() -> None:
+    assert blamed(UPPER) == Frame("StringMethods.upper", ETL, 88)
+    inner = Frame("helper", ETL, 7)
+    assert blamed((CLEAN, UPPER[1], inner)) == inner
+    assert blamed((CLEAN, UPPER[1], inner, UPPER[2])) == Frame(UPPER[2].function, ETL, 7)
+
+
+def test_a_decorators_wrapper_is_not_what_the_line_called() -> None:
+    # as pandas has it
+    wrapper = Frame("forbid_nonstring_types.<locals>._forbid.<locals>.wrapper", f"{PANDAS}/accessor.py", 137)
+    assert blamed((CLEAN, wrapper, *UPPER[1:])).function == "StringMethods.upper"
+    assert blamed((CLEAN, wrapper)).function == wrapper.function
+    own = Frame("make.<locals>.clean", ETL, 9)
+    assert blamed((wrapper, own)) == own
+
+
+def test_a_stack_without_the_users_code_is_put_down_to_its_innermost_line() -> None:
+    assert blamed(ARROW) == ARROW[0]
+    assert blamed((*LOOP, ARROW[0])) == ARROW[0]
+    assert blamed(()) == NOWHERE
+
+
+def test_a_function_that_travels_by_value_is_the_users_own_unless_it_may_be_a_librarys() -> None:
+    update = Frame("Booster.update", "/usr/lib/python3.12/site-packages/xgboost/core.py", 2051)
+    own = Frame("clean", "<dynamic-code>", 9)
+    assert blamed((own, update)) == Frame("Booster.update", "<dynamic-code>", 9)
+    assert blamed((own._replace(function="train.<locals>.fn"), update)) == update
+
+
+def test_what_runs_as_a_module_is_imported_is_an_import() -> None:
+    machinery = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
+    module = Frame("<module>", "/usr/lib/python3.12/site-packages/xgboost/__init__.py", 9)
+    assert blamed((CLEAN, machinery, module)) == Frame("import", ETL, CLEAN.line)
+    assert blamed((*LOOP, machinery, module)) == LOOP[-1]._replace(function="import")
+    assert blamed((machinery, module)) == NOWHERE._replace(function="import")
+    generated = Frame("<module>", "<string>", 1)
+    assert blamed((CLEAN, machinery, module, generated, machinery)) == Frame("import", ETL, CLEAN.line)
+    # a module of the user's own is where the user's line is
+    own = Frame("<module>", ETL, 3)
+    assert blamed((CLEAN, machinery, own)) == own
+
+
+def test_a_line_is_in_words() -> None:
+    assert place_of(CLEAN) == "etl.py:88"
+    assert place_of(Frame("f", r"C:\me\etl.py", 3)) == "etl.py:3"
+    assert place_of(Frame("f", "<stdin>", 1)) == "<stdin>:1"
+    assert place_of(NOWHERE) == ""
+
+
+def test_stacks_of_one_line_are_one() -> None:
+    report = profiled(profile=(*profiled().profile[:2], ProfileRow("thread-noncpu", "gil", "clean", UPPER[:2], 300)))
+    gil = [each for each in line_times(report) if each.cause == "gil"]
+    # 200 + 300 of 600, and 100
+    assert gil == [
+        LineTime("thread-noncpu", "gil", "clean", Frame("StringMethods.upper", ETL, 88), 7_500_000_000),
+        LineTime("thread-noncpu", "gil", "clean", Frame("StringMethods.split", ETL, 89), 1_500_000_000),
+    ]
+
+
+def test_lines_of_useful_time_are_there_too() -> None:
+    found = {(each.bucket, each.place): each.ns for each in line_times(profiled())}
+    assert found["thread-cpu", Frame("StringMethods.upper", ETL, 88)] == 6 * SECOND
+    assert found["library-threads", ARROW[0]] == 2 * SECOND
+
+
+@given(profiled_reports())
+def test_lines_add_up_and_the_most_costly_is_first(report: EfficiencyReport) -> None:
+    lines = line_times(report)
+    found: Counter[tuple[str, str, str]] = Counter()
+    for each in lines:
+        found[each.bucket, each.cause, each.prefix] += each.ns
+    assert found == exact_times(report)
+    assert [each.ns for each in lines] == sorted((each.ns for each in lines), reverse=True)
+    assert len({(each.bucket, each.cause, each.prefix, each.place) for each in lines}) == len(lines)
+
 
 HELD_BY = "`StringMethods.upper` in etl.py:88 (prefix clean)"
 
@@ -44,7 +174,7 @@ def test_of_a_report_without_causes_the_prefixes_are_named() -> None:
     assert report_of().culprits == ()
 
 
-def test_a_librarys_line_is_beside_the_line_of_the_users_that_computed_it() -> None:
+def test_a_librarys_line_has_the_users_line_that_computed_it() -> None:
     theirs = (Frame("make_string", "/site-packages/dask/datasets.py", 33),)
     own = (Frame("load", "/home/me/etl.py", 7),)
     rows = tuple(
@@ -103,14 +233,14 @@ def test_without_the_bound_culprits_of_a_cause_add_up_to_it_exactly(report: Effi
         (EVENT_LOOP, (), "the worker's event loop"),
     ],
 )
-def test_who_held_the_gil_is_said_as_people_say_it(holder: str, stack: tuple[Frame, ...], said: str) -> None:
-    assert who(holder, stack) == said
+def test_holders_of_the_gil_are_in_words(holder: str, stack: tuple[Frame, ...], said: str) -> None:
+    assert holder_text(holder, stack) == said
     found = profiled(gil_holders=(GilHolder("clean", holder, stack, 5),)).culprits
     assert found[0].held_by == said
-    assert who(holder, stack).find(at(stack)) >= 0
+    assert holder_text(holder, stack).find(place_text(stack)) >= 0
 
 
-def test_who_held_it_is_known_by_the_prefix_that_waited() -> None:
+def test_holders_are_known_by_the_waiting_prefix() -> None:
     others = (GilHolder("load", EVENT_LOOP, LOOP, 10**9),)
     assert profiled(gil_holders=others).culprits[0].held_by == ""
 

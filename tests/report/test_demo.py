@@ -47,17 +47,10 @@ def test_failing_tasks_succeed_in_the_end(client):
 
 
 def test_a_part_whose_modules_are_missing_is_skipped_in_a_sentence():
-    part = demo.Part("graphs", demo.retry, ("no_such_module",), "pip install graphs")
+    part = demo.DemoPart("graphs", demo.retry, ("no_such_module",), "pip install graphs")
     assert (
         part.obstacle == "skipped, as no_such_module cannot be imported here; pip install graphs adds what is missing"
     )
-
-
-def test_without_rich_the_progress_is_lines(monkeypatch, capsys):
-    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "rich" else object())
-    with demo._progress() as announce:
-        announce(demo.PARTS[1])
-    assert capsys.readouterr().out == "2/5 array reduction that spills: running\n"
 
 
 @pytest.mark.cluster

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dask_efficiency.report import efficiency_report as module
-from dask_efficiency.report.model import Saved
+from dask_efficiency.report.values import Saved
 from tests.report.samples import by_hand
 
 SAVED = Saved(3.0, 2.0, 4.0)

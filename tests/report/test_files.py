@@ -14,7 +14,7 @@ from dask_efficiency import EfficiencyReport, load_report
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.gpu.totals import GpuTotals
 from dask_efficiency.report.files import ReportFileError, from_dict, save, to_dict
-from dask_efficiency.report.model import Repeat
+from dask_efficiency.report.values import Repeat
 from tests.report.samples import SECOND, by_hand, report_of, reports, seconds, skew, with_gpus
 
 
@@ -86,9 +86,7 @@ def test_a_missing_file_is_just_missing(tmp_path: Path) -> None:
         load_report("memory://none/none.json")
 
 
-def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.json"
     save(by_hand(), path)
 

@@ -15,12 +15,10 @@ from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
 from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.report.arrivals import Arrival
 from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.model import Repeat, Saved
-from dask_efficiency.report.profile import Hold
+from dask_efficiency.report.turnover import Arrival, LostWorker
+from dask_efficiency.report.values import LongHold, Repeat, Saved
 from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
@@ -180,11 +178,11 @@ def test_small_tasks_are_one_fault_with_one_cure() -> None:
     longer = find(replace(report, tasks={"succeeded": 100}))
     assert [one.kind for one in longer] == ["idle/scheduler", "overhead/hand-over", "idle/graph", "overhead/event-loop"]
     frozen = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1165)
-    importing = replace(report, loop_blocks=(Hold("w0", EVENT_LOOP, (frozen,), 2.5),))
+    importing = replace(report, loop_blocks=(LongHold("w0", EVENT_LOOP, (frozen,), 2.5),))
     assert [one.kind for one in find(importing)][:2] == ["idle/scheduler", "small-tasks"]
 
 
-def test_of_a_chain_nothing_is_promised_for_nobody_knows_whether_it_can_be_broken_up() -> None:
+def test_a_chain_has_no_saving_as_it_may_be_unbreakable() -> None:
     report = report_of(
         seconds(thread_cpu=10, idle=10),
         cluster_seconds=10.0,
@@ -235,7 +233,7 @@ def test_idle_gpus_are_a_finding_without_a_saving() -> None:
     assert find(with_gpus())[-1] is not find(with_gpus())[0] or len(find(with_gpus())) == 1
 
 
-def test_where_nobody_knows_the_wall_clock_nothing_is_promised() -> None:
+def test_without_a_wall_clock_there_are_no_findings() -> None:
     assert find(report_of(seconds(thread_cpu=1, spill=9), cluster_seconds=math.nan)) == ()
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import notebook
+from dask_efficiency.report.values import Repeat
 from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds
 

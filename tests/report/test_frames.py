@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.lost_workers import LostWorker
+from dask_efficiency.report.turnover import LostWorker
 from tests.report.profile_samples import ETL, profiled, profiled_reports
 from tests.report.samples import by_hand, report_of
 
@@ -60,7 +60,7 @@ def test_lost_workers_are_a_table() -> None:
     assert report_of().to_frame(by="lost-worker").empty
 
 
-def test_findings_are_a_table_with_nothing_where_nobody_knows_a_saving() -> None:
+def test_findings_are_a_table_with_gaps_for_unknown_savings() -> None:
     frame = by_hand().to_frame(by="finding")
     assert list(frame.columns[:3]) == ["kind", "title", "where"]
     assert list(frame.kind) == [one.kind for one in by_hand().findings]

@@ -112,7 +112,7 @@ def test_kernels_of_a_name_and_prefix_are_added_up_over_the_workers() -> None:
     ]
 
 
-def test_what_was_not_told_apart_comes_last_however_much_it_is() -> None:
+def test_the_collective_row_comes_last_whatever_its_size() -> None:
     rows = (KernelTotals("p", "(other)", 9, 900), KernelTotals("", "(other)", 1, 100), KernelTotals("p", "k", 1, 1))
     assert [row.name for row in of(a=gpu_totals(kernels=rows)).kernels] == ["k", "(other)"]
     assert of(a=gpu_totals(kernels=rows)).kernels[-1].ns == 1000

@@ -13,7 +13,7 @@ from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.cluster.timeline import Timeline
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.report.lost_time import loss_cells, lost_time
-from dask_efficiency.report.profile import ProfileRow
+from dask_efficiency.report.values import ProfileRow
 from tests.report.profile_samples import profiled
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, seconds, with_gpus
 from tests.report.test_report_page import large

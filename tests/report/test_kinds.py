@@ -1,18 +1,19 @@
-from __future__ import annotations
-
 import math
 import string
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from dask_efficiency.accounts.buckets import GOOD, Bucket
+from dask_efficiency.accounts.buckets import FINALIZED, GOOD, Bucket
+from dask_efficiency.accounts.causes import NAMES
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.cli import main
 from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
-from dask_efficiency.report.kinds import BESIDE, KINDS, advice, page_of
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.profile import GilHolder, Hold
+from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
+from dask_efficiency.report.turnover import LostWorker
+from dask_efficiency.report.values import GilHolder, LongHold
 from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
 
@@ -54,17 +55,20 @@ PLAIN = Facts(
 
 #: By kind and the first words of its advice, what must be so for it to be given.
 CASES = {
-    ("spill", "Persist less, or use it up at once"): {"times_read_back": 3.0},
+    ("spill", "Persist less, or use results at once"): {"times_read_back": 3.0},
     ("thread-noncpu", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/lock", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/unknown", "Mostly, tasks wait for GPUs"): {"gpu_waiting": 0.6},
     ("thread-noncpu/gil", "Use fewer and longer tasks with smaller results"): {"gil_of_loops": 0.6},
-    ("thread-noncpu/gil", "See which threads beside the tasks"): {"one_thread_each": True},
-    ("thread-noncpu/gil", "Use fewer threads: they wait for cores"): {"short_of_cores": True, "gil_of_text": 0.2},
+    ("thread-noncpu/gil", "Find which other threads run"): {"one_thread_each": True},
+    ("thread-noncpu/gil", "Use fewer threads: they wait even longer for cores"): {
+        "short_of_cores": True,
+        "gil_of_text": 0.2,
+    },
     ("thread-noncpu/gil", "Use processes"): {"gil_of_text": 0.2},
     ("thread-noncpu/core", "Give libraries' threads less to do"): {"libraries": 0.9, "threads": 16.0},
     ("thread-noncpu/lock", "Give libraries' threads less to do"): {"libraries": 0.9},
-    ("thread-noncpu/core", "See which processes they are: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
+    ("thread-noncpu/core", "Find them: other processes use 40 %"): {"others": 0.4, "libraries": 0.9},
     ("thread-noncpu/core", "Use fewer threads, or more cores: 16 threads share 2 cores."): {"threads": 16.0},
     ("overhead", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
     ("overhead/event-loop", "Give workers more memory, or make partitions smaller"): {"spilling": 0.1},
@@ -73,8 +77,8 @@ CASES = {
     ("idle/parallelism", "Split or salt the key"): {"larger_input": 30.0, "longest_task": 0.6},
     ("idle", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
     ("idle/parallelism", "Split the task that took 60 % of the makespan"): {"longest_task": 0.6},
-    ("idle", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9, "longest_task": 0.1},
-    ("idle/parallelism", "More workers do not help: tasks waited for one another, 90 %"): {"chain": 0.9},
+    ("idle", "More workers do not help: one chain of tasks is 90 %"): {"chain": 0.9, "longest_task": 0.1},
+    ("idle/parallelism", "More workers do not help: one chain of tasks is 90 %"): {"chain": 0.9},
     ("idle/scheduler", "Import modules before the work"): {"importing": 0.6, "task_seconds": 0.001},
     **{
         (kind, "Release what is not used again: Client-7d24439e holds 3.0 GiB of load that no task"): {
@@ -99,11 +103,11 @@ CASES = {
         "idle/scheduler",
         "Use fewer and longer tasks: the scheduler was busy 90 % of the time, most with task-finished",
     ): {"loop_busy": 0.9},
-    ("idle/parallelism", "Use fewer threads per worker, or run something beside fit"): {
+    ("idle/parallelism", "Use fewer threads per worker, or run other work with fit"): {
         "fills_workers": True,
         "waited_for": "fit",
     },
-    ("idle/parallelism", "Split the tasks of join, for which all waited"): {"waited_for": "join"},
+    ("idle/parallelism", "Split the tasks of join, which all waited for"): {"waited_for": "join"},
     ("idle", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
     ("idle/parallelism", "One task ran at a time on 4 threads"): {"held_threads": 1.0, "threads": 4.0},
     ("lost-worker", "Give workers more memory, or make partitions smaller"): {"lost_for_memory": 0.6},
@@ -227,7 +231,7 @@ def test_while_event_loops_import_their_threads_wait_for_them(block: str, share:
         seconds(thread_cpu=4, idle=5),
         causes_by_worker={"w0": causes(**{"idle/scheduler": 5.0})},
         nthreads={"w0": 2},
-        loop_blocks=(Hold("w0", EVENT_LOOP, stacks[block], 2.0),),
+        loop_blocks=(LongHold("w0", EVENT_LOOP, stacks[block], 2.0),),
     )
     assert facts_of(report).importing == share
 
@@ -258,7 +262,7 @@ def holding(holder: str, file: str, function: str) -> GilHolder:
     return GilHolder("clean", holder, (Frame(function, file, 1),), 10)
 
 
-def test_what_helps_against_the_gil_follows_who_held_it() -> None:
+def test_advice_on_the_gil_depends_on_its_holder() -> None:
     text = holding("clean", "/lib/site-packages/pandas/core/strings/object_array.py", "ObjectStringArrayMixin._str_map")
     numbers = holding("clean", "/home/me/etl.py", "add_up")
     loop = holding(EVENT_LOOP, "/lib/site-packages/distributed/comm/tcp.py", "read")
@@ -273,3 +277,26 @@ def test_what_helps_against_the_gil_follows_who_held_it() -> None:
     assert said(numbers) == said(numbers, numbers, text) == f"Use {processes}"
     assert said(loop, loop, text).startswith("Use fewer and longer tasks")
     assert "one thread" in said(numbers, threads=1)
+
+
+@pytest.mark.parametrize("kind", [*FINALIZED, *NAMES, *BESIDE, "slow-worker"])
+def test_every_bucket_every_cause_and_every_other_finding_is_explained(kind: str) -> None:
+    said = explain(kind)
+    assert said.splitlines()[0].strip("# ") == f"`{kind}`"
+    assert len(said.splitlines()) > 2
+    assert ")=" not in said
+
+
+def test_a_cause_alone_is_enough_where_one_bucket_has_it() -> None:
+    assert explain("sleep") == explain("thread-noncpu/sleep")
+    assert "`thread-noncpu/file`" not in explain("sleep")
+    with pytest.raises(ValueError, match="'unknown' is several kinds; expected one of thread-noncpu/unknown, "):
+        explain("unknown")
+
+
+def test_the_command_prints_it_and_what_there_is_where_there_is_none() -> None:
+    result = CliRunner().invoke(main, ["explain", "spill"])
+    assert (result.exit_code, result.stdout) == (0, f"{explain('spill')}\n")
+    result = CliRunner().invoke(main, ["explain", "spil"])
+    assert result.exit_code != 0
+    assert "'spil' is no kind; expected one of cancelled, client, constrained," in result.output

@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.accounts.buckets import Breakdown
+from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.causes import NAMES
-from dask_efficiency.report.lost_time import Row, loss_cells, lost_time, why_not_known
-from tests.report.samples import breakdowns, by_hand, causes, report_of, reports, seconds, waiting_for_the_gil
+from dask_efficiency.report.lost_time import CauseLoss, LostTimeRow, largest_loss, loss_cells, lost_time, why_not_known
+from tests.report.samples import SECOND, breakdowns, by_hand, causes, report_of, reports, seconds, waiting_for_the_gil
 
 
 def test_the_table_of_the_report_worked_out_by_hand() -> None:
     table = lost_time(by_hand(price_per_worker_hour=3600.0))
     # per cent of 17 s: 58.82 17.65 11.76 5.88 5.88, which make 99.7 when cut; a thread-second costs 0.5
     assert table.rows == (
-        Row("useful", "10.0", "2.50", "58.8", "5.00"),
-        Row("spill", "3.0", "0.75", "17.6", "1.50"),
-        Row("thread-noncpu", "2.0", "0.50", "11.8", "1.00"),
-        Row("failed", "1.0", "0.25", "5.9", "0.50"),
-        Row("idle", "1.0", "0.25", "5.9", "0.50"),
-        Row("running", "1.0", "0.25", "", "0.50"),
-        Row("total", "18.0", "4.50", "100.0", "9.00"),
+        LostTimeRow("useful", "10.0", "2.50", "58.8", "5.00"),
+        LostTimeRow("spill", "3.0", "0.75", "17.6", "1.50"),
+        LostTimeRow("thread-noncpu", "2.0", "0.50", "11.8", "1.00"),
+        LostTimeRow("failed", "1.0", "0.25", "5.9", "0.50"),
+        LostTimeRow("idle", "1.0", "0.25", "5.9", "0.50"),
+        LostTimeRow("running", "1.0", "0.25", "", "0.50"),
+        LostTimeRow("total", "18.0", "4.50", "100.0", "9.00"),
     )
     assert table.finalized == "17.0"
 
@@ -31,11 +31,11 @@ def test_causes_stand_below_their_bucket_and_add_up_to_it_in_every_column() -> N
     # thread-noncpu: 17.2 + 3.1 + 2.0 + 0.2 + 0.1 + 0.4 of 88, with 8 threads; the last three are below 0.88 each.
     # Wall: 2.875 is shown as 2.9, and 2.15, 0.3875, 0.25, 0.0875 as figures that make it.
     assert table.rows[5:10] == (
-        Row("thread-noncpu", "23.0", "2.9", "26.1", "5.75"),
-        Row("gil", "17.2", "2.2", "19.5", "4.30", "thread-noncpu"),
-        Row("file", "3.1", "0.4", "3.5", "0.78", "thread-noncpu"),
-        Row("core", "2.0", "0.2", "2.3", "0.50", "thread-noncpu"),
-        Row("3 more", "0.7", "0.1", "0.8", "0.17", "thread-noncpu"),
+        LostTimeRow("thread-noncpu", "23.0", "2.9", "26.1", "5.75"),
+        LostTimeRow("gil", "17.2", "2.2", "19.5", "4.30", "thread-noncpu"),
+        LostTimeRow("file", "3.1", "0.4", "3.5", "0.78", "thread-noncpu"),
+        LostTimeRow("core", "2.0", "0.2", "2.3", "0.50", "thread-noncpu"),
+        LostTimeRow("3 more", "0.7", "0.1", "0.8", "0.17", "thread-noncpu"),
     )
     assert [row.name for row in table.rows if row.bucket == "idle"] == [
         "idle/parallelism",
@@ -109,23 +109,23 @@ def test_a_senseless_price_is_left_out(price: float) -> None:
     assert lost_time(by_hand(price_per_worker_hour=price)).money_scale is None
 
 
-def test_why_it_is_not_known_why_threads_waited_is_said_in_a_line() -> None:
+def test_the_reason_for_unknown_causes_is_a_line() -> None:
     waited = seconds(thread_cpu=1, thread_noncpu=1)
     known = {"w0": causes(**{"thread-noncpu/gil": 1})}
-    assert why_not_known(report_of(waited)) == "why threads waited is not known here: nobody looked"
+    assert why_not_known(report_of(waited)) == "why threads waited is not known: they were not sampled"
     assert why_not_known(report_of(waited, not_sampled={"w0": "no /proc"})) == (
-        "why threads waited is not known here: no /proc"
+        "why threads waited is not known: no /proc"
     )
     assert why_not_known(report_of(waited, waited, causes_by_worker=known, not_sampled={"w1": "no /proc"})) == (
-        "why threads of w1 waited is not known here: no /proc"
+        "why threads of w1 waited is not known: no /proc"
     )
     reasons = {"w0": "no /proc", "w1": "switched off", "w2": "no /proc"}
     assert why_not_known(report_of(waited, waited, waited, not_sampled=reasons)) == (
-        "why threads of w0, w2 waited is not known here: no /proc, and 1 more reason on other workers"
+        "why threads of w0, w2 waited is not known: no /proc, and 1 more reason on other workers"
     )
 
 
-def test_nothing_is_said_where_it_is_known_or_hardly_any_thread_waited() -> None:
+def test_no_reason_is_given_if_causes_are_known_or_waiting_is_small() -> None:
     known = {"w0": causes(**{"thread-noncpu/unknown": 1})}
     assert why_not_known(report_of(seconds(thread_noncpu=1), causes_by_worker=known)) == ""
     assert why_not_known(report_of(seconds(thread_cpu=1))) == ""
@@ -135,3 +135,45 @@ def test_nothing_is_said_where_it_is_known_or_hardly_any_thread_waited() -> None
 @given(reports)
 def test_of_any_report_it_is_one_printable_line(report: EfficiencyReport) -> None:
     assert why_not_known(report) == "" or why_not_known(report).isprintable()
+
+
+def largest_of(by_cause: dict[str, float], **by_bucket: float) -> str:
+    found = largest_loss(report_of(seconds(**by_bucket), causes_by_worker={"w0": causes(**by_cause)}))
+    return "" if found is None else found.kind
+
+
+def test_a_cause_is_named_however_small_its_part_of_its_bucket() -> None:
+    by_cause = {"thread-noncpu/gil": 40, "thread-noncpu/sleep": 2}
+    assert largest_of(by_cause, thread_cpu=58, thread_noncpu=42) == "thread-noncpu/gil"
+    by_cause = {"thread-noncpu/gil": 15, "thread-noncpu/sleep": 10, "thread-noncpu/file": 10, "thread-noncpu/core": 7}
+    assert largest_of(by_cause, thread_cpu=58, thread_noncpu=42) == "thread-noncpu/gil"
+
+
+def test_one_cause_of_another_bucket_may_be_larger_than_any_of_the_largest() -> None:
+    by_cause = {"thread-noncpu/gil": 20, "thread-noncpu/sleep": 20, "idle/parallelism": 30}
+    assert largest_of(by_cause, thread_cpu=30, thread_noncpu=40, idle=30) == "idle/parallelism"
+
+
+def test_a_bucket_without_causes_counts_as_one() -> None:
+    by_cause = {"thread-noncpu/gil": 14, "thread-noncpu/file": 13, "thread-noncpu/core": 13}
+    assert largest_of(by_cause, thread_cpu=40, thread_noncpu=40, spill=25) == "spill"
+
+
+def test_unknown_is_no_cause() -> None:
+    assert largest_of({"idle/unknown": 30}, thread_cpu=70, idle=30) == "idle"
+    assert largest_of({"idle/unknown": 18, "idle/graph": 12}, thread_cpu=70, idle=30) == "idle"
+    assert largest_of({"idle/unknown": 12, "idle/graph": 18}, thread_cpu=70, idle=30) == "idle/graph"
+
+
+def test_a_cause_that_has_no_row_of_its_own_is_not_named() -> None:
+    assert largest_of({"idle/graph": 0.6, "idle/parallelism": 0.4}, thread_cpu=99, idle=1) == "idle"
+
+
+def test_without_losses_there_is_none() -> None:
+    assert largest_of({}, thread_cpu=1) == ""
+    assert largest_of({}) == ""
+
+
+def test_its_size_is_in_nanoseconds() -> None:
+    report = report_of(seconds(idle=3), causes_by_worker={"w0": causes(**{"idle/graph": 2})})
+    assert largest_loss(report) == CauseLoss(Bucket.IDLE, "graph", 2 * SECOND)

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.buckets import Breakdown
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.metered import Amount, MeteredRow, own_labels, shuffle_times
+from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
+from dask_efficiency.report.values import Amount, MeteredRow
 from tests.report.samples import report_of, seconds
 
 SECOND = 1_000_000_000
@@ -57,7 +58,7 @@ def shuffled() -> EfficiencyReport:
     )
 
 
-def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() -> None:
+def test_a_shuffle_is_listed_by_phase_and_other_work_of_its_tasks_is_the_rest() -> None:
     times = shuffle_times(shuffled().metered, shuffled().by_prefix)
     assert times is not None
     assert times.held_ns == {
@@ -73,7 +74,7 @@ def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() 
     said = shuffles(shuffled())
     assert said.lines == (
         "sent 31.5 MiB in 12 messages, wrote 29.6 MiB in 7 pieces to disk and read 28.6 MiB",
-        "at barriers all waited for b, which still sent for 700 ms",
+        "at barriers all others waited for b, which was still sending for 700 ms",
     )
     assert said.rows[0] == ("shard", "in tasks", "1.5 s")
     assert said.rows[-1] == ("disk", "in the background", "400 ms")
@@ -84,25 +85,25 @@ def test_a_shuffle_is_told_by_phase_and_what_its_tasks_did_beside_is_the_rest() 
         st.sampled_from(["thread-cpu", "thread-noncpu", "overhead", "failed", "cancelled"]), st.integers(0, 10 * SECOND)
     )
 )
-def test_phases_add_up_to_what_tasks_of_shuffles_held_whatever_is_said_of_them(held: dict[str, int]) -> None:
+def test_phases_add_up_to_the_time_held_by_tasks_of_shuffles_for_any_rows(held: dict[str, int]) -> None:
     report = with_rows(*SHUFFLE, shuffle_transfer=held, shuffle_barrier=held, unpack=held)
     times = shuffle_times(report.metered, report.by_prefix)
     assert times is not None
     assert sum(times.held_ns.values()) == 3 * sum(held.values())
 
 
-def test_without_a_shuffle_nothing_is_told_of_any() -> None:
+def test_without_a_shuffle_the_section_is_empty() -> None:
     report = with_rows(*counted(("execute", "inc", "io", "seconds", 1.0)))
     assert shuffle_times(report.metered, report.by_prefix) is None
     assert not shuffles(report).blocks
 
 
-def test_data_that_moved_is_told_by_the_way_it_went() -> None:
+def test_moved_data_is_listed_by_way() -> None:
     report = report_of(seconds(thread_cpu=10), moved={"spilled": Amount(3 * 2**20, 1), "received": Amount(5, 1200)})
     assert moved(report).rows == (("spilled", "3.0 MiB", "1"), ("received", "5 B", "1,200"))
 
 
-def test_spilling_is_told_with_what_was_read_back_and_how_often() -> None:
+def test_spilling_is_listed_with_the_bytes_read_back() -> None:
     spilling = report_of(
         seconds(thread_cpu=10, spill=30),
         cluster_seconds=10.0,
@@ -110,10 +111,10 @@ def test_spilling_is_told_with_what_was_read_back_and_how_often() -> None:
     )
     (found,) = (one for one in find(spilling) if one.kind == "spill")
     assert found.where == "1.0 GiB spilled, 3.0 GiB read back"
-    assert found.advice == "Persist less, or use it up at once: 1.0 GiB were spilled, 3.0 GiB read back, 3 times."
+    assert found.advice == "Persist less, or use results at once: 1.0 GiB spilled, 3.0 GiB read back (3 times)."
 
 
-def test_users_own_labels_are_told_by_prefix_seconds_first_and_none_of_dasks() -> None:
+def test_users_own_labels_are_listed_by_prefix_seconds_first_and_none_of_dasks() -> None:
     report = with_rows(
         *SHUFFLE,
         *counted(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
-from dask_efficiency.report.model import FACTORS
+from dask_efficiency.report.values import FACTORS
 from tests.report.samples import breakdowns, by_hand, report_of, seconds, skew
 
 several = st.lists(breakdowns, max_size=5)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown, combine
 from dask_efficiency.accounts.cluster.timeline import MAX_BINS, Timeline
-from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import MAX_CODE, page
+from dask_efficiency.report.values import Repeat
 from dask_efficiency.show.extent import PAGE
 from dask_efficiency.show.html.render import page as html_page
 from tests.report.samples import HOSTILE_NAMES, by_hand, report_of, reports, seconds, waiting_for_the_gil
@@ -75,7 +75,7 @@ def test_a_run_of_thousands_takes_little_more() -> None:
     assert len(render_page(large(5_000, 3_000)).encode()) <= 250_000
 
 
-def test_a_page_tells_in_the_order_in_which_it_is_read() -> None:
+def test_a_page_is_in_reading_order() -> None:
     assert headings(large(2, 3)) == [
         "More findings",
         "Lost time",
@@ -86,8 +86,8 @@ def test_a_page_tells_in_the_order_in_which_it_is_read() -> None:
         "Prefixes by time held (thread-h)",
         "Spans",
         "Client phases",
-        "Outside the thread slots (shown beside, not added)",
-        "Known more finely (shown beside, not added)",
+        "Outside the thread slots (not in any sum)",
+        "Details of buckets (not in any sum)",
         "Not measured",
         "Environment",
         "The code that ran",

@@ -119,7 +119,7 @@ def test_a_module_does_what_it_does_without(folder: Path, module: str) -> None:
     assert found[2].splitlines()[-3:] == expected[2].splitlines()[-3:]
 
 
-def test_a_script_without_a_client_is_told_how_to_get_one(folder: Path) -> None:
+def test_a_script_without_a_client_gets_a_hint(folder: Path) -> None:
     done = subprocess.run([*RUN, "neighbour.py"], cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.stderr == (
         "dask-efficiency: neighbour.py made no Client, and nothing is metered without a cluster: "
@@ -136,7 +136,7 @@ def test_a_script_without_a_client_is_told_how_to_get_one(folder: Path) -> None:
         (["--save-to", "neighbour.py", "neighbour.py"], "neighbour.py"),
     ],
 )
-def test_what_cannot_be_run_or_written_is_said_in_one_line(folder: Path, arguments: list[str], line: str) -> None:
+def test_errors_of_running_and_writing_are_one_line(folder: Path, arguments: list[str], line: str) -> None:
     code, output, error = outcome(*RUN, *arguments, cwd=folder)
     assert code in (1, 2)
     assert not output

@@ -53,7 +53,7 @@ def test_only_a_task_that_held_all_else_up_for_a_good_part_of_the_run_does_so() 
     assert long_tasks(report_of(skew={"join": skew()}, cluster_seconds=500.0)) == {}
 
 
-def test_what_a_trace_says_already_is_not_said_again() -> None:
+def test_tasks_of_the_long_tail_are_not_repeated() -> None:
     known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
     report = report_of(skew={"join": skew(), "sum": skew()}, cluster_seconds=40.0, long_tail=(known,))
     assert list(long_tasks(report)) == ["sum"]
@@ -122,7 +122,7 @@ def test_the_longest_is_not_called_the_largest_where_another_is() -> None:
     assert where(max_bytes=1.5 * 2**20) == said
 
 
-def test_the_size_of_the_input_of_the_longest_is_said_where_it_is_known() -> None:
+def test_the_input_size_of_the_longest_task_is_given_if_known() -> None:
     larger = skew(count=50, max_bytes=30 * 2.0**20, largest_key="('load', 13)", alone_seconds=0.0)
     report = report_of(skew={"join": skew(largest_key="another"), "load": larger}, cluster_seconds=40.0)
     assert longest(report, "join").where == (
@@ -131,11 +131,11 @@ def test_the_size_of_the_input_of_the_longest_is_said_where_it_is_known() -> Non
     )
 
 
-def test_nothing_is_said_of_a_short_time_alone() -> None:
+def test_a_short_time_alone_is_no_finding() -> None:
     assert all(where(alone_seconds=alone).endswith("40 times the median") for alone in (0.0, 1.0))
 
 
-def test_where_a_trace_knows_the_size_of_its_input_both_are_said_once() -> None:
+def test_with_a_trace_time_and_input_size_are_given_once() -> None:
     known = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
     said = "Task ('join', 13) took 21.0 s, 40 times the median, its input is 20 times as large"
     assert known.finding().where == said

@@ -6,7 +6,6 @@ from hypothesis import given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.causes import CAUSES, name_of
-from dask_efficiency.report.profile import ProfileRow
 from dask_efficiency.report.stacks import (
     NoStacksError,
     cause_rows,
@@ -15,6 +14,7 @@ from dask_efficiency.report.stacks import (
     known_stacks,
     sampled_stacks,
 )
+from dask_efficiency.report.values import ProfileRow
 from tests.report.profile_samples import ARROW, SPLIT, UPPER, profiled, profiled_reports
 from tests.report.samples import SECOND, by_hand, report_of, seconds
 
@@ -38,7 +38,7 @@ def test_times_by_cause_and_prefix_are_those_worked_out_by_hand() -> None:
     }
 
 
-def test_what_nobody_looked_at_is_unknown_and_what_ran_or_had_no_work_is_left_out() -> None:
+def test_time_without_samples_is_unknown_and_running_and_no_work_are_left_out() -> None:
     # spill 3 s by prefix; a is idle for 1 s; 2 s of no-work, 1 s running
     assert exact_times(by_hand()) == {
         ("thread-cpu", "", "load"): 6 * SECOND,

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.findings import find
-from dask_efficiency.report.wall_clock import lines, parts
+from dask_efficiency.report.wall_clock import ideal_time_lines, wall_clock_parts
 from dask_efficiency.runs.path.summary import PathSummary
 from tests.report.samples import causes, report_of, reports, seconds
 
@@ -16,22 +16,22 @@ def test_the_parts_of_the_wall_clock_add_up_to_it() -> None:
     report = report_of(
         seconds(thread_cpu=2), window_seconds=8.0, cluster_seconds=2.0, no_workers_seconds=5.0, phases={"run": 2.0}
     )
-    assert parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "on the client": 1.0}
-    assert sum(parts(report).values()) == report.window_seconds
+    assert wall_clock_parts(report) == {"without any worker": 5.0, "of work on the cluster": 2.0, "on the client": 1.0}
+    assert sum(wall_clock_parts(report).values()) == report.window_seconds
 
 
 @given(reports)
 def test_no_part_of_any_wall_clock_is_negative_and_none_is_hidden_that_matters(report: EfficiencyReport) -> None:
     whole = report.cluster_seconds + report.no_workers_seconds + report.client_seconds
-    assert all(seconds >= 0 for seconds in parts(report).values())
-    assert sum(parts(report).values()) >= 0.89 * whole
+    assert all(seconds >= 0 for seconds in wall_clock_parts(report).values())
+    assert sum(wall_clock_parts(report).values()) >= 0.89 * whole
 
 
-def test_a_client_that_mostly_does_work_for_dask_is_told_from_the_users_code() -> None:
+def test_a_client_busy_with_dask_is_distinguished_from_the_users_code() -> None:
     report = report_of(
         seconds(thread_cpu=4), window_seconds=5.0, cluster_seconds=1.0, phases={"optimize": 3.0, "gather": 0.5}
     )
-    assert next(iter(parts(report))) == "on the client, mostly its optimize"
+    assert next(iter(wall_clock_parts(report))) == "on the client, mostly its optimize"
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_no_ideal_is_longer_than_the_work_itself(report: EfficiencyReport) -> No
     assert 0.0 <= report.ideal_seconds <= report.cluster_seconds
 
 
-def test_what_is_not_known_of_the_ideal_is_said() -> None:
-    (said,) = lines(report_of(seconds(thread_cpu=4, idle=5), window_seconds=4.5))
+def test_unknown_bounds_of_the_ideal_are_named() -> None:
+    (said,) = ideal_time_lines(report_of(seconds(thread_cpu=4, idle=5), window_seconds=4.5))
     assert said == (
         "useful work takes at least 2.0 s by 2 threads; not known: how many cores the workers share "
         "and the longest chain of tasks (trace=True tells)"
@@ -71,14 +71,14 @@ def test_what_libraries_compute_counts_against_the_cores() -> None:
     assert report.ideal_bounds == {"slots": pytest.approx(1.9 / 2.1), "cores": pytest.approx(0.95)}
 
 
-def test_what_libraries_compute_beside_busy_tasks_counts_against_the_cores_too() -> None:
+def test_computing_of_libraries_during_tasks_counts_against_the_cores() -> None:
     """A product of matrices: the task's thread computes for 0.9 s, and those of BLAS for as long."""
     whole = seconds(thread_cpu=0.9, library_threads=0.1)
     report = report_of(whole, cluster_seconds=1.0, cores=2.0, outside={"CPU of other threads": 0.9})
     assert report.ideal_bounds["cores"] == pytest.approx(0.9)
 
 
-def test_nothing_is_said_of_libraries_where_nobody_looked() -> None:
+def test_without_samples_nothing_is_attributed_to_libraries() -> None:
     whole = seconds(thread_cpu=0.1, thread_noncpu=2)
     report = report_of(whole, window_seconds=1.0, cluster_seconds=1.0, cores=2.0, outside={"CPU of other threads": 1.8})
     (found,) = find(report)

@@ -45,7 +45,7 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> tuple[efficiency_report, f
     return report, without, metrics
 
 
-def test_time_without_any_worker_is_told_apart_and_is_no_thread_time(late: Any) -> None:
+def test_time_without_any_worker_is_separate_and_no_thread_time(late: Any) -> None:
     report, without, _ = late
     found: EfficiencyReport = report.report
     assert without <= found.no_workers_seconds <= found.window_seconds
@@ -59,7 +59,7 @@ def test_time_without_any_worker_is_told_apart_and_is_no_thread_time(late: Any) 
     assert "without any worker (no-workers)" in plain(found.document)
 
 
-def test_workers_that_came_are_told_from_the_request_to_the_first_task(late: Any) -> None:
+def test_workers_that_joined_are_listed_from_request_to_first_task(late: Any) -> None:
     report, without, _ = late
     arrivals = report.arrivals
     assert {arrival.worker for arrival in arrivals} == {"0", "1"}

@@ -1,5 +1,5 @@
-"""Bokeh: pages on Dask's own dashboard, of what the cluster's threads did in the last minutes."""
+"""Pages on Dask's own dashboard: the cluster's thread time in the last minutes."""
 
-from dask_efficiency.live.bokeh.routes import NoDashboardError, hide, show
+from dask_efficiency.live.bokeh.pages import NoDashboardError, hide, show
 
 __all__ = ["NoDashboardError", "hide", "show"]

@@ -1,4 +1,4 @@
-"""Columns: what each figure of the pages shows, as plain data by column."""
+"""Data of the pages' figures, by column."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dask_efficiency.accounts.causes import CAUSES
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
 from dask_efficiency.accounts.cluster.presence import GPU_ACTIVITIES
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
-from dask_efficiency.live.causes import listed
+from dask_efficiency.live.last_seconds import causes_text
 from dask_efficiency.live.tab_view import TabView
-from dask_efficiency.live.workers import QUANTILES, spread
+from dask_efficiency.live.times import QUANTILES, spread
 from dask_efficiency.show.colours import COLOURS, ink
 from dask_efficiency.show.labels import label
 from dask_efficiency.show.pie import Wedge, label_point, radians, wedges
 
-#: Of more workers than these, a page with other figures on it shows the least useful.
+#: Workers shown on a page with other figures, the least useful first. By eye.
 FEW_WORKERS = 20
 
-#: Of more workers than these, even a page of their own shows the spread.
+#: Workers that have a bar each on their own page; with more, the page shows their spread. By eye.
 MANY_WORKERS = 100
 
-#: Of more GPUs than these, a page with other figures on it shows those that are idle most.
+#: GPUs shown on a page with other figures, the most idle first. By eye.
 FEW_GPUS = 16
 
-#: A page of their own has room for so many.
+#: GPUs shown on their own page. By eye.
 MANY_GPUS = 100
 
-#: A narrower wedge has no room for its per cent, which the key has too.
+#: Share of the pie from which a wedge has room for its per cent, which the key repeats. By eye.
 LABELLED_SHARE = 0.07
 
 PIE = ("label", "start", "stop", "colour", "x", "y", "percent", "text", "ink", "seconds", "causes")
@@ -39,7 +39,7 @@ SPREAD = ("y", "name", "colour", "q0", "q10", "q50", "q90", "q100", "least", "mo
 PREFIXES = ("y", "name", "total", *map(str, TASK_BUCKETS))
 GPUS = ("y", "name", *GPU_ACTIVITIES)
 
-#: Values by column, all of one length.
+#: Values by column, all of equal length.
 Columns = Mapping[str, list[Any]]
 
 
@@ -54,17 +54,17 @@ def with_work(view: TabView) -> dict[str, int]:
 
 
 def percent_of(wedge: Wedge) -> str:
-    """A wedge's per cent as shown."""
+    """Per cent of a wedge, for display."""
     return f"{'<0.1' if wedge.percent == '0.0' else wedge.percent} %"
 
 
 def causes_of(view: TabView, name: str) -> str:
-    """The causes of an activity with their shares, in a line; empty where none is known."""
-    return listed(view.last.cause_shares.get(Bucket(name), ())) if name in set(map(str, CAUSES)) else ""
+    """Causes of an activity with their shares, in a line; empty if none is known."""
+    return causes_text(view.last.cause_shares.get(Bucket(name), ())) if name in set(map(str, CAUSES)) else ""
 
 
 def pie(view: TabView) -> Columns:
-    """A wedge a row; columns :data:`PIE`."""
+    """One row per wedge; columns :data:`PIE`."""
     slices = wedges(with_work(view))
     points = [label_point(wedge, 0.68) for wedge in slices]
     return {
@@ -83,7 +83,7 @@ def pie(view: TabView) -> Columns:
 
 
 def timeline(view: TabView) -> Columns:
-    """A bin a row, from left to right in milliseconds since the epoch; columns :data:`TIMELINE`."""
+    """One row per bin, in milliseconds since the epoch; columns :data:`TIMELINE`."""
     bins, offset = view.bins, view.clock_offset * 1e3
     return {
         "left": (bins.start / 1e6 + offset).tolist(),
@@ -94,17 +94,17 @@ def timeline(view: TabView) -> Columns:
 
 
 def few_workers(view: TabView) -> Columns:
-    """The workers that there is room for beside other figures, a row each; columns :data:`WORKERS`."""
+    """One row for each of the :data:`FEW_WORKERS` least useful workers; columns :data:`WORKERS`."""
     return _workers(view, FEW_WORKERS)
 
 
 def all_workers(view: TabView) -> Columns:
-    """All workers, and none where there are too many for a bar each; columns :data:`WORKERS`."""
+    """One row per worker, or none if there are too many for a bar each; columns :data:`WORKERS`."""
     return empty(WORKERS) if too_many_workers(view) else _workers(view, MANY_WORKERS)
 
 
 def too_many_workers(view: TabView) -> bool:
-    """Whether there are too many workers for a bar each."""
+    """True if there are more than :data:`MANY_WORKERS`."""
     return len(view.last.workers.names) > MANY_WORKERS
 
 
@@ -120,7 +120,7 @@ def _workers(view: TabView, at_most: int) -> Columns:
 
 
 def worker_spread(view: TabView) -> Columns:
-    """An activity a row, where there are too many workers for a bar each; columns :data:`SPREAD`."""
+    """One row per activity if there are too many workers for a bar each; columns :data:`SPREAD`."""
     if not too_many_workers(view):
         return empty(SPREAD)
     found = spread(view.last.workers)
@@ -135,12 +135,12 @@ def worker_spread(view: TabView) -> Columns:
 
 
 def few_gpus(view: TabView) -> Columns:
-    """The GPUs that there is room for beside other figures, a row each; columns :data:`GPUS`."""
+    """One row for each of the :data:`FEW_GPUS` most idle GPUs; columns :data:`GPUS`."""
     return _gpus(view, FEW_GPUS)
 
 
 def all_gpus(view: TabView) -> Columns:
-    """The GPUs that there is room for on a page of their own; columns :data:`GPUS`."""
+    """One row for each of the :data:`MANY_GPUS` most idle GPUs; columns :data:`GPUS`."""
     return _gpus(view, MANY_GPUS)
 
 
@@ -155,7 +155,7 @@ def _gpus(view: TabView, at_most: int) -> Columns:
 
 
 def prefixes(view: TabView) -> Columns:
-    """The prefixes that took most time, a row each, in thread-seconds; columns :data:`PREFIXES`."""
+    """One row for each prefix with most thread time, in thread-seconds; columns :data:`PREFIXES`."""
     found = view.last.prefixes
     return {
         "y": list(range(len(found.names))),

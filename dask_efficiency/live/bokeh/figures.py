@@ -1,15 +1,20 @@
-"""Figures over all threads: the pie, and the timeline."""
+"""Bokeh figures of the pages: the pie, the timeline, and bars in named rows."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from bokeh.models import (
     AdaptiveTicker,
     ColumnDataSource,
     CustomJSTickFormatter,
     DataRange1d,
+    Div,
+    FixedTicker,
     HoverTool,
+    NoOverlap,
     NumeralTickFormatter,
     Range1d,
 )
@@ -18,20 +23,123 @@ from bokeh.transform import stack
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.worker.balance import TASK_BUCKETS
 from dask_efficiency.live.bokeh import columns
 from dask_efficiency.live.bokeh.columns import Columns
-from dask_efficiency.live.bokeh.growth import growth
-from dask_efficiency.live.bokeh.part import send
-from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.live.tab_view import TabView
+from dask_efficiency.show.colours import COLOURS, GPU_COLOURS
+
+#: Nanoseconds between updates of slow figures, such as shares of five minutes. A guess.
+SLOW_NS = 5_000_000_000
+
+
+class PagePart(Protocol):
+    """A figure or text of a page."""
+
+    #: The Bokeh model.
+    root: Any
+    #: Nanoseconds between updates at least.
+    every_ns: int
+
+    @property
+    def made_by(self) -> Callable[[TabView], Any]:
+        """Function of the view whose result :meth:`draw` takes."""
+
+    def draw(self, made: Any) -> None:
+        """Show the result."""
+
+
+class Text:
+    """Lines of HTML; an empty text takes no room.
+
+    Parameters
+    ----------
+    made_by
+        Makes the HTML.
+    every_ns
+        Nanoseconds between updates at least.
+    options
+        Size and style of the element.
+    """
+
+    def __init__(self, made_by: Callable[[TabView], str], *, every_ns: int = 0, **options: Any) -> None:
+        self.made_by = made_by
+        self.every_ns = every_ns
+        self.root = Div(disable_math=True, **options)
+
+    def draw(self, made: str) -> None:
+        """Show the HTML."""
+        self.root.text = made
+        self.root.visible = bool(made)
+
+
+def send(source: ColumnDataSource, made: Columns) -> None:
+    """Send the viewer the columns that changed: most activities stay at zero."""
+    shown = source.data
+    # Copies: the values are shared by all viewers, and Bokeh patches columns in place.
+    changed = {name: list(values) for name, values in made.items() if values != shown[name]}
+    if changed:
+        shown.update(changed)
+
+
+# -- growth of a table -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Difference between two versions of a table: changed rows at its end, then added rows."""
+
+    #: Index of the first changed row, and the new values from there on; unchanged columns are left out.
+    since: int
+    changed: Mapping[str, list[Any]]
+    #: Added rows by column, and the number of rows afterwards; the first rows are dropped.
+    added: Mapping[str, list[Any]]
+    rows: int
+
+
+def growth(then: Columns, now: Columns, *, order: str) -> Growth | None:
+    """Difference between two versions of a table; None if they have too little in common.
+
+    Parameters
+    ----------
+    then, now
+        Two versions of the columns, each of equal length.
+    order
+        Column with increasing values that identifies a row.
+    """
+    if not then[order] or not now[order] or now[order][0] not in then[order]:
+        return None
+    dropped = then[order].index(now[order][0])
+    common = len(then[order]) - dropped
+    if common > len(now[order]) or (dropped and common == len(now[order])):
+        return None
+    same = min(_same(then[name][dropped:], values) for name, values in now.items())
+    if 2 * same < common:
+        return None
+    tails = {name: values[same:common] for name, values in now.items()}
+    return Growth(
+        since=dropped + same,
+        changed={name: tail for name, tail in tails.items() if tail != then[name][dropped + same :]},
+        added={name: values[common:] for name, values in now.items()},
+        rows=len(now[order]),
+    )
+
+
+def _same(then: list[Any], now: list[Any]) -> int:
+    """Length of the common beginning."""
+    return next((i for i, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), len(then))
+
+
+# -- figures of all threads ------------------------------------------------------------------------
 
 
 class PieFigure:
-    """What the threads did, as a pie.
+    """Thread time by activity, as a pie.
 
     Parameters
     ----------
     options
-        Of the figure: its size.
+        Size of the figure.
     """
 
     made_by = staticmethod(columns.pie)
@@ -74,17 +182,17 @@ class PieFigure:
         self.root.add_tools(HoverTool(tooltips="<b>@label</b> @percent<br>@seconds{0,0.0} thread-seconds<br>@causes"))
 
     def draw(self, made: Columns) -> None:
-        """Show it."""
+        """Show the wedges."""
         send(self.source, made)
 
 
 class TimelineFigure:
-    """The threads by activity over time.
+    """Threads by activity over time.
 
     Parameters
     ----------
     options
-        Of the figure: its size and its title.
+        Size and title of the figure.
     """
 
     made_by = staticmethod(columns.timeline)
@@ -93,7 +201,7 @@ class TimelineFigure:
     def __init__(self, **options: Any) -> None:
         self.source = ColumnDataSource(columns.empty(columns.TIMELINE), name="timeline")
         self.root = figure(
-            # Not one that follows the data: it complains where there is none yet.
+            # No range that follows the data: it warns when there is none yet.
             x_range=Range1d(0, 1),
             y_range=DataRange1d(start=0, range_padding=0.08),
             x_axis_type="datetime",
@@ -126,7 +234,7 @@ class TimelineFigure:
         )
         tooltips = "<b>$name</b><br>@$name{0,0.00} of @nthreads{0,0.0} threads"
         self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
-        # The viewer's own time; Bokeh's formatter knows UTC only.
+        # Local time of the viewer; Bokeh's formatter knows UTC only.
         self.root.xaxis.formatter = CustomJSTickFormatter(code=_LOCAL_TIME)
         self.root.xgrid.visible = False
         self.root.yaxis.minor_tick_line_color = None
@@ -134,7 +242,7 @@ class TimelineFigure:
         self.root.yaxis.formatter = NumeralTickFormatter(format="0,0")
 
     def draw(self, made: Columns) -> None:
-        """Show it."""
+        """Show the bins."""
         if made["left"]:
             self.root.x_range.update(start=made["left"][0], end=made["right"][-1])
         grown = growth(self.source.data, made, order="left")
@@ -154,3 +262,140 @@ const parts = [time.getHours(), time.getMinutes()]
 if (time.getSeconds() != 0) parts.push(time.getSeconds())
 return parts.map((part) => String(part).padStart(2, "0")).join(":")
 """
+
+
+# -- named rows ------------------------------------------------------------------------------------
+
+
+#: Rows that a figure of a whole window has room for at least: one or two would be walls of colour. By eye.
+MIN_ROWS = 6
+
+#: Options of a figure that is as high as its rows, on a page that scrolls.
+BESIDE_OTHERS: dict[str, Any] = {"grows": True, "min_width": 330, "sizing_mode": "stretch_width"}
+
+
+class NamedRows:
+    """Figure with one named row per row of its columns, the first on top; hidden without rows.
+
+    Parameters
+    ----------
+    name
+        Name of the columns in the document.
+    made_by
+        Makes the columns.
+    names
+        Names of the columns.
+    grows
+        True if the height follows the number of rows.
+    x_range
+        Range of the axis; shares by default.
+    options
+        Size of the figure.
+    """
+
+    every_ns = SLOW_NS
+
+    def __init__(
+        self,
+        name: str,
+        made_by: Callable[[TabView], Columns],
+        names: Sequence[str],
+        *,
+        grows: bool = False,
+        x_range: Any = None,
+        **options: Any,
+    ) -> None:
+        self.made_by = made_by
+        self._grows = grows
+        self._min_rows = 1 if grows else MIN_ROWS
+        self.source = ColumnDataSource(columns.empty(names), name=name)
+        self.root = figure(
+            x_range=x_range or Range1d(0, 1),
+            y_range=Range1d(self._min_rows - 0.5, -0.5),
+            # The last tick's label is half beyond the axis.
+            min_border_right=24,
+            toolbar_location=None,
+            tools="",
+            outline_line_color=None,
+            visible=False,
+            **options,
+        )
+        self.root.xaxis.formatter = NumeralTickFormatter(format="0 %")
+        self.root.yaxis.ticker = FixedTicker(ticks=[])
+        # Show only as many names as there is room for.
+        self.root.yaxis.major_label_policy = NoOverlap(min_distance=2)
+        self.root.yaxis.major_tick_line_color = None
+        self.root.grid.visible = False
+
+    def draw(self, made: Columns) -> None:
+        """Show the rows."""
+        names = made["name"]
+        if names != self.source.data["name"]:
+            axis = self.root.yaxis[0]
+            axis.major_label_overrides = dict(enumerate(names))
+            axis.ticker.ticks = list(range(len(names)))
+            self.root.y_range.start = max(len(names), self._min_rows) - 0.5
+            if self._grows:
+                self.root.height = 45 + 18 * len(names)
+            self.root.visible = bool(names)
+        send(self.source, made)
+
+    def stack(self, colours: Mapping[str, str], tooltips: str) -> None:
+        """Fill the rows with stacked bars, one for each named column."""
+        bars = self.root.hbar_stack(
+            list(colours), y="y", height=0.8, line_color=None, fill_color=list(colours.values()), source=self.source
+        )
+        self.root.add_tools(HoverTool(renderers=bars, tooltips=tooltips))
+
+
+def worker_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+    """One bar per worker, by activity."""
+    rows = NamedRows("workers", made_by, columns.WORKERS, **options)
+    colours = {name: COLOURS[Bucket(name)] for name in ACTIVITIES}
+    rows.stack(colours, "<b>$name</b> @$name{0.0 %}<br>worker @name, @nthreads threads")
+    return rows
+
+
+def gpu_bars(made_by: Callable[[TabView], Columns], **options: Any) -> NamedRows:
+    """One bar per GPU, by activity."""
+    rows = NamedRows("gpus", made_by, columns.GPUS, **options)
+    rows.stack(GPU_COLOURS, "<b>$name</b> @$name{0.0 %}<br>@name")
+    return rows
+
+
+def prefix_bars(**options: Any) -> NamedRows:
+    """One bar per prefix, by bucket."""
+    x_range = DataRange1d(start=0, range_padding=0.04)
+    rows = NamedRows("prefixes", columns.prefixes, columns.PREFIXES, x_range=x_range, **options)
+    colours = {str(bucket): COLOURS[bucket] for bucket in TASK_BUCKETS}
+    rows.stack(colours, "<b>$name</b> @$name{0,0.0} of @total{0,0.0} thread-seconds<br>@name")
+    rows.root.xaxis.formatter = NumeralTickFormatter(format="0.[0]a")
+    rows.root.xaxis.axis_label = "thread-seconds"
+    rows.root.xaxis.axis_label_text_font_size = "11px"
+    return rows
+
+
+def worker_spread(**options: Any) -> NamedRows:
+    """Spread of the workers' shares, one row per activity."""
+    rows = NamedRows("spread", columns.worker_spread, columns.SPREAD, **options)
+    line = {"line_color": "colour", "source": rows.source}
+    rows.root.segment(x0="q0", x1="q100", y0="y", y1="y", line_width=2, **line)
+    rows.root.hbar(y="y", left="q10", right="q90", height=0.56, fill_color="colour", **line)
+    rows.root.scatter(
+        x="q50",
+        y="y",
+        marker="dash",
+        angle=1.5708,
+        size=18,
+        line_color="#1f2328",
+        line_width=2.5,
+        source=rows.source,
+    )
+    tooltips = (
+        "<b>@name</b><br>half of the workers below @q50{0.0 %}, 8 of 10 within @q10{0.0 %} to @q90{0.0 %}"
+        "<br>least @q0{0.0 %}: worker @least<br>most @q100{0.0 %}: worker @most"
+    )
+    reach = rows.root.hbar(y="y", left="q0", right="q100", height=0.9, fill_alpha=0, line_alpha=0, source=rows.source)
+    rows.root.add_tools(HoverTool(renderers=[reach], tooltips=tooltips))
+    rows.root.xgrid.visible = True
+    return rows

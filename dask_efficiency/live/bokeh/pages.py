@@ -1,48 +1,68 @@
-"""Pages: which figures stand together, and how they share the room."""
+"""Pages of the dashboard and their routes, with everything that is private to Dask there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from bokeh.core.properties import without_property_validation
 from bokeh.models import Column, Row
-from distributed.dashboard.components import DashboardComponent
+from bokeh.server.tornado import BokehTornado
+from distributed.dashboard.components import DashboardComponent, add_periodic_callback
+from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+from distributed.dashboard.core import BokehApplication
+from distributed.dashboard.scheduler import template_variables
+from distributed.http.scheduler.info import IndividualPlots
 from distributed.utils import log_errors
+from tornado.ioloop import IOLoop
 
 from dask_efficiency.live.bokeh import columns, texts
-from dask_efficiency.live.bokeh.bars import BESIDE_OTHERS, gpu_bars, prefix_bars, worker_bars, worker_spread
-from dask_efficiency.live.bokeh.figures import PieFigure, TimelineFigure
-from dask_efficiency.live.bokeh.part import SLOW_NS, Part, Text
-from dask_efficiency.live.bokeh.tab import Tab
+from dask_efficiency.live.bokeh.figures import (
+    BESIDE_OTHERS,
+    SLOW_NS,
+    PagePart,
+    PieFigure,
+    Text,
+    TimelineFigure,
+    gpu_bars,
+    prefix_bars,
+    worker_bars,
+    worker_spread,
+)
+from dask_efficiency.live.bokeh.tab import LINK, UPDATE_MS, Tab, TabSource
 from dask_efficiency.live.tab_view import TabView
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
 
 
 class Page(DashboardComponent):
-    """Parts below a headline, which is also where it is said that they stand still.
+    """Parts of a page below a headline; the headline also shows notices.
 
     Parameters
     ----------
     tab
-        Knows what there is to draw.
+        Source of what is drawn.
     headline, parts
-        What :meth:`update` draws.
+        Texts and figures that :meth:`update` draws.
     root
-        Where all of them are.
+        Bokeh model that contains all of them.
     """
 
-    def __init__(self, tab: Tab, headline: Text, parts: Sequence[Part], root: Any) -> None:
+    def __init__(self, tab: Tab, headline: Text, parts: Sequence[PagePart], root: Any) -> None:
         self._tab = tab
         self._headline = headline
         self._parts = parts
         self._view: TabView | None = None
-        self._shown: dict[Part, Any] = {}
+        self._shown: dict[PagePart, Any] = {}
         self.root = root
 
     @without_property_validation  # type: ignore[untyped-decorator]  # bokeh is skipped by mypy
     @log_errors
     def update(self) -> None:
-        """Show what has changed."""
+        """Draw what has changed."""
         tab = self._tab
         try:
             tab.refresh()
@@ -66,14 +86,14 @@ class Page(DashboardComponent):
 
 
 def whole(tab: Tab) -> Page:
-    """Verdict, the largest cause, pie and key, timeline, stragglers and GPUs where there are any, and workers."""
+    """Headline, largest cause, pie with key, timeline, stragglers, GPUs and workers."""
     key = Text(texts.key_with_causes, width=230, name="key")
     pie = PieFigure(width=300, height=330, title="Thread time while there was work")
     timeline = TimelineFigure(
         height=330, min_width=330, sizing_mode="stretch_width", title="Threads by what they were doing"
     )
-    # Titles are texts of their own, because the title of a figure does not wrap.
-    titled: list[Part] = [
+    # Titles are separate texts because a figure's title does not wrap.
+    titled: list[PagePart] = [
         Text(texts.straggler_table, sizing_mode="stretch_width", styles=_TABLE_STYLE, name="stragglers"),
         Text(texts.few_gpus_title, every_ns=SLOW_NS, sizing_mode="stretch_width", styles=_TITLE_STYLE),
         gpu_bars(columns.few_gpus, **BESIDE_OTHERS),
@@ -94,38 +114,38 @@ def whole(tab: Tab) -> Page:
 
 
 def pie(tab: Tab) -> Page:
-    """The pie, and its key beside it."""
+    """Pie with its key."""
     key = Text(texts.key_table, name="key", styles={"font-size": _FONT_SIZE, "margin": "0 12px"})
     figure = PieFigure(aspect_ratio=1, sizing_mode="scale_height")
     return _stacked(tab, texts.headline, [key, figure], [Row(figure.root, key.root, sizing_mode="stretch_both")])
 
 
 def timeline(tab: Tab) -> Page:
-    """The timeline below its key."""
+    """Timeline below its key."""
     key = Text(texts.timeline_key, **_KEY_LINE)
     return _stacked(tab, texts.timeline_title, [key, TimelineFigure(sizing_mode="stretch_both")])
 
 
 def workers(tab: Tab) -> Page:
-    """The workers below the key: a bar each, or the spread over many."""
+    """Workers below the key: one bar each, or the spread of many."""
     bars = worker_bars(columns.all_workers, sizing_mode="stretch_both")
     spread = worker_spread(sizing_mode="stretch_both")
     return _stacked(tab, texts.workers_title, [Text(texts.workers_key, **_KEY_LINE), bars, spread])
 
 
 def gpus(tab: Tab) -> Page:
-    """The GPUs, a bar each below the key."""
+    """GPUs below the key, one bar each."""
     bars = gpu_bars(columns.all_gpus, sizing_mode="stretch_both")
     return _stacked(tab, texts.gpus_title, [Text(texts.gpu_key, **_KEY_LINE), bars])
 
 
 def prefixes(tab: Tab) -> Page:
-    """The task prefixes that took most time, below their key."""
+    """Prefixes with most thread time, below their key."""
     key = Text(texts.prefixes_key, every_ns=SLOW_NS, **_KEY_LINE)
     return _stacked(tab, texts.prefixes_title, [key, prefix_bars(sizing_mode="stretch_both")])
 
 
-#: The pages to leave open on a wall, or in a panel of JupyterLab, by path.
+#: Pages by path, to leave open on a wall or in a panel of JupyterLab.
 PAGES: dict[str, Callable[[Tab], Page]] = {
     "individual-efficiency": whole,
     "individual-efficiency-gpus": gpus,
@@ -137,9 +157,9 @@ PAGES: dict[str, Callable[[Tab], Page]] = {
 
 
 def _stacked(
-    tab: Tab, title: Callable[[TabView], str], parts: Sequence[Part], roots: Sequence[Any] | None = None
+    tab: Tab, title: Callable[[TabView], str], parts: Sequence[PagePart], roots: Sequence[Any] | None = None
 ) -> Page:
-    """A page that fills its window: the headline, then the roots, which are those of the parts if not given."""
+    """Page that fills its window: the headline, then the roots (by default those of the parts)."""
     if roots is None:
         roots = [part.root for part in parts]
     headline = Text(title, sizing_mode="stretch_width", styles=_HEADLINE_STYLE, name="headline")
@@ -159,3 +179,84 @@ _KEY_LINE: dict[str, Any] = {
     "styles": {"font-size": _FONT_SIZE, "margin": "0 12px 4px"},
     "name": "key",
 }
+
+
+# -- routes ----------------------------------------------------------------------------------------
+
+
+class NoDashboardError(RuntimeError):
+    """The scheduler serves no Bokeh dashboard."""
+
+
+#: Tab of each scheduler, from its first registration on.
+_TABS: WeakKeyDictionary[Scheduler, Tab] = WeakKeyDictionary()
+
+
+def show(scheduler: Scheduler, source: TabSource) -> None:
+    """Put the pages on this scheduler's dashboard, or switch existing pages to this source.
+
+    Raises
+    ------
+    NoDashboardError
+        If the scheduler serves no Bokeh dashboard.
+    """
+    tab = _TABS.get(scheduler)
+    if tab is None:
+        tab = _TABS[scheduler] = _install(scheduler)
+    tab.show(source)
+
+
+def hide(scheduler: Scheduler, source: TabSource) -> None:
+    """Remove the links to the pages; does nothing if another source is shown."""
+    tab = _TABS.get(scheduler)
+    if tab is not None:
+        tab.hide(source)
+
+
+def _install(scheduler: Scheduler) -> Tab:
+    """Serve the pages; once per scheduler, as Dask cannot remove a route."""
+    http = scheduler.http_application
+    dashboard = next((app for app in http.applications if isinstance(app, BokehTornado)), None)
+    if dashboard is None:
+        raise NoDashboardError("the scheduler serves no Bokeh dashboard")
+    # Memoised by Dask, so these are the lists that Dask's own pages use.
+    variables = template_variables(scheduler)
+    tab = Tab(variables)
+    documents = {f"/{LINK}": partial(_with_links, tab)}
+    documents |= {f"/{path}": partial(_alone, page, tab) for path, page in PAGES.items()}
+    application = BokehApplication(documents, scheduler, prefix=dashboard.prefix, template_variables=variables)
+    http.add_application(application)
+    application.initialize(IOLoop.current())
+    application.start()
+    # Dask's own handler knows only the first Bokeh application; the handler added last is asked first.
+    route = rf"{dashboard.prefix}/individual-plots.json"
+    http.add_handlers(r".*", [(route, _IndividualPlots, {"dask_server": scheduler})])
+    return tab
+
+
+class _IndividualPlots(IndividualPlots):
+    """List of plots for dask-labextension, with the plugin's pages added."""
+
+    def write(self, chunk: Any) -> None:
+        tab = _TABS.get(self.server)
+        if isinstance(chunk, dict) and tab is not None and tab.shown:
+            # Named like Dask's own: the extension shows what follows "Individual".
+            chunk = {**chunk, **{path.replace("-", " ").title(): f"/{path}" for path in PAGES}}
+        super().write(chunk)
+
+
+def _with_links(tab: Tab, scheduler: Scheduler, extra: dict[str, Any], doc: Any) -> None:
+    """Page with all figures, below Dask's links."""
+    _alone(whole, tab, scheduler, extra, doc)
+    doc.template = env.get_template("simple.html")
+    doc.template_variables.update(extra)
+
+
+def _alone(make: Callable[[Tab], Page], tab: Tab, scheduler: Scheduler, extra: dict[str, Any], doc: Any) -> None:
+    """Page that fills its window, or a panel of JupyterLab."""
+    page = make(tab)
+    page.update()
+    add_periodic_callback(doc, page, UPDATE_MS)
+    doc.add_root(page.root)
+    doc.title = "Dask: Efficiency"
+    doc.theme = BOKEH_THEME

@@ -1,4 +1,4 @@
-"""Tab: what the pages of one scheduler show now, computed once for all viewers."""
+"""State of one scheduler's pages, computed once for all viewers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from tornado.ioloop import PeriodicCallback
 from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.heartbeats import REPORT_SECONDS
-from dask_efficiency.live.bins import WINDOW_NS, ThreadTotals
-from dask_efficiency.live.last_seconds import Details
+from dask_efficiency.live.last_seconds import WINDOW_NS, Details, ThreadTotals
 from dask_efficiency.live.tab_view import TabView, tab_view
 from dask_efficiency.show.log import logger
 
-#: Where the page with Dask's links is.
+#: Path of the page with Dask's links.
 LINK = "efficiency"
 
-#: How often an open page asks for news, which there is once a heartbeat at most.
+#: Milliseconds between two requests of an open page; heartbeats bring news less often. A guess.
 UPDATE_MS = 2_000
 
-#: How often the details of each worker, GPU and prefix are kept: those of the last minutes begin at the oldest kept.
+#: Milliseconds between two kept details of workers, GPUs and prefixes; the oldest begins the last minutes. A guess.
 KEEP_MS = 60_000
 
 GONE = (
@@ -36,43 +35,43 @@ GONE = (
 T = TypeVar("T")
 
 
-class Source(Protocol):
-    """What is shown: the accounts, and what they said at the last polls."""
+class TabSource(Protocol):
+    """Accounts of a scheduler and their last polls."""
 
     cluster: ClusterLedger
-    #: Seconds since the epoch at which the accounts began.
+    #: Start of the accounts, seconds since the epoch.
     since: float
 
     @property
     def off(self) -> str | None:
-        """Why nothing is measured any more; None while it is."""
+        """Reason why metering has stopped; None while it works."""
 
     @property
     def findings(self) -> Sequence[SlowWorker]:
-        """The stragglers of now, the most certain first."""
+        """Current stragglers, the most certain first."""
 
     @property
     def recent(self) -> Iterable[ThreadTotals]:
-        """The last polls, in order."""
+        """Last polls, in order."""
 
 
 class Tab:
-    """The pages on one scheduler's dashboard.
+    """Pages on one scheduler's dashboard.
 
-    Their routes stay for as long as the scheduler serves, because Dask cannot take a route away. A page that is left
-    open over :meth:`hide` says so, and goes on with the next :meth:`show`. The links are there in between only.
+    Dask cannot remove a route, so routes stay as long as the scheduler serves; only the links come and go. A page left
+    open after :meth:`hide` shows a notice, and continues with the next :meth:`show`.
     """
 
     def __init__(self, variables: dict[str, Any]) -> None:
-        #: What there is to draw; the same object where nothing has changed since the last :meth:`refresh`.
+        #: Current view; the same object as long as nothing has changed.
         self.view: TabView | None = None
-        #: As HTML, why the figures stand still; None where they do not.
+        #: HTML that explains why the figures stand still; None if they do not.
         self.notice: str | None = None
-        #: Lists that the templates of all pages share.
+        #: Lists shared by the templates of all pages.
         self._pages: list[str] = variables["pages"]
         self._plots: list[dict[str, str]] = variables["plots"]
-        self._source: Source | None = None
-        #: What each function made, and of which view.
+        self._source: TabSource | None = None
+        #: Last result of each drawing function, with its view.
         self._drawn: dict[Callable[[TabView], Any], tuple[TabView, Any]] = {}
         self._failed = False
         self._kept: deque[Details] = deque(maxlen=1 + WINDOW_NS // (KEEP_MS * 10**6))
@@ -80,11 +79,11 @@ class Tab:
 
     @property
     def shown(self) -> bool:
-        """Whether there is something to show."""
+        """True if a source is shown."""
         return self._source is not None
 
-    def show(self, source: Source) -> None:
-        """Link to the tab, and show this from now on."""
+    def show(self, source: TabSource) -> None:
+        """Add the links and show this source."""
         self.hide(self._source)
         self._source = source
         self.view = None
@@ -95,8 +94,8 @@ class Tab:
         self._keep()
         self._keeper.start()
 
-    def hide(self, source: Source | None) -> None:
-        """Link to it no more, and say so on pages that are open; no-op where another source is shown."""
+    def hide(self, source: TabSource | None) -> None:
+        """Remove the links and put a notice on open pages; does nothing if another source is shown."""
         if source is None or source is not self._source:
             return
         self._source = None
@@ -106,19 +105,19 @@ class Tab:
         self._plots[:] = [plot for plot in self._plots if plot["url"] != LINK]
 
     def refresh(self) -> None:
-        """Take a new view if there is news, or a notice of why there is none."""
+        """Take a new view if polls have come in, or set a notice."""
         source = self._source
         if source is None:
             self.notice = escape(GONE)
         elif source.off is not None:
-            self.notice = escape(f"Nothing is measured any more: {source.off}")
+            self.notice = escape(f"Metering has stopped: {source.off}")
         else:
             self._look(source)
 
-    def _look(self, source: Source) -> None:
+    def _look(self, source: TabSource) -> None:
         polls = list(source.recent)
         heartbeat_seconds = max(REPORT_SECONDS, float(heartbeat_interval(len(source.cluster.present))))
-        # Less a quarter, because polls and pages do not keep step.
+        # A quarter less, because polls and pages are not in step.
         gap = 0.75e9 * max(UPDATE_MS / 1e3, heartbeat_seconds)
         if polls and (self.view is None or self.notice is not None or polls[-1].at - self.view.at >= gap):
             self.view = tab_view(
@@ -133,9 +132,9 @@ class Tab:
             self.notice = None
 
     def drawn(self, draw: Callable[[TabView], T], *, every_ns: int = 0) -> T:
-        """What a function makes of the view, or made of an earlier one that is less than ``every_ns`` older.
+        """Result of a function of the view; reused while its view is less than ``every_ns`` older.
 
-        It is called once, however many pages are open.
+        Computed once, however many pages are open.
         """
         now = self.view
         assert now is not None
@@ -146,7 +145,7 @@ class Tab:
         return cast("T", made)
 
     def fail(self, error: Exception) -> None:
-        """A page could not be drawn: log it the first time, and say it on the page."""
+        """Log the first failure to draw a page, and show it on the page."""
         if not self._failed:
             logger.exception("dask_efficiency could not draw its page", exc_info=error)
         self._failed = True

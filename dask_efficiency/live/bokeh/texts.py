@@ -1,4 +1,4 @@
-"""Texts: the sentences, titles, keys and tables of the pages, as HTML."""
+"""Sentences, titles, keys and tables of the pages, as HTML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dask_efficiency.live.bokeh.columns import (
     too_many_workers,
     with_work,
 )
-from dask_efficiency.live.causes import SENTENCES, not_sampled
+from dask_efficiency.live.last_seconds import SENTENCES, not_sampled_text
 from dask_efficiency.live.tab_view import TabView
 from dask_efficiency.report.findings import in_a_line
 from dask_efficiency.report.gpu import MEANINGS as GPU_MEANINGS
@@ -31,7 +31,7 @@ from dask_efficiency.show.figures import format_share, format_times, name_of
 from dask_efficiency.show.pie import OTHER, wedges
 from dask_efficiency.straggler.wording import MEANINGS
 
-#: Rows of the table of stragglers.
+#: Rows of the table of stragglers. By eye.
 MAX_STRAGGLERS = 5
 
 NO_REPORT = "No worker has reported yet."
@@ -42,28 +42,28 @@ NO_GPU = "No GPU is measured."
 
 
 def headline(view: TabView) -> str:
-    """How far the view looks back, what was useful, and what costs most."""
+    """Efficiency and largest loss of the last minutes."""
     last = view.last
     return _since(last.seconds, f"{escape(in_a_line(last.report))}." if last.did else NO_REPORT)
 
 
 def largest_cause(view: TabView) -> str:
-    """What threads wait for most, and of how many workers nobody knows; empty where there is nothing to say."""
+    """Largest cause of lost time, and the number of workers that are not sampled; may be empty."""
     found = view.last.largest_cause
-    said = [not_sampled(view.last.not_sampled)]
+    sentences = [not_sampled_text(view.last.not_sampled)]
     if found is not None:
         share, seconds = format_share(found.share), time_span(view.last.seconds)
-        said.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")
-    return escape(" ".join(f"{one}." for one in said if one))
+        sentences.insert(0, f"{SENTENCES[found.bucket][found.cause]}, {share} of the last {seconds}")
+    return escape(" ".join(f"{one}." for one in sentences if one))
 
 
 def timeline_title(view: TabView) -> str:
-    """What the timeline shows."""
+    """Title of the timeline."""
     return _since(view.last.seconds, "Threads by what they were doing")
 
 
 def workers_title(view: TabView) -> str:
-    """What the page of the workers shows."""
+    """Title of the page of workers."""
     text = f"{len(view.last.workers.names)} workers: share of their thread time while there was work"
     if too_many_workers(view):
         text += " (tick: median, box: 8 of 10 workers, line: all)"
@@ -71,7 +71,7 @@ def workers_title(view: TabView) -> str:
 
 
 def few_workers_title(view: TabView) -> str:
-    """Which workers those are that have room beside other figures."""
+    """Title of the workers shown next to other figures."""
     useful = view.last.workers.useful
     text = "Workers"
     if len(useful) > FEW_WORKERS:
@@ -83,17 +83,17 @@ def few_workers_title(view: TabView) -> str:
 
 
 def prefixes_title(view: TabView) -> str:
-    """What the page of the prefixes shows."""
+    """Title of the page of prefixes."""
     return _since(view.seconds_by_part, "Thread time of the tasks that ended, by prefix")
 
 
 def gpus_title(view: TabView) -> str:
-    """What the page of the GPUs shows."""
+    """Title of the page of GPUs."""
     return _since(view.seconds_by_part, _which_gpus(view, MANY_GPUS) or NO_GPU)
 
 
 def few_gpus_title(view: TabView) -> str:
-    """Which GPUs those are that have room beside other figures, and their colours; empty without any."""
+    """Title and colours of the GPUs next to other figures; empty without GPUs."""
     which = _which_gpus(view, FEW_GPUS)
     return f"{which}&emsp;{gpu_key(view)}" if which else ""
 
@@ -114,7 +114,7 @@ def _since(seconds: float, text: str) -> str:
 
 
 def time_span(seconds: float) -> str:
-    """A number of seconds in words."""
+    """Duration in words."""
     return f"{seconds:.0f} s" if seconds < 119.5 else f"{seconds / 60:.0f} min"
 
 
@@ -130,12 +130,12 @@ class _Entry:
 
 
 def key_table(view: TabView) -> str:
-    """Every activity's colour, and its per cent of the time while there was work, as a table beside the pie."""
+    """Key of the pie: colour and per cent of each activity, as a table."""
     return _table(_row(entry) for entry in _entries(view))
 
 
 def key_with_causes(view: TabView) -> str:
-    """The same, with the causes of an activity below it."""
+    """Key of the pie with the causes of each activity below it."""
     return _table(_row(entry) + _cause_row(causes_of(view, entry.name)) for entry in _entries(view))
 
 
@@ -152,13 +152,13 @@ def _row(entry: _Entry) -> str:
 
 def _cause_row(causes: str) -> str:
     style = "color:#59636e;font-size:smaller;padding:0 0 0.2em 1.5em"
-    # A line breaks between two causes only.
+    # Break lines between causes only.
     text = causes.replace(" ", "&nbsp;").replace(",&nbsp;", ", ")
     return f'<tr><td colspan="2" style="{style}">{text}</td></tr>' if causes else ""
 
 
 def timeline_key(view: TabView) -> str:
-    """The same in lines above the timeline, without the wedge that is no activity."""
+    """Key of the timeline, in lines."""
     entries = [entry for entry in _entries(view) if entry.colour != OTHER_COLOUR]
     return "".join(
         _chip(entry.colour, f"{entry.name} {entry.percent}".rstrip(), entry.description) for entry in entries
@@ -166,7 +166,7 @@ def timeline_key(view: TabView) -> str:
 
 
 def workers_key(view: TabView) -> str:
-    """The colours of the workers' bars; the rows of a spread have their names beside them."""
+    """Colours of the workers' bars; empty for a spread, whose rows are named."""
     if too_many_workers(view):
         return ""
     entries = [entry for entry in _entries(view) if entry.percent and entry.colour != OTHER_COLOUR]
@@ -174,19 +174,19 @@ def workers_key(view: TabView) -> str:
 
 
 def prefixes_key(view: TabView) -> str:
-    """The colours of the prefixes' bars."""
+    """Colours of the prefixes' bars."""
     seconds = view.last.prefixes.seconds
     buckets = [bucket for i, bucket in enumerate(TASK_BUCKETS) if seconds[:, i].any()]
     return "".join(_chip(COLOURS[bucket], str(bucket), DESCRIPTIONS[bucket]) for bucket in buckets) or NO_TASK
 
 
 def gpu_key(_: TabView) -> str:
-    """The colours of what GPUs do."""
+    """Colours of GPU activities."""
     return "".join(_chip(GPU_COLOURS[name], name, GPU_MEANINGS[name]) for name in GPU_ACTIVITIES)
 
 
 def _entries(view: TabView) -> list[_Entry]:
-    """What threads did, in the order of the activities; then what the pie shows as one."""
+    """Entries of the key: the activities in order, then the pie's collective wedge."""
     spent = with_work(view)
     percent = {wedge.label: percent_of(wedge) for wedge in wedges(spent, at_most=len(ACTIVITIES))}
     entries = [
@@ -199,7 +199,7 @@ def _entries(view: TabView) -> list[_Entry]:
 
 
 def _described(view: TabView, bucket: Bucket) -> str:
-    """What a bucket means, and what it is made of by cause where that is known."""
+    """Meaning of a bucket, and its causes if known."""
     return "\n".join(filter(None, (DESCRIPTIONS[bucket], causes_of(view, bucket))))
 
 
@@ -215,7 +215,7 @@ def _mark(colour: str) -> str:
 
 
 def straggler_table(view: TabView) -> str:
-    """Who is slow now and why; empty if nobody is."""
+    """Current stragglers with their causes; empty if there are none."""
     rows = []
     for finding in view.stragglers[:MAX_STRAGGLERS]:
         who = f"worker {finding.worker}" if finding.worker else "all workers of"

@@ -243,7 +243,7 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
     """What a live view asks for each second or so: no worker is asked, and its size is bounded.
 
-    As :class:`~dask_efficiency.live.observation.Observation` has it.
+    As :class:`~dask_efficiency.live.top_view.Observation` has it.
     """
     cluster = accounts.cluster
     at = time.monotonic_ns()

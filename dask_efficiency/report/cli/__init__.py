@@ -1,1 +1,1 @@
-"""The commands that show, compare and judge reports."""
+"""Commands that show, compare and judge reports."""

@@ -1,4 +1,4 @@
-"""`dask-efficiency compare`: what changed from one report to another."""
+"""`dask-efficiency compare`: changes from one report to another."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _percent(context: click.Context, parameter: click.Parameter, value: str | No
 
 @click.command("compare")
 @click.argument("sides", nargs=-1, metavar="[BEFORE AFTER]")
-@click.option("--before", multiple=True, metavar="FILE", help="A run before; once for each.")
-@click.option("--after", multiple=True, metavar="FILE", help="A run after; once for each.")
+@click.option("--before", multiple=True, metavar="FILE", help="A run before; repeat for several.")
+@click.option("--after", multiple=True, metavar="FILE", help="A run after; repeat for several.")
 @click.option(
     "--max-loss",
     callback=_percent,
@@ -51,8 +51,8 @@ def command(
 ) -> None:
     """Say what changed from one saved report to another.
 
-    Losses that grew or shrank are named, and where. BEFORE and AFTER are files or URLs, or patterns in quotes
-    ('main/*.json') for several runs a side, which --before and --after name one by one. Of several runs the medians are
+    Losses that grew or shrank are listed with their places. BEFORE and AFTER are files or URLs, or patterns in quotes
+    ('main/*.json') for several runs per side, which --before and --after name one by one. Of several runs, medians are
     compared.
 
     \b
@@ -74,7 +74,7 @@ def command(
             found.to_html(html)
         say(found, as_json=as_json, written=html is not None)
     if max_loss is not None:
-        _gate(found, max_loss)
+        _check_max_loss(found, max_loss)
 
 
 def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
@@ -88,7 +88,7 @@ def _compared(before: Iterable[str], after: Iterable[str]) -> Comparison:
 
 
 def _files(pattern: str) -> list[str]:
-    """The files that a pattern stands for; a name without wildcards stands for itself."""
+    """Files that match a pattern; a name without wildcards is itself."""
     if not any(wildcard in pattern for wildcard in "*?[") or os.path.exists(pattern):
         return [pattern]
     if "://" in pattern:
@@ -103,8 +103,8 @@ def _files(pattern: str) -> list[str]:
     return sorted(found)
 
 
-def _gate(found: Comparison, max_loss: Fraction) -> None:
-    """End with 1 where more was lost than is allowed, and with 2 where nobody can tell."""
+def _check_max_loss(found: Comparison, max_loss: Fraction) -> None:
+    """Exit with 1 if more was lost than is allowed, and with 2 if that cannot be judged."""
     runs = zip((*found.names_before, *found.names_after), (*found.before, *found.after), strict=True)
     for name, run in runs:
         if not run.thread_seconds:

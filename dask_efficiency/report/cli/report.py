@@ -1,4 +1,4 @@
-"""`dask-efficiency report`: a saved report, or what a scheduler kept of its cluster's past."""
+"""`dask-efficiency report` and `explain`: a saved report or a cluster's past, and the meaning of a finding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from dask_efficiency.cli.connection import Connection
 from dask_efficiency.cli.errors import one_line_errors
 from dask_efficiency.cli.options import html_option, json_option, save_option, scheduler_options, timedelta
-from dask_efficiency.cli.output import say
+from dask_efficiency.cli.output import say, tell
 from dask_efficiency.cli.source import Kind, Source, look_at
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Only this long before now, such as 30m or 2h; for a scheduler. [default: all that it keeps]",
 )
-@click.option("--all", "everything", is_flag=True, help="Print everything that it says, not the first screen only.")
+@click.option("--all", "everything", is_flag=True, help="Print the whole report, not only the first screen.")
 @save_option("the report")
 @html_option
 @json_option
 @scheduler_options
-def command(
+def report_command(
     source: str,
     last: float | None,
     everything: bool,
@@ -58,7 +58,7 @@ def command(
 
 def _found(source: Source, last: float | None, connection: Connection) -> EfficiencyReport:
     if source.kind is Kind.SCHEDULER:
-        from dask_efficiency.report.questions import ask_history
+        from dask_efficiency.report.replies import ask_history
 
         return connection.ask(source.where, lambda caller: ask_history(caller, last))
     if source.kind not in (Kind.REPORT, Kind.OTHER):
@@ -66,3 +66,17 @@ def _found(source: Source, last: float | None, connection: Connection) -> Effici
     from dask_efficiency.report.files import load_report
 
     return load_report(source.where)
+
+
+@click.command("explain")
+@click.argument("kind")
+def explain_command(kind: str) -> None:
+    """Say what a finding means, and what to do about it.
+
+    KIND is a bucket such as `spill`, a bucket and a cause such as `thread-noncpu/sleep`, or the cause alone.
+    """
+    with one_line_errors():
+        from dask_efficiency.report.kinds import explain
+
+        text = explain(kind)
+    tell(*text.splitlines())

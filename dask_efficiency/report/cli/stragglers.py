@@ -1,4 +1,4 @@
-"""`dask-efficiency stragglers`: who took longer for the same work, in a run that is over or on a cluster now."""
+"""`dask-efficiency stragglers`: workers slower than their peers, in a recorded run or on a cluster now."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @click.command("stragglers")
 @click.argument("source")
-@click.option("--history", multiple=True, metavar="FILE", help="A run of the same kind in which nothing was wrong.")
-@click.option("--factor", type=float, help="More finds fewer, less finds more.  [default: 1.0]")
+@click.option("--history", multiple=True, metavar="FILE", help="A healthy run of the same kind.")
+@click.option("--factor", type=float, help="Higher finds fewer, lower finds more.  [default: 1.0]")
 @json_option
 @scheduler_options
 def command(source: str, history: tuple[str, ...], factor: float | None, as_json: bool, connection: Connection) -> None:
     """Find workers that are slower than their peers.
 
-    A slow worker takes longer for the same work; why is told with it. SOURCE is the file or URL of a recorded run, or
-    of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where known
-    cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. Of a saved report,
-    the findings in it are shown; of a scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file),
-    what it recorded is judged, or, where it does not record, what it finds now is shown.
+    A slow worker takes longer for the same work; the reason is given with it. SOURCE is the file or URL of a recorded
+    run, or of a table (CSV, Parquet) with a row for each task: worker, prefix, start and stop in seconds, and where
+    known cpu_seconds, io_wait_seconds, disk_seconds, transfer_seconds, input_bytes, group, host and key. A saved report
+    shows its own findings. A scheduler (tcp://host:8786, tls://host:8786, host:8786, or its scheduler file) judges what
+    it recorded, or shows its current findings if it does not record.
     """
     with one_line_errors():
         found = _judgement(look_at(source), history, factor, connection)
@@ -54,9 +54,9 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
 
     found: Judgement | RunTrace | pd.DataFrame
     if source.kind is Kind.SCHEDULER:
-        found = connection.ask(source.where, _of_cluster)
+        found = connection.ask(source.where, _judge_cluster)
     elif source.kind is Kind.REPORT:
-        found = _of_report(source)
+        found = _judge_report(source)
     else:
         found = run_or_table(source)
     if not isinstance(found, Judgement):
@@ -73,8 +73,8 @@ def _judgement(source: Source, history: tuple[str, ...], factor: float | None, c
     return found
 
 
-async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
-    """What the cluster recorded; or what its scheduler found, where it does not record."""
+async def _judge_cluster(caller: Caller) -> Judgement | RunTrace:
+    """Recorded run of the cluster, or the scheduler's own findings if it does not record."""
     from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.client.questions import ask
     from dask_efficiency.runs.questions import ask_trace
@@ -88,7 +88,7 @@ async def _of_cluster(caller: Caller) -> Judgement | RunTrace:
     return Judgement(findings, answer["workers"], notes=(note,))
 
 
-def _of_report(source: Source) -> Judgement:
+def _judge_report(source: Source) -> Judgement:
     from dask_efficiency.report.files import load_report
     from dask_efficiency.runs.stragglers.offline import Judgement
 

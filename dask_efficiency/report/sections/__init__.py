@@ -1,1 +1,1 @@
-"""What is shown of a report, a comparison and stragglers."""
+"""Sections of reports, comparisons and stragglers, ready to be rendered."""

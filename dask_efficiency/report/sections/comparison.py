@@ -1,4 +1,4 @@
-"""What a comparison of runs says."""
+"""Document of a comparison: its headline, findings, tables and caveats."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.report.compare import Comparison, Difference, PrefixChange
-from dask_efficiency.report.comparison_caveats import caveats as caveats_of
 from dask_efficiency.report.comparison_data import to_dict
+from dask_efficiency.report.comparison_findings import caveats as caveats_of
 from dask_efficiency.report.comparison_findings import find, format_rise, headline
 from dask_efficiency.report.comparison_table import (
+    ComparisonRow,
     ComparisonTable,
-    Row,
     comparison_table,
     fine_scale,
     rounded,
@@ -49,41 +49,41 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_SHOWN
 from dask_efficiency.show.parts import finalized_parts
 
-#: Before a change that is not more than the runs differ among themselves.
+#: Mark before a change within the spread of the runs.
 WITHIN = "~"
-#: Names in a report's environment of what the table of the run has.
+#: Names in a report's environment that the table of the run has.
 SIZES = ("workers", "threads")
 SIDES = ("before", "after")
 
 
 def title(comparison: Comparison) -> str:
-    """The names of the runs before and after."""
-    return " -> ".join(_named(names) for names in (comparison.names_before, comparison.names_after))
+    """Names of the runs before and after."""
+    return " -> ".join(_run_names(names) for names in (comparison.names_before, comparison.names_after))
 
 
-def _named(names: Sequence[str]) -> str:
+def _run_names(names: Sequence[str]) -> str:
     shown = list(dict.fromkeys(map(name_of, names)))
     more = len(shown) - NAMES_IN_A_LINE
     return ", ".join(shown[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "") or "a run"
 
 
 def context(comparison: Comparison) -> str:
-    """How many runs there are, and what that allows to say."""
+    """Number of runs, and what it allows to conclude."""
     counts = len(comparison.before), len(comparison.after)
     if counts == (1, 1):
-        return "one run a side, so nothing tells how much runs differ among themselves"
+        return "one run per side, so the spread of the runs is unknown"
     return f"medians of {counts[0]} {'run' if counts[0] == 1 else 'runs'} before and {counts[1]} after"
 
 
 def document(comparison: Comparison) -> Document:
-    """What changed from one run to another."""
+    """Document of a comparison."""
     first = tuple(one.lines for one in find(comparison)[:MAX_SHOWN])
-    said = title(comparison), context(comparison), headline(comparison)
-    return Document(*said, sections(comparison), findings=first)
+    texts = title(comparison), context(comparison), headline(comparison)
+    return Document(*texts, sections(comparison), findings=first)
 
 
 def page(comparison: Comparison) -> Document:
-    """The same for a page, where what stands against comparing is not the last that one reads."""
+    """Document for a page: caveats stand near the top."""
     shown = document(comparison)
     first, rest = shown.sections[:1], shown.sections[1:]
     return replace(
@@ -105,7 +105,7 @@ def _stats(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _sides(comparison: Comparison) -> Sides | None:
-    """A bar for each side, as long as its runs took, of the buckets' medians."""
+    """Bars of the buckets' medians, one per side, as long as its runs took."""
     sides = [slices_of(finalized_parts(breakdown)) for breakdown in comparison.breakdowns]
     if not all(sides):
         return None
@@ -126,7 +126,7 @@ def _legend(before: Sequence[Slice], after: Sequence[Slice]) -> Legend:
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
+    """Every section with content, in reading order."""
     return with_content(
         causes(comparison),
         run(comparison),
@@ -138,7 +138,7 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
 
 
 def causes(comparison: Comparison) -> Section:
-    """The table of thread time by cause; its figures add up."""
+    """Table of thread time by cause; its figures add up."""
     table = comparison_table(comparison)
     if not any(report.thread_seconds for report in (*comparison.before, *comparison.after)):
         return Section("Thread time by cause")
@@ -146,7 +146,7 @@ def causes(comparison: Comparison) -> Section:
     rows = [tuple(cell(position) for cell in columns.values()) for position in range(len(table.rows))]
     lines = []
     if has_spread(comparison):
-        lines.append(f"{WITHIN} marks changes that are not more than the runs of a side differ among themselves")
+        lines.append(f"{WITHIN} marks changes within the spread of the runs")
     if any(comparison.not_by_cause):
         lines.append("(medians): the medians of the causes do not add up to the median of lost time")
     return section(
@@ -162,7 +162,7 @@ def causes(comparison: Comparison) -> Section:
     )
 
 
-def _label(row: Row) -> Label:
+def _label(row: ComparisonRow) -> Label:
     return cause_label(row.bucket, row.label) if row.bucket else bucket_label(row.label)
 
 
@@ -209,12 +209,12 @@ def _columns(comparison: Comparison, table: ComparisonTable) -> dict[str, Callab
 
 
 def has_spread(comparison: Comparison) -> bool:
-    """Whether there are several runs on a side."""
+    """True if a side has several runs."""
     return comparison.lost.spread is not None
 
 
 def run(comparison: Comparison) -> Section:
-    """Runtime, efficiency, size and tasks."""
+    """Table of runtime, efficiency, size and tasks."""
     whole, ideal = comparison.wall_clock_seconds, comparison.ideal_seconds
     parts = {
         "work on the cluster": comparison.cluster_seconds,
@@ -227,13 +227,16 @@ def run(comparison: Comparison) -> Section:
         _time_row("wall clock", whole, scale),
         *(_time_row(name, time, scale) for name, time in parts.items() if time.before or time.after),
         _time_row("ideal time", ideal, scale),
-        _number_row("efficiency", comparison.efficiency, format_share, _points),
+        _number_row("efficiency", comparison.efficiency, format_share, _change_in_points),
         _number_row("load balance", comparison.load_balance, "{:.2f}".format, "{:+.2f}".format),
-        *(_number_row(f"GPU {name}", share, format_share, _points) for name, share in comparison.gpu.items()),
+        *(_number_row(f"GPU {name}", share, format_share, _change_in_points) for name, share in comparison.gpu.items()),
         _number_row("workers", comparison.workers, str, "{:+d}".format),
         _number_row("threads", comparison.threads, str, "{:+d}".format),
         *(_number_row(f"tasks {name_of(name)}", count, str, "{:+d}".format) for name, count in _tasks(comparison)),
-        *(_number_row(f"data {way}", nbytes, format_bytes, _more_bytes) for way, nbytes in comparison.moved.items()),
+        *(
+            _number_row(f"data {way}", nbytes, format_bytes, _change_in_bytes)
+            for way, nbytes in comparison.moved.items()
+        ),
     ]
     heads = ("", "before", "after", "change", "spread")
     width = len(heads) if has_spread(comparison) else len(heads) - 1
@@ -273,16 +276,16 @@ def _row(
     return name, before, after, changed, "" if number.spread is None else text(number.spread)
 
 
-def _more_bytes(change: float) -> str:
+def _change_in_bytes(change: float) -> str:
     return f"{'-' if change < 0 else '+'}{format_bytes(abs(change))}"
 
 
-def _points(change: float) -> str:
+def _change_in_points(change: float) -> str:
     return f"{100 * change:+.1f} points"
 
 
 def factors(comparison: Comparison) -> Section:
-    """The factors whose product is the efficiency, where any has changed."""
+    """Factors of the efficiency, if any has changed."""
     found = comparison.factors
     if not any(factor.change and math.isfinite(factor.change) for factor in found.values()):
         return Section("Factors of the efficiency")
@@ -297,7 +300,7 @@ def factors(comparison: Comparison) -> Section:
 
 
 def prefixes(comparison: Comparison) -> Section:
-    """Useful and lost time of the prefixes that changed most; every column adds up."""
+    """Useful and lost time of the prefixes that changed most; columns add up."""
     changes = comparison.by_prefix
     ranked = sorted(changes, key=lambda name: -_largest_change(changes[name]))
     if not ranked or not _largest_change(changes[ranked[0]]):
@@ -305,7 +308,7 @@ def prefixes(comparison: Comparison) -> Section:
     labels = labelled(ranked, "prefix", "prefixes", TOP_GROUPS)
     scale = fine_scale(max(sum(time) for time in _sums(list(changes.values()))) / 1e9)
     cells = _prefix_cells(changes, labels, scale)
-    fates = [_fate(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]
+    fates = [_new_or_gone(changes[names[0]]) if len(names) == 1 else "" for names in labels.values()]
     heads = ("prefix", "useful", "change", "lost", "change", *([""] if any(fates) else []))
     rows = [(label, *cells[label], fate)[: len(heads)] for label, fate in zip(labels, fates, strict=True)]
     rows.append(("total", *cells["total"], "")[: len(heads)])
@@ -324,13 +327,15 @@ def _largest_change(change: PrefixChange) -> int:
     return max(abs(time.change) for time in _times(change))
 
 
-def _fate(change: PrefixChange) -> str:
+def _new_or_gone(change: PrefixChange) -> str:
     return "new" if change.is_new else "gone" if change.is_gone else ""
 
 
 def _new_and_gone(changes: Mapping[str, PrefixChange]) -> tuple[str, ...]:
-    groups = {fate: [name for name, change in changes.items() if _fate(change) == fate] for fate in ("new", "gone")}
-    return tuple(f"{fate}: {_named(names)}" for fate, names in groups.items() if names)
+    groups = {
+        fate: [name for name, change in changes.items() if _new_or_gone(change) == fate] for fate in ("new", "gone")
+    }
+    return tuple(f"{fate}: {_run_names(names)}" for fate, names in groups.items() if names)
 
 
 def _sums(changes: Sequence[PrefixChange]) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -344,7 +349,7 @@ def _sums(changes: Sequence[PrefixChange]) -> tuple[tuple[int, int], tuple[int, 
 def _prefix_cells(
     changes: Mapping[str, PrefixChange], labels: Mapping[str, Sequence[str]], scale: Scale
 ) -> dict[str, tuple[str, ...]]:
-    """Useful time and its change, lost time and its change, by label and in total."""
+    """Cells of useful time and its change, lost time and its change, by label and in total."""
     sums = {label: _sums([changes[name] for name in names]) for label, names in labels.items()}
     cells: dict[str, tuple[str, ...]] = dict.fromkeys((*labels, "total"), ())
     for kind in (0, 1):
@@ -377,5 +382,5 @@ def _values(values: Sequence[str]) -> str:
 
 
 def caveats(comparison: Comparison) -> Section:
-    """Why the two sides may not be comparable."""
+    """Reasons why the sides may not be comparable."""
     return section("Mind when comparing", *caveats_of(comparison)[:TOP_LABELS], caveat=True)

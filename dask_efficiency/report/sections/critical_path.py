@@ -1,4 +1,4 @@
-"""What the critical path of a report's trace says."""
+"""Section on the critical path of a report's trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask_efficiency.show.finding import MAX_SHOWN
 
 
 def critical_path(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The path of a report that has a trace, as one section of its page."""
+    """Critical path of a report with a trace, as one section of its page."""
     heading = "Critical path: why it took so long"
     if report.trace is None or not extent.drawn:
         return Section(heading)

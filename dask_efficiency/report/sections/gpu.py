@@ -1,4 +1,4 @@
-"""What a report says of its GPUs."""
+"""Section on a report's GPUs."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.kernel_name import kernel_name
 
-#: Of more GPUs than there is room for, those with the smallest share of kernels are listed.
+#: GPUs listed if there is no room for all: those with the smallest share of kernels. By eye.
 MIN_BUSY = 5
 
-#: What to do about a poor factor of the devices' efficiency.
+#: Advice for a poor factor of the devices' efficiency.
 ADVICE = {
     "load balance": "some GPUs have more work than others: smaller partitions, or as many tasks for each",
     "communication": "GPUs wait for copies: keep data there, copy from pinned memory, and while kernels run",
     "orchestration": "even the busiest GPU often has nothing to do: larger batches, read ahead, more tasks at once",
 }
 
-#: Below it, it is said how much kernel time is nobody's.
+#: Coverage below which a note gives the kernel time without a known task. By judgement.
 GOOD_COVERAGE = 0.99
 
-#: What POP calls good.
+#: Lowest good factor, as defined by POP.
 GOOD_FACTOR = 0.8
 
-#: Characters of a kernel's whole name, which shows when its short one is pointed at.
+#: Characters of a kernel's full name, shown as a hint. A guess.
 WHOLE_NAME = 1000
 
-#: Of the time on a device, what no task is known to have asked for.
+#: Label of device time without a known task.
 NO_TASK = "(no task)"
 
 
 def gpus(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The GPUs, and in it their time by prefix and their kernels; nothing where no GPU was watched."""
+    """GPUs, their time by prefix, and their kernels; empty if no GPU was watched."""
     found = summary(report.gpu)
     if found is None or not (found.meters or found.devices):
         return Section("GPUs")
@@ -76,7 +76,7 @@ def gpus(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _devices(report: EfficiencyReport, found: GpuSummary, extent: Extent) -> list[Block]:
-    """What the GPUs did, the efficiencies, and each GPU's time."""
+    """Activity of the GPUs, the efficiencies, and each GPU's time."""
     shown = busiest_last(found)
     few, whole = "", section("")
     if len(shown) > extent.gpus:
@@ -107,7 +107,7 @@ def _slices(activity: Mapping[str, int], whole: int) -> tuple[Slice, ...]:
 
 
 def _legend(found: GpuSummary) -> Legend:
-    # of GPUs that workers share there is no sum
+    # GPUs shared by workers have no sum
     tenths = apportion(list(found.activity.values()), 1000) if found.elapsed else []
     figures = [f"{format_percent(tenth)} %" for tenth in tenths] or [""] * len(found.activity)
     labels = [Label(name, GPU_COLOURS[name], MEANINGS[name]) for name in found.activity]
@@ -115,7 +115,7 @@ def _legend(found: GpuSummary) -> Legend:
 
 
 def busiest_last(found: GpuSummary) -> list[DeviceTime]:
-    """The devices by their share of kernels; where there are few, in the order of the workers."""
+    """Devices by share of kernels, the smallest first; if there are few, in the order of the workers."""
     if len(found.devices) <= SCREEN.gpus:
         return list(found.devices)
     return sorted(found.devices, key=lambda device: device.totals.kernels / device.totals.elapsed)
@@ -135,62 +135,62 @@ def _device_row(device: DeviceTime) -> tuple[str, ...]:
 
 
 def sentences(report: EfficiencyReport, found: GpuSummary) -> list[str]:
-    """What the GPUs did as a whole, and how long tasks waited for them."""
-    said = []
+    """Sentences on the activity of all GPUs, and on the tasks' waiting for them."""
+    lines = []
     if found.elapsed:
         shares = {name: format_share(share) for name, share in found.shares_of_time.items()}
         number = len({device.totals.uuid for device in found.own})
-        said.append(
+        lines.append(
             f"kernels ran {shares['kernels']} of the time, copies alone {shares['copies']}, and "
             f"{'the GPU was' if number == 1 else f'the {number} GPUs were'} idle {shares['idle']}"
         )
     waited = round(1e9 * waiting_seconds(report.details))
     own = report.breakdown.ns(Bucket.GPU)
     if own or waited:
-        said.append(
+        lines.append(
             f"tasks waited for {format_thread_time(own)} while kernels of their own ran (gpu), and for "
             f"{format_thread_time(waited)} while none did"
         )
-    beside = []
+    parts = []
     if hidden := sum(found.hidden.values()):
-        beside.append(f"{format_seconds(hidden / 1e9)} ran while the thread of its task did something else")
+        parts.append(f"{format_seconds(hidden / 1e9)} ran while the thread of its task did something else")
     if found.tail:
-        beside.append(f"{format_seconds(found.tail / 1e9)} ran after its task had ended")
-    if beside:
-        said.append(f"of the work on the GPU{'s' * (len(found.devices) > 1)}, {', and '.join(beside)}")
-    return said
+        parts.append(f"{format_seconds(found.tail / 1e9)} ran after its task had ended")
+    if parts:
+        lines.append(f"of the work on the GPU{'s' * (len(found.devices) > 1)}, {', and '.join(parts)}")
+    return lines
 
 
 def efficiencies(report: EfficiencyReport, found: GpuSummary) -> list[str]:
-    """TALP's efficiencies, and what to do about a poor one."""
-    said = []
+    """TALP's efficiencies, and advice for poor factors."""
+    lines = []
     offload = offload_efficiency(report.breakdown, report.details)
     if found.factors:
         product = " x ".join(f"{name} {factor:.3f}" for name, factor in found.factors.items())
-        said.append(f"device parallel efficiency {found.parallel_efficiency:.3f} = {product}")
+        lines.append(f"device parallel efficiency {found.parallel_efficiency:.3f} = {product}")
     if offload < 1:
-        said.append(
+        lines.append(
             f"device offload efficiency {offload:.3f}: the part of computing time in which tasks did not wait for GPUs"
         )
-    said += [f"{name}: {ADVICE[name]}" for name, factor in found.factors.items() if factor < GOOD_FACTOR]
-    return said
+    lines += [f"{name}: {ADVICE[name]}" for name, factor in found.factors.items() if factor < GOOD_FACTOR]
+    return lines
 
 
 def meters(found: GpuSummary) -> list[str]:
-    """What measured, how much of the kernel time found its task, and what that cost."""
-    said = []
+    """Meters, their coverage and their cost."""
+    lines = []
     for (_, description), workers in found.meters.items():
         on = f" on {len(workers)} workers" if len(found.meters) > 1 or found.refused else ""
-        said.append(f"measured by {sentence(description)}{on}")
+        lines.append(f"measured by {sentence(description)}{on}")
     if not math.isnan(found.coverage):
-        said.append(f"{format_share(found.coverage)} of the kernel time is some task's")
+        lines.append(f"{format_share(found.coverage)} of the kernel time was attributed to tasks")
     if found.cost:
-        said.append(f"the meter took {format_seconds(found.cost / 1e9)} of CPU")
-    return ["; ".join(said)] if said else []
+        lines.append(f"the meter took {format_seconds(found.cost / 1e9)} of CPU")
+    return ["; ".join(lines)] if lines else []
 
 
 def by_prefix(found: GpuSummary, extent: Extent = SCREEN) -> Section:
-    """GPU time by task prefix; the rows add up to all kernels and copies."""
+    """GPU time by task prefix; rows add up to all kernels and copies."""
     heading = "GPU time by prefix"
     shares = prefix_shares(found, extent.gpu_prefixes)
     whole = sum(shares.values())
@@ -229,19 +229,19 @@ def _prefix_bars(shares: Mapping[str, int]) -> tuple[Stack, ...]:
 
 
 def _explained(lines: Sequence[str], extent: Extent) -> Sequence[str | Aside]:
-    """Sentences on how a table is meant, which weigh less on a page."""
+    """Explanations of a table, less prominent on a page."""
     return list(map(Aside, lines)) if extent.drawn else lines
 
 
 def prefix_shares(found: GpuSummary, at_most: int) -> dict[str, int]:
-    """Nanoseconds of GPU time by what a prefix is called on a screen, the rest as one, and what is no task's."""
+    """Nanoseconds of GPU time by label: prefixes, the other prefixes as one, and time without a known task."""
     labels = labelled(list(found.shares), "prefix", "prefixes", at_most)
     shares = {label: sum(found.shares[name] for name in names) for label, names in labels.items()}
     return shares | ({NO_TASK: found.unattributed} if found.unattributed else {})
 
 
 def upper_bounds(found: GpuSummary, extent: Extent = SCREEN) -> Section:
-    """Upper bounds of GPU time by prefix, of workers whose meter sees no kernels."""
+    """Upper bounds of GPU time by prefix, from meters that see no kernels."""
     heading = "GPU time by prefix, at most"
     bounds = list(found.bounds.items())[: SCREEN.gpu_prefixes]
     if not bounds:
@@ -252,7 +252,7 @@ def upper_bounds(found: GpuSummary, extent: Extent = SCREEN) -> Section:
 
 
 def kernels(found: GpuSummary, extent: Extent = SCREEN) -> Section:
-    """The kernels that took most time, by prefix."""
+    """Kernels with most time, by prefix."""
     heading = "GPU kernels by time"
     shown = top_kernels(found, extent.kernels)
     if not shown:
@@ -277,7 +277,7 @@ def kernels(found: GpuSummary, extent: Extent = SCREEN) -> Section:
 
 
 def top_kernels(found: GpuSummary, at_most: int) -> Sequence[KernelTotals]:
-    """The first kernels, and all others together as one."""
+    """First kernels, and all others as one."""
     if len(found.kernels) <= at_most:
         return found.kernels
     rest = found.kernels[at_most - 1 :]
@@ -286,55 +286,55 @@ def top_kernels(found: GpuSummary, at_most: int) -> Sequence[KernelTotals]:
 
 
 def kernel_label(kernel: KernelTotals, length: int) -> str:
-    """A kernel's name for display: short, harmless and bounded."""
+    """Name of a kernel for display: short, harmless and bounded."""
     if kernel.name == OTHER_KERNELS:
         return "(other kernels)"
     return shorten(harmless(kernel_name(kernel.name)), length) or "(no name)"
 
 
 def short_time(ns: float) -> str:
-    """A duration of a kernel: ``"3.4 us"``."""
+    """Duration of a kernel: ``"3.4 us"``."""
     return f"{ns / 1e3:.1f} us" if ns < 999_500 else format_seconds(ns / 1e9)
 
 
 def gpu_notes(report: EfficiencyReport) -> tuple[str, ...]:
-    """What a reader must know to trust the figures of the GPUs, a sentence each."""
+    """Caveats of the figures of GPUs, a sentence each."""
     found = summary(report.gpu)
     if found is None:
         return ()
-    said = []
+    lines = []
     bounded = [name for (kind, _), names in found.meters.items() if kind == "torch-events" for name in names]
     if bounded:
-        said.append(f"GPU time is an upper bound on {_some(bounded)}: its meter sees tasks and no kernels")
+        lines.append(f"GPU time is an upper bound on {_workers_text(bounded)}: its meter sees tasks and no kernels")
     workers = max(len(report.by_worker), len(report.gpu))
     for reason, names in found.refused.items():
         of_all = "" if workers == 1 else f" on {len(names)} of {workers} workers ({named(names)})"
-        said.append(f"GPU time was not measured{of_all}: {sentence(reason)}")
+        lines.append(f"GPU time was not measured{of_all}: {sentence(reason)}")
     for uuid, users in _shared(found).items():
-        said.append(
+        lines.append(
             f"GPU {uuid} was used by several workers ({named(users)}): each sees its own work only, "
             "so their times are not added up"
         )
     if found.coverage < GOOD_COVERAGE:
-        said.append(f"{format_share(1 - found.coverage)} of the kernel time is no known task's")
+        lines.append(f"{format_share(1 - found.coverage)} of the kernel time could not be attributed to tasks")
     if found.unknown_tasks:
-        said.append(
+        lines.append(
             f"{found.unknown_tasks} tasks were booked before their use of the GPU was known: "
             "their waiting for it counts as thread-noncpu or thread-cpu"
         )
     if found.dropped:
-        said.append(f"{found.dropped} records of GPU work were lost: GPU time is more than shown")
+        lines.append(f"{found.dropped} records of GPU work were lost: GPU time is more than shown")
     if found.gaps:
-        said.append(
+        lines.append(
             f"The meter gave way to a profiler for {format_seconds(found.gaps / 1e9)}: "
             "GPU work of that time is not seen"
         )
     if found.late:
-        said.append(f"{format_seconds(found.late / 1e9)} of GPU work became known too late, and counts as idle")
-    return tuple(said)
+        lines.append(f"{format_seconds(found.late / 1e9)} of GPU work became known too late, and counts as idle")
+    return tuple(lines)
 
 
-def _some(workers: Sequence[str]) -> str:
+def _workers_text(workers: Sequence[str]) -> str:
     return f"{'worker' if len(workers) == 1 else f'{len(workers)} workers:'} {named(list(workers))}"
 
 

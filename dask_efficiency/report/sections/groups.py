@@ -1,4 +1,4 @@
-"""Where the time went by worker, by prefix and by span."""
+"""Sections by worker, prefix and span."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, of_bucket
 from dask_efficiency.accounts.causes import name_of as cause_name
 from dask_efficiency.accounts.cluster.by_span import SEPARATOR
 from dask_efficiency.plugin.names import ALL_WORKERS, NO_SPAN, OTHER_WORK
-from dask_efficiency.report.arrivals import lines as arrival_lines
-from dask_efficiency.report.lost_workers import line, most_costly_first
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.turnover import arrival_lines as arrival_lines
+from dask_efficiency.report.turnover import lost_worker_line, most_costly_first
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Label, Section, Stack, Strip, Strips, Table, bucket_label, section, slices_of
 from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
@@ -29,23 +29,26 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.parts import in_order, parts_of
 
+#: Workers listed if there is no room for all: the least useful. By eye.
 WORST_WORKERS = 5
+
+#: Groups listed on a screen; the rest are one row. By eye.
 TOP_GROUPS = 8
 
-#: Cells of a strip; of more workers, neighbours share one.
+#: Cells of a strip; with more workers, neighbours share a cell. By eye.
 MAX_CELLS = 250
 
-#: Causes that have a strip.
+#: Buckets that have a strip. By eye.
 MAX_STRIPS = 8
 
 _Share = Callable[[Breakdown], float]
 
 
 def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The spread over the workers, and all of them or those that did least useful work."""
+    """Spread of the workers, and a table of all or the least useful of them."""
     if report.by_worker.keys() == {ALL_WORKERS}:
-        return Section("Workers", ("a report in retrospect does not tell them apart",))
-    there = {name: _there(row) for name, row in report.by_worker.items()}
+        return Section("Workers", ("a report in retrospect does not distinguish workers",))
+    there = {name: _ns_with_work(row) for name, row in report.by_worker.items()}
     shares = [row.ns(*HELD) / there[name] for name, row in report.by_worker.items() if there[name]]
     if not shares:
         return Section("Workers")
@@ -69,7 +72,7 @@ def workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tuple[Stack, ...] = ()) -> Table:
-    there = {name: _there(row) for name, row in report.by_worker.items()}
+    there = {name: _ns_with_work(row) for name, row in report.by_worker.items()}
     scale = time_scale(sum(there.values()) / 1e9)
     steps = apportion(list(there.values()), scale.steps(sum(there.values()) / 1e9))
     time = dict(zip(there, map(scale.text, steps), strict=True))
@@ -84,7 +87,7 @@ def _worker_table(report: EfficiencyReport, names: Sequence[str], drawings: tupl
 
 def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ...]:
     row = report.by_worker[name]
-    there = _there(row)
+    there = _ns_with_work(row)
     held = format_share(row.ns(*HELD) / there) if there else "-"
     lost = [bucket for bucket in in_order(row) if bucket not in (*GOOD, Bucket.RUNNING)]
     finalized = there - row.ns(Bucket.RUNNING)
@@ -94,7 +97,7 @@ def _worker_row(report: EfficiencyReport, name: str, time: str) -> tuple[str, ..
 
 
 def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, finalized: int) -> str:
-    """A bucket, or the cause that most of it is, and its share of the finalized time."""
+    """Largest bucket of loss, or the cause that is most of it, with its share of the finalized time."""
     seen = of_bucket(causes, bucket) if bucket in CAUSES else {}
     known = {cause: ns for cause, ns in seen.items() if cause != UNKNOWN}
     most = max(known, key=lambda cause: known[cause], default=UNKNOWN)
@@ -104,12 +107,12 @@ def _named_loss(row: Breakdown, causes: Mapping[str, int], bucket: Bucket, final
 
 
 def least_useful_first(report: EfficiencyReport) -> list[str]:
-    """The workers' names, those first whose time was useful least; those of which nothing is finalized come last."""
+    """Names of the workers by useful share, the smallest first; workers without finalized time come last."""
     return sorted(report.by_worker, key=lambda name: _useful(report.by_worker[name]))
 
 
 def _useful(row: Breakdown) -> float:
-    """Useful share of the finalized time; infinite where nothing is finalized, so that it sorts last."""
+    """Useful share of the finalized time; infinite without any, so that it sorts last."""
     finalized = row.total_ns - row.ns(Bucket.NO_WORK, Bucket.RUNNING)
     return row.ns(*GOOD) / finalized if finalized else math.inf
 
@@ -119,23 +122,23 @@ def _useful_text(row: Breakdown) -> str:
     return format_share(useful) if useful <= 1 else "-"
 
 
-def _there(row: Breakdown) -> int:
+def _ns_with_work(row: Breakdown) -> int:
     return row.total_ns - row.ns(Bucket.NO_WORK)
 
 
 def _stacks(rows: Sequence[Breakdown]) -> tuple[Stack, ...]:
-    """A bar for each row; the longest fills the whole width."""
+    """Bars of the rows; the longest fills the whole width."""
     parts = [parts_of(in_order(row)) for row in rows]
     whole = max((sum(part.nanoseconds for part in row) for row in parts), default=0)
     return tuple(Stack(slices_of(row), whole) for row in parts)
 
 
 def worker_strips(report: EfficiencyReport) -> Strips:
-    """For each cause a strip with one cell a worker, and the workers' least, median and largest share.
+    """Strips of the workers' shares, one cell per worker, with minimum, median and maximum; one strip per bucket.
 
-    The workers stand in the same order in every strip, those first whose time was useful least.
+    Workers are in the same order in every strip, the least useful first.
     """
-    names = [name for name in least_useful_first(report) if _there(report.by_worker[name])]
+    names = [name for name in least_useful_first(report) if _ns_with_work(report.by_worker[name])]
     rows = [report.by_worker[name] for name in names]
     lost = [bucket for bucket in in_order(report.breakdown) if bucket not in (*GOOD, Bucket.RUNNING)]
     causes: list[tuple[Label, str, _Share]] = [
@@ -165,11 +168,11 @@ def worker_strips(report: EfficiencyReport) -> Strips:
 
 
 def _share_of(buckets: Sequence[Bucket]) -> _Share:
-    return lambda row: row.ns(*buckets) / _there(row)
+    return lambda row: row.ns(*buckets) / _ns_with_work(row)
 
 
 def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The prefixes that held most time; each row adds up to its last figure. The rest are one row."""
+    """Prefixes that held most time, and the rest as one row; each row adds up to its last figure."""
     groups = top_groups(report.by_prefix, "prefix", "prefixes", extent.prefixes)
     if not groups:
         return Section("Prefixes")
@@ -178,7 +181,7 @@ def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     title = f"Prefixes by time held (thread-{time_scale(report.thread_seconds).unit})"
     if not extent.drawn:
         return section(title, *lines, table)
-    # the rest together may be larger than any: beside their bar no other would be seen
+    # the rest together may be larger than any prefix: next to its bar no other would be visible
     bars = [*_stacks(list(groups.values())[: extent.prefixes]), None]
     drawn = replace(table, drawings=tuple(bars[: len(groups)]), sortable=True)
     everything = top_groups(report.by_prefix, "prefix", "prefixes", MAX_ROWS)
@@ -192,7 +195,7 @@ def prefixes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def _waits(report: EfficiencyReport, at_most: int) -> dict[str, str]:
-    """What most of ``thread-noncpu`` is, by what prefixes are called on a screen; empty where nobody knows."""
+    """Largest cause of ``thread-noncpu`` by label of a prefix; empty if unknown."""
     found = {}
     for label, names in top_labels(report.by_prefix, "prefix", "prefixes", at_most).items():
         rows = [of_bucket(report.causes_by_prefix.get(name, {}), Bucket.THREAD_NONCPU) for name in names]
@@ -229,7 +232,7 @@ def _prefix_table(report: EfficiencyReport, groups: Mapping[str, Breakdown], wai
     return Table(heads, tuple(rows), words=(0, len(heads) - 1))
 
 
-#: What the spans' time is shown as; together they are all buckets but ``no-work``.
+#: Columns of the table of spans; together all buckets but ``no-work``.
 _SPAN_COLUMNS: dict[str, tuple[Bucket, ...]] = {
     "held": HELD,
     "on data": (Bucket.WAITING_ON_DATA,),
@@ -241,12 +244,12 @@ _SPAN_COLUMNS: dict[str, tuple[Bucket, ...]] = {
 
 
 def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The spans as a tree where there is more than one, and how much of the time was other work.
+    """Spans as a tree if there are several, and the share of other work.
 
-    Each row adds up to its last figure, and those at the top to all thread time: the rest of these are one row.
+    Each row adds up to its last figure, and top-level spans to all thread time; the other top-level spans are one row.
     """
-    times = {path: _there(row) for path, row in report.by_span.items() if _there(row)}
-    # a span in which there is one other, and nothing else, is told once
+    times = {path: _ns_with_work(row) for path, row in report.by_span.items() if _ns_with_work(row)}
+    # a span whose only content is one inner span is listed once
     inner = [path for path in times if SEPARATOR in path and times[path] < times.get(path.rpartition(SEPARATOR)[0], 0)]
     top = sorted((path for path in times if SEPARATOR not in path), key=lambda path: (path == NO_SPAN, -times[path]))
     if len(inner) < 2 and len([path for path in top if path != NO_SPAN]) < 2:
@@ -254,9 +257,11 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     shown = set(sorted(inner, key=lambda path: (-times[path], path.count(SEPARATOR)))[: extent.prefixes])
     labels = labelled(top, "span", "spans", extent.prefixes)
     groups = {label: combine(report.by_span[path] for path in paths) for label, paths in labels.items()}
-    scale = time_scale(sum(map(_there, groups.values())) / 1e9, report.thread_seconds)
+    scale = time_scale(sum(map(_ns_with_work, groups.values())) / 1e9, report.thread_seconds)
     columns = {n: b for n, b in _SPAN_COLUMNS.items() if any(row.ns(*b) for row in groups.values())}
-    steps = apportion([*map(_there, groups.values())], scale.steps(sum(map(_there, groups.values())) / 1e9))
+    steps = apportion(
+        [*map(_ns_with_work, groups.values())], scale.steps(sum(map(_ns_with_work, groups.values())) / 1e9)
+    )
     rows = []
     for (label, paths), step in zip(labels.items(), steps, strict=True):
         rows.append(_span_row(report, label, paths, columns, scale, step))
@@ -267,9 +272,7 @@ def spans(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         ]
     lines = ["the time of free threads is shared equally by the spans that had work outstanding"]
     if shown:
-        lines.append(
-            f"a span has what those in it have, too, which begin with {SEPARATOR!r}: the others add up to the whole"
-        )
+        lines.append(f"a span includes its inner spans, which begin with {SEPARATOR!r}: the others add up to the whole")
     if len(shown) < len(inner):
         lines.append(f"{format_count(len(inner) - len(shown), 'more span')} in these")
     held = sum(report.by_span[path].ns(*HELD) for path in top)
@@ -299,35 +302,35 @@ def _span_row(
 
 
 def top_groups(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int = TOP_GROUPS) -> dict[str, Breakdown]:
-    """The groups that held most time by what they are called on a screen, then the rest as one."""
+    """Groups that held most time by label, then the rest as one."""
     labels = top_labels(groups, one, many, at_most)
     return {label: combine(groups[name] for name in names) for label, names in labels.items()}
 
 
 def top_labels(groups: Mapping[str, Breakdown], one: str, many: str, at_most: int) -> dict[str, list[str]]:
-    """The same, with the names that each label stands for."""
+    """Labels of the groups that held most time, with the names that each stands for."""
     ranked = sorted((name for name in groups if groups[name].ns(*HELD)), key=lambda name: -groups[name].ns(*HELD))
     return labelled(ranked, one, many, at_most)
 
 
 def lost_workers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What workers that went have cost, and why they went: a line each, the most costly first."""
+    """Lost workers, why they went and what each cost, the most costly first."""
     ranked = most_costly_first(report.lost_workers)
-    shown = [line(one) for one in ranked[: MAX_ROWS if extent.drawn else TOP_GROUPS]]
+    shown = [lost_worker_line(one) for one in ranked[: MAX_ROWS if extent.drawn else TOP_GROUPS]]
     more = f"{len(ranked) - len(shown)} more" if len(ranked) > len(shown) else ""
     return section("Lost workers", *shown, more)
 
 
 def repeats(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What was computed again because it was asked for again, the prefixes with most such tasks first."""
+    """Repeated results by prefix, those with most repeated tasks first."""
     heading = "Computed again"
     ranked = sorted(report.repeats, key=lambda name: (-report.repeats[name].tasks, name))
     if not ranked:
         return Section(heading)
     times = max(repeat.times for repeat in report.repeats.values())
     tasks = format_count(sum(repeat.tasks for repeat in report.repeats.values()), "task")
-    said = f"the same results were computed up to {times} times, because they were asked for again ({tasks} more): "
-    lines = [said + "persist() what several computations share, or compute them together in one dask.compute()"]
+    text = f"results were computed up to {times} times, on request ({tasks} more): "
+    lines = [text + "persist() what several computations share, or compute them together in one dask.compute()"]
     if len(ranked) > TOP_GROUPS:
         lines.append(f"the {TOP_GROUPS} prefixes with most of these tasks, of {len(ranked)}:")
     rows = tuple(

@@ -1,17 +1,18 @@
-"""What P2P shuffles took by phase, how many bytes moved, and what users' own labels counted."""
+"""Sections on P2P shuffles, moved bytes, and users' own labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dask_efficiency.accounts.metered import BYTES, MANAGED, MEMORY, PROCESS, SECONDS
-from dask_efficiency.report.metered import Amount, own_labels, shuffle_times
+from dask_efficiency.report.metered import own_labels, shuffle_times
 from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import Section, Table, section
 from dask_efficiency.show.extent import SCREEN, Extent
 from dask_efficiency.show.figures import format_bytes, format_seconds, name_of
 
-#: Seconds for which all waited for the worker that sent last: less is not told.
+#: Seconds of waiting for the worker that sent last, from which it is named. A guess.
 MIN_WAITED_SECONDS = 0.01
 
 
@@ -22,23 +23,23 @@ def shuffles(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
         return Section("P2P shuffles")
     rows = [(phase, "in tasks", format_seconds(ns / 1e9)) for phase, ns in times.held_ns.items()]
     rows += [(phase, "in the background", format_seconds(seconds)) for phase, seconds in times.background.items()]
-    wrote = f"wrote {_said(times.written, 'pieces')} to disk and read {format_bytes(times.read.nbytes)}"
-    lines = [f"sent {_said(times.sent, 'messages')}, {wrote}"]
+    wrote = f"wrote {_amount_text(times.written, 'pieces')} to disk and read {format_bytes(times.read.nbytes)}"
+    lines = [f"sent {_amount_text(times.sent, 'messages')}, {wrote}"]
     last = max(times.at_barriers, key=lambda worker: times.at_barriers[worker], default="")
     if last and times.at_barriers[last] >= MIN_WAITED_SECONDS:
         sent = format_seconds(times.at_barriers[last])
-        lines.append(f"at barriers all waited for {name_of(last)}, which still sent for {sent}")
+        lines.append(f"at barriers all others waited for {name_of(last)}, which was still sending for {sent}")
     return section("P2P shuffles", *lines, Table(("phase", "where", "time"), tuple(rows), words=(0, 1)))
 
 
 def moved(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Bytes of results that went to disk, came back, or went from worker to worker."""
+    """Bytes of results that were spilled, read back, or sent between workers."""
     rows = tuple((way, format_bytes(one.nbytes), f"{one.count:,}") for way, one in report.moved.items())
     return section("Data moved", _peak(report), Table(("way", "bytes", "count"), rows))
 
 
 def _peak(report: EfficiencyReport) -> str:
-    """The worker whose process had most memory at a time, and how much of it were results."""
+    """Worker process with the largest peak of memory, and the part of it in results."""
     peaks: dict[str, dict[str, float]] = {}
     for row in report.metered:
         if row.context == MEMORY and row.worker:
@@ -51,25 +52,27 @@ def _peak(report: EfficiencyReport) -> str:
 
 
 def labels(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What users' own labels counted in their tasks."""
+    """Values of users' own labels in their tasks."""
     found = list(own_labels(report.metered).items())
     rows = tuple(
-        (name_of(label), name_of(prefix) or "(no prefix)", _figure(value, unit))
+        (name_of(label), name_of(prefix) or "(no prefix)", _value_text(value, unit))
         for (label, unit, prefix), value in found[: extent.prefixes]
     )
-    return section("Your own labels", _more(found, rows), Table(("label", "prefix", "counted"), rows, words=(0, 1)))
+    return section(
+        "Your own labels", _rest_text(found, rows), Table(("label", "prefix", "counted"), rows, words=(0, 1))
+    )
 
 
-def _more(found: Iterable[object], rows: tuple[object, ...]) -> str:
+def _rest_text(found: Iterable[object], rows: tuple[object, ...]) -> str:
     number = len(list(found))
     return f"the {len(rows)} largest of {number}" if number > len(rows) else ""
 
 
-def _figure(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     if unit == SECONDS:
         return format_seconds(value)
     return format_bytes(value) if unit == BYTES else f"{value:,.6g} {name_of(unit)}"
 
 
-def _said(amount: Amount, what: str) -> str:
+def _amount_text(amount: Amount, what: str) -> str:
     return f"{format_bytes(amount.nbytes)} in {amount.count:,} {what}"

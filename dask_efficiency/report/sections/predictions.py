@@ -8,20 +8,20 @@ from typing import Protocol
 
 from dask_efficiency.show.document import Document, Section, section
 
-#: How the heading of the section begins behind which predictions stand.
+#: Title prefix of the section that predictions follow.
 AFTER = "Critical path"
 
 
 class Predicted(Protocol):
-    """What a run would take elsewhere."""
+    """Prediction of a run's time on another cluster."""
 
     @property
     def section(self) -> Section:
-        """What a report's page says of it."""
+        """Section of a report's page."""
 
 
 def with_predictions(document: Document, predictions: Sequence[Predicted]) -> Document:
-    """A report's page with a section about these, behind that about the critical path; else at its end."""
+    """Page with a section of predictions after the critical path, or at its end."""
     if not predictions:
         return document
     titles = [part.title for part in document.sections]

@@ -1,4 +1,4 @@
-"""What a report says, section by section, as much as a screen or a page has room for."""
+"""Document of a report, section by section, for a screen, a notebook or a page."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from typing import Any
 
 from dask_efficiency.accounts.buckets import Breakdown, Bucket
 from dask_efficiency.accounts.cluster.timeline import Timeline
-from dask_efficiency.report.explain import explained
 from dask_efficiency.report.files import to_dict
 from dask_efficiency.report.findings import headline, leading
+from dask_efficiency.report.kinds import explained
 from dask_efficiency.report.lost_time import LostTime, loss_cells, lost_time, why_not_known
-from dask_efficiency.report.model import PHASES, EfficiencyReport
+from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.sections.critical_path import critical_path
-from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds
+from dask_efficiency.report.sections.culprits import culprits, flame_graph, holds, scheduler_loop
 from dask_efficiency.report.sections.gpu import GOOD_FACTOR, gpu_notes, gpus
 from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
 from dask_efficiency.report.sections.metered import labels, moved, shuffles
-from dask_efficiency.report.sections.scheduler_loop import scheduler_loop
-from dask_efficiency.report.sections.skew import skew
-from dask_efficiency.report.sections.stragglers import long_tail, stragglers
-from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, parts
-from dask_efficiency.report.wall_clock import lines as ideal_lines
+from dask_efficiency.report.sections.stragglers import long_tail, skew, stragglers
+from dask_efficiency.report.values import PHASES
+from dask_efficiency.report.wall_clock import ON_CLUSTER, WORTH_SAYING, ideal_time_lines, wall_clock_parts
 from dask_efficiency.show.document import (
     Aside,
     ByBucket,
@@ -57,31 +55,34 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.parts import in_order, parts_of
 
-#: A factor is the share that is left of some thread time; of less of that than this, a low one means nothing.
+#: Thread-seconds below which a low factor means nothing, as a factor is a share of what is left. By judgement.
 MIN_FACTOR_SECONDS = 1.0
+#: Rows of minor tables, such as reasons and settings. By eye.
 TOP_LABELS = 12
 
-#: Where the rest is.
+#: Hint at the end of the first screen.
 MORE = (
     "More: report.show(), or --all on the command line, prints all of it, report.show('Workers') a section; "
     "report.to_html(path) writes a page; `dask-efficiency explain sleep` says what a cause means."
 )
 
-#: Sections of a page that are seen at once, beside those that say how far it can be trusted.
+#: Sections of a page that are unfolded from the start, besides caveats.
 UNFOLDED = ("More findings", "Lost time", "Through the run")
 
-#: Characters of a setting's value, and of the code.
+#: Characters of a setting's value. By eye.
 VALUE_LENGTH = 100
+
+#: Characters of code on a page. A guess: some 300 lines.
 MAX_CODE = 12_000
 
 
 def document(report: EfficiencyReport, extent: Extent = SCREEN) -> Document:
-    """The report for a screen."""
+    """Report for a screen."""
     return replace(first_screen(report), sections=sections(report, extent), last=())
 
 
 def first_screen(report: EfficiencyReport) -> Document:
-    """The report as it is seen first: how long it took, what can be saved, and where more is."""
+    """First screen: runtime, savings, and where to find more."""
     parts = lost_time(report).parts
     figure = ByBucket(parts) if parts else None
     first = tuple(one.lines for one in leading(report))
@@ -89,12 +90,12 @@ def first_screen(report: EfficiencyReport) -> Document:
 
 
 def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
-    """Everything, or the sections of these titles.
+    """Whole report, or the sections with these titles.
 
     Raises
     ------
     ValueError
-        If there is no such section; names those that there are.
+        If there is no such section; the message names all sections.
     """
     whole = document(report)
     if not titles:
@@ -107,13 +108,13 @@ def chosen(report: EfficiencyReport, titles: Sequence[str]) -> Document:
 
 
 def notebook(report: EfficiencyReport) -> Document:
-    """The report for a notebook: what is seen first, and below it all else, which unfolds by a click; caveats show."""
+    """Report for a notebook: the first screen, with everything but caveats folded below it."""
     shown = document(report)
     return replace(shown, sections=tuple(replace(one, folded=not one.caveat) for one in shown.sections))
 
 
 def page(report: EfficiencyReport) -> Document:
-    """The report for a page of its own, which has room for more; most of it unfolds by a click."""
+    """Report for a page of its own, with more content; most sections are folded."""
     shown = document(report, PAGE)
     return replace(
         shown,
@@ -126,27 +127,27 @@ def page(report: EfficiencyReport) -> Document:
 
 
 def sections(report: EfficiencyReport, extent: Extent = SCREEN) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
-    return with_content(*(said(report, extent) for said in SECTIONS))
+    """Every section with content, in reading order."""
+    return with_content(*(text(report, extent) for text in SECTIONS))
 
 
 def title(report: EfficiencyReport) -> str:
-    """The report's name; "efficiency" where it has none."""
+    """Name of the report; "efficiency" if it has none."""
     return name_of(report.name) or "efficiency"
 
 
 def context(report: EfficiencyReport) -> str:
-    """How much the report covers: workers, threads, window and tasks."""
-    covered = _who_was_there(report)
+    """Coverage of the report: workers, threads, window and tasks."""
+    covered = _attendance_texts(report)
     if report.window_seconds > 0:
         covered.append(f"a window of {format_seconds(report.window_seconds)}")
     tasks = ", ".join(f"{count} {name_of(outcome)}" for outcome, count in report.tasks.items() if count)
     return ", ".join(covered) + (f"; tasks: {tasks}" if tasks else "")
 
 
-def _who_was_there(report: EfficiencyReport) -> list[str]:
+def _attendance_texts(report: EfficiencyReport) -> list[str]:
     there = report.attendance
-    if not there:  # of a file of before they were counted
+    if not there:  # from a file older than this field
         threads = sum(report.nthreads.values())
         return [format_count(len(report.by_worker), "worker"), *([format_count(threads, "thread")] if threads else [])]
     workers, most, threads = (there.get(name, 0) for name in ("workers", "most_workers", "most_threads"))
@@ -159,7 +160,7 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
     found = [("efficiency", format_share(report.efficiency))] if not math.isnan(report.efficiency) else []
     if 0 < report.cluster_seconds < math.inf:
         found.append(("wall clock", format_seconds(report.wall_clock_seconds)))
-        if ON_CLUSTER not in parts(report) or len(parts(report)) > 1:
+        if ON_CLUSTER not in wall_clock_parts(report) or len(wall_clock_parts(report)) > 1:
             found.append(("work on the cluster", format_seconds(report.cluster_seconds)))
         if report.useful_seconds and report.breakdown[Bucket.RUNNING] < WORTH_SAYING * report.thread_seconds:
             found.append(("ideally", format_seconds(report.ideal_seconds)))
@@ -173,15 +174,15 @@ def _stats(report: EfficiencyReport, figures: LostTime) -> tuple[tuple[str, str]
 
 def _footer(report: EfficiencyReport) -> str:
     version = name_of(report.environment.get("dask-efficiency", ""))
-    said = [f"Measured by dask-efficiency {version}".rstrip()]
-    with suppress(ValueError, OverflowError, OSError):  # no date that a calendar has
+    lines = [f"Measured by dask-efficiency {version}".rstrip()]
+    with suppress(ValueError, OverflowError, OSError):  # no date of the calendar
         if report.started:
-            said.append(f"began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC")
-    return ", ".join(said) + "."
+            lines.append(f"began {datetime.fromtimestamp(report.started, tz=UTC):%Y-%m-%d %H:%M:%S} UTC")
+    return ", ".join(lines) + "."
 
 
 def _data(report: EfficiencyReport) -> dict[str, Any]:
-    # all of the report would take more room than what is shown of it
+    # the full report would take more room than its page
     whole = to_dict(report)
     timeline = None if report.timeline is None else _mean_threads(report.timeline)
     summary = {name: value for name, value in whole["summary"].items() if name != "findings"}  # they are shown
@@ -189,7 +190,7 @@ def _data(report: EfficiencyReport) -> dict[str, Any]:
 
 
 def _mean_threads(timeline: Timeline) -> dict[str, Any]:
-    """The mean number of threads in each bin, by activity and by cause, to hundredths."""
+    """Mean number of threads in each bin, by activity and by cause, to hundredths."""
 
     def threads(rows: Mapping[str, Sequence[int]]) -> dict[str, list[float]]:
         return {
@@ -206,20 +207,20 @@ def _mean_threads(timeline: Timeline) -> dict[str, Any]:
 
 
 def more_findings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The findings that are not said first, a line each."""
+    """Findings after the first ones, a line each."""
     first = leading(report)
     return section("More findings", *(one.in_a_line for one in report.findings if one not in first))
 
 
 def meanings(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """On a page, what the documentation says of the first findings."""
+    """Documentation of the first findings, on a page."""
     known = explained() if extent.drawn else {}
     kinds = dict.fromkeys(one.kind for one in leading(report))
     return section("What findings mean", *(Code(known[kind]) for kind in kinds if kind in known))
 
 
 def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Lost time by cause."""
+    """Table of lost time by cause."""
     heading = "Lost time"
     found = lost_time(report)
     if not found.parts and found.running is None:
@@ -237,16 +238,16 @@ def losses(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def not_counted(report: EfficiencyReport) -> str:
-    """The time that is in no figure: nobody asked for anything, or there was no worker; empty where there is none."""
+    """Sentence on time that is in no figure, without work or without workers; may be empty."""
     ns = report.breakdown.ns(Bucket.NO_WORK)
-    said = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
+    lines = [f"{format_thread_time(ns)} with no work outstanding (no-work)"] if ns else []
     if report.no_workers_seconds > 0:
-        said.append(f"{format_seconds(report.no_workers_seconds)} of wall clock without any worker (no-workers)")
-    return f"Not counted: {' and '.join(said)}" if said else ""
+        lines.append(f"{format_seconds(report.no_workers_seconds)} of wall clock without any worker (no-workers)")
+    return f"Not counted: {' and '.join(lines)}" if lines else ""
 
 
 def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The product that is the efficiency."""
+    """Product of factors that makes the efficiency, and bounds of the ideal time."""
     if math.isnan(report.efficiency):
         return Section("Factors")
     product = " x ".join(f"{name} {factor:.3f}" for name, factor in report.factors.items())
@@ -261,15 +262,13 @@ def factors(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     if poor:
         lines.append(f"below {GOOD_FACTOR}, the mark of a good factor: {', '.join(poor)}")
     if too_short:
-        lines.append(
-            f"nothing is said of {', '.join(too_short)}: a share of less than {MIN_FACTOR_SECONDS:g} thread-second"
-        )
-    lines += ideal_lines(report)
+        lines.append(f"no verdict on {', '.join(too_short)}: a share of less than {MIN_FACTOR_SECONDS:g} thread-second")
+    lines += ideal_time_lines(report)
     return section("Factors", *lines)
 
 
 def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What the threads did through the run, as a figure."""
+    """Threads by activity through the run, as a figure."""
     heading = "Through the run"
     timeline = report.timeline
     if not extent.drawn or timeline is None or not any(map(any, timeline.activity.values())):
@@ -277,21 +276,21 @@ def through_the_run(report: EfficiencyReport, extent: Extent = SCREEN) -> Sectio
     totals = Breakdown({name: sum(row) for name, row in timeline.activity.items()})
     by_bucket = parts_of({**in_order(totals), Bucket.NO_WORK: totals.ns(Bucket.NO_WORK)})
     slices = slices_of(tuple(part for part in by_bucket if part.nanoseconds))
-    said = (
+    text = (
         f"Threads by what they were doing, in steps of {format_seconds(timeline.bin_ns / 1e9)}. A running task counts "
         "as what its thread does: whether it fails, or was done before, is not seen here."
     )
-    return section(heading, Aside(said), Through(timeline, slices), legend_of(slices))
+    return section(heading, Aside(text), Through(timeline, slices), legend_of(slices))
 
 
 def phases(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The client's phases: in a line, or with bars."""
+    """Client phases in a line, or as bars."""
     order = [*PHASES, *(phase for phase in report.phases if phase not in PHASES)]
     if extent.drawn:
         took = {phase: report.phases[phase] for phase in order if 0 < report.phases.get(phase, 0) < math.inf}
         return section("Client phases", _phase_table(took, report.window_seconds))
-    said = [f"{name_of(phase)} {format_seconds(report.phases[phase])}" for phase in order if report.phases.get(phase)]
-    return section("Client phases", ", ".join(said))
+    lines = [f"{name_of(phase)} {format_seconds(report.phases[phase])}" for phase in order if report.phases.get(phase)]
+    return section("Client phases", ", ".join(lines))
 
 
 def _phase_table(took: Mapping[str, float], window_seconds: float) -> Table:
@@ -308,16 +307,16 @@ def _phase_table(took: Mapping[str, float], window_seconds: float) -> Table:
 
 
 def outside(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What was done outside the thread slots."""
-    return _beside("Outside the thread slots (shown beside, not added)", report.outside)
+    """Time spent outside the thread slots."""
+    return _not_added("Outside the thread slots (not in any sum)", report.outside)
 
 
 def details(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What is known more finely of some buckets."""
-    return _beside("Known more finely (shown beside, not added)", report.details)
+    """Parts of buckets that are known in more detail."""
+    return _not_added("Details of buckets (not in any sum)", report.details)
 
 
-def _beside(heading: str, seconds: Mapping[str, float]) -> Section:
+def _not_added(heading: str, seconds: Mapping[str, float]) -> Section:
     """Seconds by label that are in no sum, the largest first."""
     ranked = sorted((label for label in seconds if seconds[label]), key=lambda label: -seconds[label])
     rows = tuple((name_of(label), format_seconds(seconds[label])) for label in ranked[:TOP_LABELS])
@@ -326,7 +325,7 @@ def _beside(heading: str, seconds: Mapping[str, float]) -> Section:
 
 
 def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The reasons for unmeasured time, each with the workers that it concerns."""
+    """Reasons for unmeasured time, each with its workers."""
     by_reason: dict[str, list[str]] = {}
     for worker, reason in report.not_measured.items():
         by_reason.setdefault(reason, []).append(worker)
@@ -339,12 +338,12 @@ def not_measured(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def notes(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """What a reader must know to trust the numbers."""
+    """Caveats of the figures."""
     return section("Notes", *map(sentence, report.notes), *gpu_notes(report), caveat=True)
 
 
 def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Versions, and beside them Dask's configuration."""
+    """Versions, and Dask's configuration."""
     if not extent.drawn:
         return Section("Environment")
     rows = [(name_of(name), shorten(harmless(value), VALUE_LENGTH)) for name, value in report.environment.items()]
@@ -358,7 +357,7 @@ def environment(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
 
 
 def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The code that ran, as far as there is room."""
+    """Code that ran, as far as there is room."""
     pieces: list[Code | Aside] = []
     room = MAX_CODE
     for text in report.code if extent.drawn else ():
@@ -370,7 +369,7 @@ def code(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
     return section("The code that ran", *pieces)
 
 
-#: A report from top to bottom; a section that has nothing to say has no blocks.
+#: Sections of a report from top to bottom; those without content have no blocks.
 SECTIONS: tuple[Callable[[EfficiencyReport, Extent], Section], ...] = (
     more_findings,
     losses,

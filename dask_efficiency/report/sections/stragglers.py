@@ -1,35 +1,44 @@
-"""Stragglers: of a report, and as judged from a recorded run."""
+"""Sections on slow workers, long tasks and uneven prefixes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.report.model import EfficiencyReport
-from dask_efficiency.report.skew import recorded_tasks
+from dask_efficiency.report.skew import long_tasks, longest, recorded_tasks, uneven_sizes, uneven_times
 from dask_efficiency.runs.stragglers.offline import Judgement
 from dask_efficiency.show.document import Aside, Document, Peers, Section, Table, section, with_content
-from dask_efficiency.show.extent import SCREEN, Extent
-from dask_efficiency.show.figures import NAME_LENGTH, format_seconds, format_share, format_times, name_of, named
+from dask_efficiency.show.extent import MAX_ROWS, SCREEN, Extent
+from dask_efficiency.show.figures import (
+    NAME_LENGTH,
+    format_bytes,
+    format_seconds,
+    format_share,
+    format_times,
+    name_of,
+    named,
+)
 from dask_efficiency.show.finding import MAX_SHOWN, Finding
 from dask_efficiency.straggler.signals import LIVE, SIGNALS, Unit
 from dask_efficiency.straggler.wording import MEANINGS, how_many
 
-#: Findings in full; of the rest the number is given.
+#: Stragglers listed; of the rest only the number is given. By eye.
 MAX_STRAGGLERS = 20
 
-#: Long tasks that are named.
+#: Long tasks listed. By eye.
 MAX_LONG_TASKS = 5
 
-#: Signals of a finding that are drawn, on a page.
+#: Signals drawn per straggler, on a page. By eye.
 MAX_EVIDENCE = 4
 
-#: Findings of a judgement whose signals are shown one by one.
+#: Stragglers of a judgement whose signals are listed. By eye.
 WITH_SIGNALS = 3
 
-#: What a signal is called for people; one that is not here keeps its name.
+#: Names of signals in words.
 SIGNAL_NAMES = {name: signal.live.words if signal.live else signal.words for name, signal in SIGNALS.items()}
 
 #: Signals that are shares; the others are multiples of the peers' median.
@@ -37,7 +46,7 @@ SHARES = frozenset(name for name, signal in LIVE.items() if signal.unit is Unit.
 
 
 def stragglers(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """Who was slow, why, and how much longer it took; what each cause means; and the signals, drawn."""
+    """Stragglers with causes and effects, the meaning of each cause, and on a page the signals."""
     slow = report.stragglers
     shown = slow[:MAX_STRAGGLERS]
     rows = tuple(
@@ -68,7 +77,7 @@ def _since(finding: SlowWorker, started: float) -> str:
 
 
 def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
-    """Each signal drawn beside that of the peers."""
+    """Signals of stragglers, drawn against their peers."""
     rows = []
     drawings = []
     for finding in findings:
@@ -79,12 +88,12 @@ def _evidence(findings: tuple[SlowWorker, ...]) -> Section:
             drawings.append(_beside_peers(item))
     heads = ("", "signal", "it", "peers")
     table = Table(heads, tuple(rows), words=(0, 1), drawings=tuple(drawings), drawn_behind=1)
-    said = "Dot: the worker. Bar: its peers, from the least to the most, and their median. To the right is more."
-    return section("", table, Aside(said)) if rows else section("")
+    text = "Dot: the worker. Bar: its peers, from the least to the most, and their median. To the right is more."
+    return section("", table, Aside(text)) if rows else section("")
 
 
 def _figure(evidence: Evidence, value: float) -> str:
-    """A value of a signal in its unit."""
+    """Value of a signal in its unit."""
     return format_share(value) if evidence.signal in SHARES and 0 <= value <= 1 else format_times(value)
 
 
@@ -97,7 +106,7 @@ def _beside_peers(evidence: Evidence) -> Peers | None:
 
 
 def long_tail(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
-    """The tasks that took far longer than the others of their prefix."""
+    """Tasks that took far longer than the others of their prefix."""
     return _long_tail(recorded_tasks(report))
 
 
@@ -106,21 +115,21 @@ def _long_tail(found: Sequence[Finding]) -> Section:
 
 
 def document(found: Judgement, name: str) -> Document:
-    """The stragglers of a run that is over.
+    """Document on the stragglers of a recorded run.
 
     Parameters
     ----------
     found
-        What is to be shown.
+        Result of judging the run.
     name
-        Of the run.
+        Name of the run.
     """
     first = tuple(one.lines for one in found.findings[:MAX_SHOWN])
     return Document(f"Stragglers of {name_of(name) or 'a run'}", "", headline(found), _sections(found), findings=first)
 
 
 def headline(found: Judgement) -> str:
-    """How many are slow, and what one of them costs; no full stop."""
+    """Number of slow workers, and the largest saving; no full stop."""
     slow = how_many(found.slow_workers, found.workers)
     if not found.slow_workers:
         return f"{slow}; one task takes far longer than its like" if found.long_tasks else slow
@@ -129,7 +138,7 @@ def headline(found: Judgement) -> str:
 
 
 def to_dict(found: Judgement) -> dict[str, Any]:
-    """All of it as values that JSON has."""
+    """Plain data, ready for JSON."""
     return {
         "headline": headline(found),
         "findings": [one.to_dict() for one in found.findings],
@@ -141,7 +150,7 @@ def _sections(found: Judgement) -> tuple[Section, ...]:
     shown = found.slow_workers[:MAX_STRAGGLERS]
     beyond = found.findings[MAX_SHOWN:]
     return with_content(
-        _table(found),
+        _slow_worker_table(found),
         section("More to do", *dict.fromkeys(one.advice for one in beyond)),
         *map(_signals, shown[:WITH_SIGNALS]),
         _long_tail([one for one in beyond if one.kind == "long-task"]),
@@ -149,12 +158,12 @@ def _sections(found: Judgement) -> tuple[Section, ...]:
     )
 
 
-def _table(found: Judgement) -> Section:
+def _slow_worker_table(found: Judgement) -> Section:
     shown = found.slow_workers[:MAX_STRAGGLERS]
     rest = len(found.slow_workers) - len(shown)
     rows = tuple(
         (
-            _who(one),
+            _worker_or_host(one),
             name_of(one.host),
             str(one.cause),
             "-" if one.effect is None else f"{one.effect:.2f} x",
@@ -169,10 +178,12 @@ def _table(found: Judgement) -> Section:
 
 def _signals(one: SlowWorker) -> Section:
     heads = ("signal", "its own", "peers", "from", "to", "readings")
-    return section(f"How {_who(one)} compares with its peers", Table(heads, tuple(map(_row, one.evidence))))
+    return section(
+        f"How {_worker_or_host(one)} compares with its peers", Table(heads, tuple(map(_signal_row, one.evidence)))
+    )
 
 
-def _row(item: Evidence) -> tuple[str, ...]:
+def _signal_row(item: Evidence) -> tuple[str, ...]:
     figures = (item.value, item.peers, item.low, item.high)
     shown = [f"{figure:.2f} x" if math.isfinite(figure) else "-" for figure in figures]
     words = SIGNALS[item.signal].words if item.signal in SIGNALS else name_of(item.signal)
@@ -188,5 +199,57 @@ def _notes(found: Judgement) -> Section:
     return section("Notes", *lines, caveat=True)
 
 
-def _who(one: SlowWorker) -> str:
+def _worker_or_host(one: SlowWorker) -> str:
     return name_of(one.worker) if one.worker else name_of(f"all of {one.host[:NAME_LENGTH]}")
+
+
+# -- skew ------------------------------------------------------------------------------------------
+
+
+#: Sentences on the longest tasks; the tables have more. By eye.
+MAX_SENTENCES = 3
+
+
+def skew(report: EfficiencyReport, extent: Extent = SCREEN) -> Section:
+    """Prefixes whose tasks or results differ much; on a page all prefixes, folded."""
+    sentences = [longest(report, prefix).where for prefix in long_tasks(report)]
+    found = section(
+        "Skew",
+        *sentences[:MAX_SENTENCES],
+        _skew_times(uneven_times(report), extent.prefixes),
+        _skew_sizes(uneven_sizes(report), extent.prefixes),
+    )
+    if not extent.drawn or not report.skew:
+        return found
+    ranked = dict(sorted(report.skew.items(), key=lambda item: -item[1].max_seconds))
+    number = len(ranked)
+    heading = "Tasks by prefix" if number <= MAX_ROWS else f"Tasks of {MAX_ROWS} of {number} prefixes"
+    everything = section(heading, _skew_times(ranked, MAX_ROWS), _skew_sizes(ranked, MAX_ROWS), folded=True)
+    return section("Skew", *found.blocks, everything)
+
+
+def _skew_times(skews: Mapping[str, Skew], at_most: int) -> Table:
+    def row(one: Skew) -> tuple[str, ...]:
+        seconds = map(format_seconds, (one.median_seconds, one.p95_seconds, one.max_seconds))
+        return (*seconds, format_times(one.times_longer), name_of(one.longest_key))
+
+    return _skew_table(skews, at_most, "longest task", row)
+
+
+def _skew_sizes(skews: Mapping[str, Skew], at_most: int) -> Table:
+    def row(one: Skew) -> tuple[str, ...]:
+        sizes = map(format_bytes, (one.median_bytes, one.p95_bytes, one.max_bytes))
+        return (*sizes, format_times(one.times_larger), name_of(one.largest_key))
+
+    known = {prefix: one for prefix, one in skews.items() if one.largest_key}
+    return _skew_table(known, at_most, "largest result", row)
+
+
+def _skew_table(skews: Mapping[str, Skew], at_most: int, most: str, row: Callable[[Skew], tuple[str, ...]]) -> Table:
+    """One row per prefix: median, 95 %, maximum, its ratio to the median, and its task."""
+    shown = list(skews.items())[:at_most]
+    return Table(
+        ("prefix", "tasks", "median", "95 %", "max", "times", most),
+        tuple((name_of(prefix) or "(no prefix)", str(one.count), *row(one)) for prefix, one in shown),
+        words=(0, 6),
+    )

@@ -1,12 +1,21 @@
-from __future__ import annotations
-
-from collections.abc import Callable
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from bokeh.document import Document
 from bokeh.document.events import ColumnDataChangedEvent, ColumnsPatchedEvent, ColumnsStreamedEvent
+from bokeh.server.tornado import BokehTornado
+from distributed import Client, LocalCluster, Scheduler
+from distributed.dashboard.scheduler import template_variables
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 
-from dask_efficiency.live.bokeh import columns
+from dask_efficiency import EfficiencyPlugin, snapshot, unregister
+from dask_efficiency.live import bokeh
+from dask_efficiency.live.bokeh import columns, pages
 from dask_efficiency.live.bokeh.pages import PAGES, Page, timeline, whole
 from dask_efficiency.live.bokeh.tab import GONE, Tab
 from tests.live.bokeh.meter import Meter, busy_gpu
@@ -129,3 +138,148 @@ def test_the_gpus_are_on_the_tab_where_there_are_any(tab: Tab) -> None:
     assert figure.visible
     assert shown(page, "gpus")["idle"] == [0.4, 0.4]
     assert "2 GPUs, idle 40 % of the time" in title.text
+
+
+# -- what Dask keeps private; each test says what broke --------------------------------------
+
+
+async def fetch(scheduler: Scheduler, path: str) -> str:
+    url = f"http://127.0.0.1:{scheduler.http_server.port}{path}"
+    return (await AsyncHTTPClient().fetch(url)).body.decode()
+
+
+def on_a_scheduler(check: Any, **options: Any) -> None:
+    async def run() -> None:
+        async with Scheduler(dashboard_address=":0", **options) as scheduler:
+            await check(scheduler)
+
+    asyncio.run(run())
+
+
+@pytest.mark.cluster
+def test_the_templates_variables_are_still_memoised_lists_that_all_pages_share() -> None:
+    async def check(scheduler: Scheduler) -> None:
+        variables = template_variables(scheduler)
+        assert variables is template_variables(scheduler)
+        assert "status" in variables["pages"]
+        assert {"url", "name"} == set(variables["plots"][0])
+        variables["pages"].append("a-page-of-ours")
+        assert 'href="a-page-of-ours"' in await fetch(scheduler, "/status")
+
+    on_a_scheduler(check)
+
+
+@pytest.mark.cluster
+def test_the_first_bokeh_application_is_still_found_and_has_a_prefix() -> None:
+    async def check(scheduler: Scheduler) -> None:
+        applications = [app for app in scheduler.http_application.applications if isinstance(app, BokehTornado)]
+        assert len(applications) == 1
+        assert applications[0].prefix == "/behind/a/proxy"
+
+    on_a_scheduler(check, http_prefix="/behind/a/proxy")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("prefix", ["/", "/behind/a/proxy"])
+def test_the_list_of_plots_for_jupyterlab_still_takes_ours(prefix: str) -> None:
+    async def check(scheduler: Scheduler) -> None:
+        path = f"{prefix.rstrip('/')}/individual-plots.json"
+        theirs = await fetch(scheduler, path)
+        assert "Efficiency" not in theirs
+        meter = Meter()
+        bokeh.show(scheduler, meter)
+        ours = json.loads(await fetch(scheduler, path))
+        assert {name: url for name, url in ours.items() if "Efficiency" in name} == {
+            "Individual Efficiency": "/individual-efficiency",
+            "Individual Efficiency Gpus": "/individual-efficiency-gpus",
+            "Individual Efficiency Pie": "/individual-efficiency-pie",
+            "Individual Efficiency Prefixes": "/individual-efficiency-prefixes",
+            "Individual Efficiency Timeline": "/individual-efficiency-timeline",
+            "Individual Efficiency Workers": "/individual-efficiency-workers",
+        }
+        assert ours.items() > json.loads(theirs).items()
+        for page in ("efficiency", *PAGES):
+            assert "Bokeh" in await fetch(scheduler, f"{prefix.rstrip('/')}/{page}")
+        bokeh.hide(scheduler, meter)
+        assert await fetch(scheduler, path) == theirs
+
+    on_a_scheduler(check, http_prefix=prefix)
+
+
+# -- on a cluster ----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[True, False], ids=["processes", "threads"])
+def without_a_dashboard(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=request.param, dashboard_address=None, silence_logs=False
+    ) as cluster:
+        yield cluster
+
+
+@pytest.mark.cluster
+def test_without_a_dashboard_there_is_no_tab_and_one_line_that_says_so(
+    without_a_dashboard: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Client(without_a_dashboard) as client, caplog.at_level(logging.INFO, "dask_efficiency"):
+        client.register_plugin(EfficiencyPlugin())
+        assert [r.message for r in caplog.records if "dashboard" in r.message] == [
+            "dask_efficiency adds no tab to the dashboard: the scheduler serves none"
+        ]
+        assert client.submit(sum, (1, 2)).result() == 3
+        assert snapshot(client).thread_seconds > 0
+        with pytest.raises(HTTPClientError, match="404"):
+            client.sync(fetch, without_a_dashboard.scheduler, "/efficiency")
+        unregister(client)
+
+
+@pytest.mark.cluster
+def test_without_bokeh_everything_else_works(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        caplog.at_level(logging.INFO, "dask_efficiency"),
+    ):
+        monkeypatch.delattr("dask_efficiency.live.bokeh")
+        monkeypatch.setitem(sys.modules, "dask_efficiency.live.bokeh", None)
+        client.register_plugin(EfficiencyPlugin())
+        assert len([r for r in caplog.records if "adds no tab to the dashboard" in r.message]) == 1
+        assert snapshot(client).thread_seconds >= 0
+        unregister(client)
+
+
+@pytest.mark.cluster
+def test_a_tab_that_breaks_takes_nothing_else_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(scheduler: Any) -> Any:
+        raise AttributeError("Dask has changed")
+
+    monkeypatch.setattr(pages, "_install", broken)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(EfficiencyPlugin())
+        assert "could not add its tab" in caplog.text
+        assert client.submit(sum, (1, 2)).result() == 3
+        assert snapshot(client).thread_seconds > 0
+
+
+@pytest.mark.cluster
+def test_registering_again_and_again_leaves_one_route() -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        for options in ({}, {"max_prefixes": 7}, {}):
+            client.register_plugin(EfficiencyPlugin(**options))
+            client.register_plugin(EfficiencyPlugin(**options))
+            variables = template_variables(cluster.scheduler)
+            assert variables["pages"].count("efficiency") == 1
+            assert [plot["url"] for plot in variables["plots"]].count("efficiency") == 1
+            if options:
+                unregister(client)
+                assert "efficiency" not in variables["pages"]
+        served = [app for app in cluster.scheduler.http_application.applications if isinstance(app, BokehTornado)]
+        assert len(served) == 2

@@ -88,10 +88,10 @@ def test_a_meter_that_failed_says_why_as_text(tab: Tab) -> None:
     tab.show(meter)
     meter.off = "<b>it</b> failed"
     tab.refresh()
-    assert tab.notice == "Nothing is measured any more: &lt;b&gt;it&lt;/b&gt; failed"
+    assert tab.notice == "Metering has stopped: &lt;b&gt;it&lt;/b&gt; failed"
 
 
-def test_a_failure_is_logged_once_and_said(tab: Tab, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_and_shown(tab: Tab, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         tab.fail(ValueError("<odd>"))
         assert tab.notice == "This page failed: ValueError: &lt;odd&gt;"

@@ -13,7 +13,7 @@ from tests.live.bokeh.meter import SECOND, Meter, busy_gpu
 from tests.live.bokeh.test_columns import view_of
 
 
-def test_before_any_report_it_is_said_that_there_is_none(tab: Tab) -> None:
+def test_before_any_report_a_notice_is_shown(tab: Tab) -> None:
     now = view_of(tab, Meter(), seconds=0)
     assert texts.headline(now).endswith(texts.NO_REPORT)
     assert texts.prefixes_key(now) == texts.NO_TASK
@@ -35,9 +35,7 @@ def test_the_keys_name_what_their_figures_draw(tab: Tab) -> None:
     assert seen(texts.prefixes_key(now)) == names[:2]
 
 
-def test_what_threads_wait_for_most_is_said_and_the_keys_hold_all_causes(
-    tab: Tab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_largest_cause_is_named_and_the_keys_hold_all_causes(tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 80 thread-seconds two workers' tasks wait for 30, and 40 are idle."""
     meter = Meter()
     meter.gil = 0.8
@@ -62,9 +60,9 @@ def test_what_threads_wait_for_most_is_said_and_the_keys_hold_all_causes(
     assert titles == re.findall(r'title="([^"]*)"', texts.timeline_key(now))
 
 
-def test_where_nobody_looks_what_threads_wait_for_it_is_said_why(tab: Tab) -> None:
+def test_without_samples_the_reason_is_given(tab: Tab) -> None:
     now = view_of(tab, Meter())
-    assert texts.largest_cause(now) == "What threads of 2 workers wait for is not known: no /proc."
+    assert texts.largest_cause(now) == "Threads of 2 workers are not sampled: no /proc."
     assert not any("\n" in title for title in re.findall(r'title="([^"]*)"', texts.key_table(now)))
 
 
@@ -96,7 +94,7 @@ def test_stragglers_stand_with_their_cause_and_nothing_stands_there_without(tab:
     assert "and 1 more" in text
 
 
-def test_of_many_workers_it_is_said_which_are_shown_and_how_useful_all_were(tab: Tab) -> None:
+def test_with_many_workers_the_title_gives_the_choice_and_the_spread(tab: Tab) -> None:
     assert texts.few_workers_title(view_of(tab, Meter(20))).startswith("Workers: share of ")
     title = texts.few_workers_title(view_of(tab, Meter(25)))
     assert title.startswith(
@@ -104,12 +102,12 @@ def test_of_many_workers_it_is_said_which_are_shown_and_how_useful_all_were(tab:
     )
 
 
-def test_of_many_gpus_it_is_said_which_are_shown_and_how_idle_all_were(tab: Tab) -> None:
+def test_with_many_gpus_the_title_gives_the_choice_and_the_idle_share(tab: Tab) -> None:
     meter = Meter(20)
     meter.gpu = busy_gpu
     title = texts.few_gpus_title(view_of(tab, meter))
     assert title.startswith("The 16 of 20 GPUs, idle 40 % of the time, that are idle most&emsp;")
 
 
-def test_spans_of_time_are_said_in_words() -> None:
+def test_durations_are_in_words() -> None:
     assert [texts.time_span(s) for s in (0.0, 59.6, 119.0, 300.2)] == ["0 s", "60 s", "119 s", "5 min"]

@@ -5,7 +5,6 @@ from hypothesis import given
 
 from dask_efficiency import EfficiencyReport, compare
 from dask_efficiency.accounts.gpu.totals import DeviceTotals
-from dask_efficiency.report.metered import Amount
 from dask_efficiency.report.sections.comparison import (
     causes,
     context,
@@ -17,6 +16,7 @@ from dask_efficiency.report.sections.comparison import (
     title,
 )
 from dask_efficiency.report.sections.groups import TOP_GROUPS
+from dask_efficiency.report.values import Amount
 from dask_efficiency.show.document import Section
 from tests.report.comparison_samples import sides
 from tests.report.samples import HOSTILE_NAMES, by_hand, gpu_totals, report_of, seconds, with_gpus
@@ -40,7 +40,7 @@ def test_the_title_names_a_few_runs_of_each_side() -> None:
 
 
 def test_the_context_says_what_several_runs_allow() -> None:
-    assert context(compare(by_hand(), by_hand())).startswith("one run a side")
+    assert context(compare(by_hand(), by_hand())).startswith("one run per side")
     assert context(compare(by_hand(), [by_hand()] * 3)) == "medians of 1 run before and 3 after"
 
 

@@ -29,7 +29,7 @@ def test_the_comparison_worked_out_by_hand_as_plain_text() -> None:
     after = report_of(seconds(thread_cpu=10, spill=5), name="new", cluster_seconds=5.0)
     assert plain(document(compare(before, after))).splitlines()[:17] == [
         "old -> new",
-        "one run a side, so nothing tells how much runs differ among themselves",
+        "one run per side, so the spread of the runs is unknown",
         "",
         "25 % slower: 4.00 -> 5.00 s; lost time rose by 150 %, 2.0 -> 5.0 thread-seconds.",
         "",

@@ -1,27 +1,47 @@
+import asyncio
+from collections import defaultdict
+from dataclasses import asdict, replace
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.scheduler_loop import HOOK, STREAM, LoopBlock, LoopPart, SchedulerLoop
 from dask_efficiency.accounts.profile import EVENT_LOOP, Frame
+from dask_efficiency.plugin.scheduler.replies import Reply, packed
 from dask_efficiency.report.culprits import MAX_CULPRITS
-from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
+from dask_efficiency.report.facts import facts_of
+from dask_efficiency.report.findings import find
+from dask_efficiency.report.replies import _scheduler_loop, unpacked
 from dask_efficiency.report.sections.culprits import (
+    CAUSE_COLOURS,
+    FRAME_LENGTH,
     HELD_BY_LENGTH,
+    LOOP_TITLE,
+    MAX_BOXES,
+    MAX_DEPTH,
     MAX_HOLDS,
+    MIN_SHARE,
     TOP_CULPRITS,
+    boxes,
     culprits,
     flame_graph,
     holds,
+    scheduler_loop,
 )
 from dask_efficiency.report.sections.report import document, page, sections
-from dask_efficiency.show.document import Flames, Label
+from dask_efficiency.report.stacks import sampled_stacks
+from dask_efficiency.report.values import GilHolder, LongHold, ProfileRow
+from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.document import Box, Flames, Label
 from dask_efficiency.show.extent import PAGE
 from dask_efficiency.show.terminal.plain import plain
 from tests.report.profile_samples import ETL, UPPER, profiled, profiled_reports
-from tests.report.samples import HOSTILE_NAMES, by_hand
+from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, causes, report_of, scheduler_loops, seconds
 
 
-def test_on_a_screen_the_largest_losses_have_their_lines_and_who_held_the_gil_stands_below() -> None:
+def test_a_screen_lists_the_largest_losses_with_lines_and_holders_of_the_gil_below() -> None:
     found = culprits(profiled())
     assert found.title == "Where the time goes"
     assert found.table.heads == ("lost to", "thread-s", "prefix", "line", "in")
@@ -38,7 +58,7 @@ def test_on_a_screen_the_largest_losses_have_their_lines_and_who_held_the_gil_st
     )
 
 
-def test_a_page_has_all_of_them_with_a_column_of_who_held_the_gil_and_what_the_causes_are() -> None:
+def test_a_page_lists_all_with_holders_of_the_gil_and_meanings_of_causes() -> None:
     found = culprits(profiled(), PAGE)
     assert found.table.heads[-1] == "held by"
     assert [row[-1] for row in found.rows[:3]] == [*["`StringMethods.upper` in etl.py:88 (prefix clean)"] * 2, ""]
@@ -49,7 +69,7 @@ def test_a_page_has_all_of_them_with_a_column_of_who_held_the_gil_and_what_the_c
     assert culprits(profiled(gil_holders=()), PAGE).table.heads[-1] == "in"
 
 
-def test_a_report_in_which_nobody_looked_has_no_such_section() -> None:
+def test_a_report_without_samples_has_no_such_section() -> None:
     assert culprits(by_hand()).blocks == ()
     assert not {"Where the time goes", "By cause and line"} & {part.title for part in sections(by_hand(), PAGE)}
 
@@ -71,14 +91,14 @@ def test_long_holds_and_blocks_are_named_and_short_ones_are_not() -> None:
         "held the GIL for 1.2 s: `StringMethods.upper` in etl.py:88 (prefix clean), on a",
         "blocked the event loop of b for 3.4 s: `BaseEventLoop.run_forever` in base_events.py:640",
     )
-    assert holds(profiled(gil_holds=(), loop_blocks=(Hold("b", EVENT_LOOP, (), 0.5),))).lines == (
+    assert holds(profiled(gil_holds=(), loop_blocks=(LongHold("b", EVENT_LOOP, (), 0.5),))).lines == (
         "blocked the event loop of b for 500 ms",
     )
     assert holds(by_hand()).blocks == ()
 
 
 def test_of_many_holds_the_longest_are_named() -> None:
-    many = tuple(Hold("a", "clean", UPPER, 1.0 + i) for i in range(99))
+    many = tuple(LongHold("a", "clean", UPPER, 1.0 + i) for i in range(99))
     assert [line.split(":")[0] for line in holds(profiled(gil_holds=many, loop_blocks=())).lines] == [
         f"held the GIL for {seconds:.1f} s" for seconds in (99, 98, 97, 96, 95)
     ][:MAX_HOLDS]
@@ -99,8 +119,8 @@ def hostile() -> EfficiencyReport:
     return profiled(
         profile=rows,
         gil_holders=(GilHolder("clean", HOSTILE_NAMES[2], stack, 5),),
-        gil_holds=tuple(Hold(name, name, (Frame(name, ETL, 1),), 2.0) for name in HOSTILE_NAMES[2:7]),
-        loop_blocks=(Hold(HOSTILE_NAMES[5], EVENT_LOOP, stack, 2.0),),
+        gil_holds=tuple(LongHold(name, name, (Frame(name, ETL, 1),), 2.0) for name in HOSTILE_NAMES[2:7]),
+        loop_blocks=(LongHold(HOSTILE_NAMES[5], EVENT_LOOP, stack, 2.0),),
         not_sampled={name: name for name in HOSTILE_NAMES},
         waited_for=dict.fromkeys(HOSTILE_NAMES, 1),
     )
@@ -133,3 +153,187 @@ def test_any_report_is_shown(report: EfficiencyReport) -> None:
     assert plain(document(report)).isascii()
     assert culprits(report, PAGE).title == "Where the time goes"
     assert flame_graph(report, PAGE).title == "By cause and line"
+
+
+def row(ns: int, *functions: str, cause: str = "gil", prefix: str = "clean") -> ProfileRow:
+    stack = tuple(Frame(name, ETL, 1) for name in functions)
+    return ProfileRow("thread-noncpu" if cause else "thread-cpu", cause, prefix, stack, ns)
+
+
+def drawn(*rows: ProfileRow) -> list[tuple[int, str, int, int]]:
+    return [(box.depth, box.name, box.left, box.ns) for box in boxes(rows)]
+
+
+def test_the_boxes_of_a_report_are_those_worked_out_by_hand() -> None:
+    found = boxes(sampled_stacks(profiled()))
+    assert found[0] == Box("all tasks", "23.0 thread-seconds", 0, 23 * SECOND, 0, OTHER_COLOUR)
+    assert [(box.depth, box.name, box.ns // SECOND) for box in found[1:7]] == [
+        (1, "thread-noncpu/gil", 9),
+        (2, "clean", 9),
+        (3, "clean (etl.py:88)", 6),
+        (4, "StringMethods.upper (accessor.py:1200)", 6),
+        (5, "ObjectStringArrayMixin._str_map (object_array.py:90)", 6),
+        (3, "clean (etl.py:89)", 3),
+    ]
+    assert found[3].said == "6.0 thread-seconds, 26 % of all, 67 % of its cause"
+    assert [box.name for box in found if box.depth == 1] == [
+        "thread-noncpu/gil",
+        "thread-cpu",
+        "thread-noncpu/file",
+        "library-threads",
+        "thread-noncpu/core",
+        "thread-noncpu/unknown",
+    ]
+
+
+def test_each_cause_has_its_colour() -> None:
+    found = boxes(sampled_stacks(profiled()))
+    assert {box.colour for box in found[1:7]} == {CAUSE_COLOURS[Bucket.THREAD_NONCPU]["gil"]}
+    assert {box.name: box.colour for box in found if box.depth == 1}["thread-cpu"] == COLOURS[Bucket.THREAD_CPU]
+
+
+def test_stacks_that_begin_alike_share_their_boxes_and_the_widest_stands_first() -> None:
+    assert drawn(row(10, "f", "g"), row(30, "f", "h"), row(20, "f")) == [
+        (0, "all tasks", 0, 60),
+        (1, "thread-noncpu/gil", 0, 60),
+        (2, "clean", 0, 60),
+        (3, "f (etl.py:1)", 0, 60),
+        (4, "h (etl.py:1)", 0, 30),
+        (4, "g (etl.py:1)", 30, 10),
+    ]
+
+
+def test_thin_boxes_are_one_where_they_are_wide_together_and_none_where_they_are_not() -> None:
+    thin = [row(1, f"f{i}") for i in range(5)]
+    assert drawn(row(995, "wide"), *thin)[3:] == [(3, "wide (etl.py:1)", 0, 995), (3, "(5 others)", 995, 5)]
+    assert drawn(row(9995, "wide"), *thin)[3:] == [(3, "wide (etl.py:1)", 0, 9995)]
+
+
+def test_nothing_makes_no_boxes() -> None:
+    assert boxes(()) == ()
+
+
+def test_many_stacks_and_deep_ones_make_few_boxes() -> None:
+    wide = [row(1, *(f"f{i % 7**depth}" for depth in range(40))) for i in range(500)]
+    assert len(boxes(wide)) == MAX_BOXES
+    deep = boxes([row(1, *(f"f{i}" for i in range(100_000)))])
+    assert max(box.depth for box in deep) == 2 + MAX_DEPTH
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_hostile_names_are_bounded_and_harmless(name: str) -> None:
+    for box in boxes([ProfileRow("thread-cpu", "", name, (Frame(name, f"/x/{name}", 1),), 5)]):
+        assert box.name.isprintable()
+        assert 0 < len(box.name) <= FRAME_LENGTH
+
+
+@given(profiled_reports())
+def test_a_box_is_never_wider_than_what_it_is_part_of_and_no_two_overlap(report: EfficiencyReport) -> None:
+    found = boxes(sampled_stacks(report))
+    by_depth: dict[int, list[Box]] = defaultdict(list)
+    for box in found:
+        assert box.ns >= MIN_SHARE * found[0].ns
+        if box.depth:
+            outer = by_depth[box.depth - 1][-1]
+            assert outer.left <= box.left
+            assert box.left + box.ns <= outer.left + outer.ns
+        row = by_depth[box.depth]
+        if row:
+            assert row[-1].left + row[-1].ns <= box.left
+        row.append(box)
+
+
+FINISHED = LoopPart(
+    STREAM, "task-finished", "Scheduler.handle_task_finished", "/x/site-packages/distributed/scheduler.py", 6, 6.0, 900
+)
+BURNER = LoopPart(HOOK, "Burner.transition", "Burner.transition", "/home/me/burner.py", 6, 5.0, 4_000)
+LOOP = SchedulerLoop(
+    seconds=20.0,
+    busy_seconds=8.0,
+    lag_seconds=0.017,
+    busy_with_work=0.75,
+    gc_seconds=0.3,
+    handlers_seconds=6.5,
+    hooks_seconds=5.1,
+    handlers=(FINISHED,),
+    hooks=(BURNER,),
+    blocks=(LoopBlock(1.2, (Frame("Burner.transition", "/home/me/burner.py", 8),)), LoopBlock(0.2, ())),
+)
+
+
+def held_up(loop: SchedulerLoop | None = LOOP, **fields: object) -> EfficiencyReport:
+    """Two threads that waited 6 s for the scheduler, of 20 s."""
+    given = {
+        "cluster_seconds": 10.0,
+        "window_seconds": 10.0,
+        "causes_by_worker": {"w0": causes(**{"idle/scheduler": 5, "idle/graph": 1})},
+        "tasks": {"succeeded": 1000},
+        "nthreads": {"w0": 2},
+        "scheduler_loop": loop,
+    }
+    return report_of(seconds(thread_cpu=14, idle=6), **given | fields)
+
+
+def test_on_a_screen_a_line_says_how_busy_and_how_late_it_was_and_with_what() -> None:
+    (line,) = scheduler_loop(held_up()).lines
+    assert line == (
+        "busy 75 % of the time with work; 8.0 s in all; messages waited 17 ms in the mean; garbage collection 300 ms; "
+        "most in task-finished 6.0 s; of that, `Burner.transition` in burner.py:6 5.0 s"
+    )
+
+
+def test_a_page_has_handlers_and_hooks_by_their_time_folded() -> None:
+    found = scheduler_loop(held_up(), PAGE)
+    assert found.rows == (
+        ("task-finished", "stream handler", "6.0 s", "75 %", "900", "scheduler.py:6"),
+        ("Burner.transition", "hook of a plugin", "5.0 s", "62 %", "4000", "burner.py:6"),
+    )
+    assert any("The rest of the busy time, 1.5 s, went to messages" in str(block) for block in found.blocks)
+    (shown,) = (one for one in page(held_up()).sections if one.title == LOOP_TITLE)
+    assert shown.folded
+
+
+def test_a_report_in_which_it_was_not_measured_has_no_such_section() -> None:
+    assert scheduler_loop(held_up(None)).blocks == scheduler_loop(held_up(None), PAGE).blocks == ()
+
+
+def test_what_blocked_it_stands_with_what_blocked_workers() -> None:
+    assert holds(held_up()).lines == (
+        "blocked the scheduler's event loop for 1.2 s: `Burner.transition` in burner.py:8",
+        "blocked the scheduler's event loop for 200 ms",
+    )
+
+
+def test_a_plugin_that_takes_most_of_it_is_named_with_its_line_instead_of_small_tasks() -> None:
+    found = find(held_up())
+    assert [one.kind for one in found] == ["idle/scheduler", "idle/graph"]
+    assert {one.where for one in found} == {"hook of a plugin `Burner.transition` in burner.py:6"}
+    assert found[0].advice == (
+        "Do without it, or speed it up: it took 62 % of the scheduler's event loop, busy 75 % of the time."
+    )
+
+
+def test_where_tasks_themselves_keep_it_busy_the_handler_is_named() -> None:
+    tasks = replace(LOOP, hooks=(replace(BURNER, seconds=1.0),))
+    report = held_up(tasks, tasks={"succeeded": 10})
+    assert find(report)[0].advice == (
+        "Use fewer and longer tasks: the scheduler was busy 75 % of the time, most with task-finished."
+    )
+    assert facts_of(held_up(replace(tasks, busy_with_work=0.4))).scheduler_busy is False
+    # A handler of the user's own is no traffic of tasks.
+    own = replace(tasks, handlers=(replace(FINISHED, file="/home/me/own.py"),))
+    assert find(held_up(own))[0].where == "stream handler `task-finished` in own.py:6"
+
+
+def test_as_a_table_each_handler_and_hook_has_a_row() -> None:
+    frame = held_up().to_frame("scheduler")
+    assert frame.columns.tolist() == ["kind", "name", "function", "file", "line", "seconds", "calls"]
+    assert frame.name.tolist() == ["task-finished", "Burner.transition"]
+    assert held_up(None).to_frame("scheduler").empty
+
+
+@given(scheduler_loops())
+def test_it_is_read_as_it_was_sent(loop: SchedulerLoop) -> None:
+    assume("\\ud800" not in repr(loop))  # names that are sent are text
+    sent = unpacked(asyncio.run(packed(Reply({"notes": [], "loop": asdict(loop)}))))
+    assert _scheduler_loop(sent["loop"]) == loop

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,15 @@ from hypothesis import strategies as st
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, KernelTotals
 from dask_efficiency.report.sections.gpu import gpu_notes, gpus, short_time
-from dask_efficiency.report.sections.report import notes, sections
-from dask_efficiency.show.document import Section
+from dask_efficiency.report.sections.report import notes, page, sections
+from dask_efficiency.show.colours import GPU_COLOURS
+from dask_efficiency.show.document import Document, Section
+from dask_efficiency.show.extent import PAGE
 from dask_efficiency.show.figures import NAME_LENGTH
-from tests.report.samples import HOSTILE_NAMES, SECOND, by_hand, gpu_totals, with_gpus
+from dask_efficiency.show.html.render import fragment
+from dask_efficiency.show.html.render import page as html_page
+from tests.report.samples import HOSTILE_NAMES, KERNEL, SECOND, by_hand, gpu_totals, with_gpus
+from tests.report.test_fragment import Reader
 from tests.strategies import any_gpu_totals
 
 workers = st.dictionaries(st.sampled_from(["a", "b", *HOSTILE_NAMES[:7]]), any_gpu_totals(), max_size=4)
@@ -34,7 +40,7 @@ def test_a_report_without_gpus_says_nothing_of_them() -> None:
     assert "GPU" not in repr(by_hand())
 
 
-def test_what_the_gpus_did_is_said_in_sentences() -> None:
+def test_the_activity_of_gpus_is_in_sentences() -> None:
     lines = section("GPUs").lines
     assert lines[0] == "kernels ran 30 % of the time, copies alone 5.0 %, and the 2 GPUs were idle 65 %"
     assert lines[1] == (
@@ -103,7 +109,7 @@ def said(**fields: object) -> str:
 def test_what_makes_the_figures_uncertain_is_noted() -> None:
     whole = {"attributed_ns": 4 * SECOND}
     assert said(**whole) == ""
-    assert said().startswith("10 % of the kernel time is no known task's")
+    assert said().startswith("10 % of the kernel time could not be attributed to tasks")
     assert "upper bound on worker a" in said(meter="torch-events", bounds={"train": SECOND}, **whole)
     assert "7 records of GPU work were lost" in said(dropped=7, **whole)
     assert "gave way to a profiler for 2.0 s" in said(gaps=2 * SECOND, **whole)
@@ -112,7 +118,7 @@ def test_what_makes_the_figures_uncertain_is_noted() -> None:
     assert "1.0 s of GPU work became known too late" in said(devices=(late,), **whole)
 
 
-def test_a_reason_that_nothing_is_measured_is_said_once_with_the_workers() -> None:
+def test_a_reason_why_nothing_is_measured_is_given_once_with_the_workers() -> None:
     refused = GpuTotals(description="another profiler is attached")
     report = with_gpus(gpu={"a": refused, "b": refused})
     assert gpus(report).blocks == ()
@@ -137,7 +143,7 @@ def test_upper_bounds_have_a_table_of_their_own() -> None:
 
 
 @given(workers)
-def test_everything_said_of_any_gpus_is_printable_and_bounded(by_worker: dict[str, GpuTotals]) -> None:
+def test_everything_shown_of_any_gpus_is_printable_and_bounded(by_worker: dict[str, GpuTotals]) -> None:
     report = with_gpus(gpu=by_worker)
     for part in (*sections(report), *parts(report)):
         assert all(len(row) == len(part.table.heads) for row in part.rows)
@@ -154,3 +160,56 @@ def test_hostile_names_of_kernels_prefixes_and_gpus_are_harmless() -> None:
             for cell in (cell for row in part.rows for cell in row):
                 assert cell.isprintable()
                 assert len(cell) <= NAME_LENGTH + len(" (shared)")
+
+
+def gpu_section(report: EfficiencyReport) -> str:
+    """What a page says of the GPUs."""
+    return fragment(Document("", "", "", (gpus(report, PAGE),)))
+
+
+def test_a_page_without_gpus_has_no_section_of_them() -> None:
+    for report in (by_hand(), with_gpus(gpu={"a": GpuTotals(description="no CUPTI here")})):
+        assert gpus(report, PAGE).blocks == ()
+        assert "<h2>GPUs" not in html_page(page(report))
+
+
+def test_the_bar_of_a_gpu_is_its_time_by_activity() -> None:
+    shown = gpu_section(with_gpus())
+    first = re.findall(r'<td class="de-stack">(.*?)</td>', shown)[0]
+    widths = re.findall(r'width="([\d.]+)%" height="12" fill="(#\w+)"', first)
+    assert widths == [("40.0", GPU_COLOURS["kernels"]), ("10.0", GPU_COLOURS["copies"]), ("50.0", GPU_COLOURS["idle"])]
+    assert "<title>kernels 40.0 %, copies 10.0 %, idle 50.0 %</title>" in first
+
+
+def test_the_colours_are_explained_where_nothing_can_be_added_up_too() -> None:
+    shared = gpu_section(with_gpus(gpu={"a": gpu_totals(), "b": gpu_totals()}))
+    assert f'fill="{GPU_COLOURS["copies"]}"/></svg>copies</span>' in shared
+    assert "(shared)" in shared
+    assert '</svg>copies <span class="de-dim">5.0 %</span></span>' in gpu_section(with_gpus())
+
+
+def test_the_whole_name_of_a_kernel_is_a_hint() -> None:
+    shown = gpu_section(with_gpus())
+    assert f'title="{KERNEL.replace("<", "&lt;").replace(">", "&gt;")}"' in shown
+
+
+def test_of_many_gpus_the_least_busy_have_bars_and_all_unfold() -> None:
+    def watched(i: int) -> GpuTotals:
+        device = DeviceTotals(f"GPU-{i:08}-x", elapsed=100, kernels=i, idle=100 - i, unattributed=i)
+        return gpu_totals(devices=(device,), kernels=())
+
+    many = PAGE.gpus + 1
+    shown = gpu_section(with_gpus(gpu={f"w{i}": watched(i) for i in range(many)}))
+    assert f"<summary>All {many} GPUs</summary>" in shown
+    assert shown.partition("</pre>")[2].count("GPU-00000000") == 2
+
+
+def test_hostile_names_are_text() -> None:
+    for name in HOSTILE_NAMES:
+        device = DeviceTotals(name, name, elapsed=2, kernels=1, idle=1, shares={name: 1})
+        kernel = KernelTotals(name, name, 1, 1)
+        totals = gpu_totals(devices=(device,), kernels=(kernel,), kernel_ns=1, attributed_ns=1, hidden={name: 1})
+        shown = gpu_section(with_gpus(gpu={name: totals}))
+        assert "<script>alert" not in shown
+        assert "<img src=x" not in shown
+        Reader(shown)

@@ -1,18 +1,36 @@
+import json
+import re
+from html import unescape
+
+from dask_efficiency import EfficiencyReport
+from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.plugin.names import ALL_WORKERS
-from dask_efficiency.report.lost_workers import LostWorker
-from dask_efficiency.report.model import Repeat
-from dask_efficiency.report.sections.groups import lost_workers, prefixes, repeats, spans, workers
+from dask_efficiency.report.sections.groups import (
+    MAX_CELLS,
+    lost_workers,
+    prefixes,
+    repeats,
+    spans,
+    worker_strips,
+    workers,
+)
 from dask_efficiency.report.sections.report import sections
+from dask_efficiency.report.turnover import LostWorker
+from dask_efficiency.report.values import Repeat
+from dask_efficiency.show.colours import COLOURS
+from dask_efficiency.show.document import Document, Section, is_empty
 from dask_efficiency.show.extent import MAX_ROWS, PAGE
 from dask_efficiency.show.figures import NAME_LENGTH
+from dask_efficiency.show.html.figures import SHADES
+from dask_efficiency.show.html.render import fragment
 from tests.report.samples import HOSTILE_NAMES, by_hand, causes, report_of, seconds, waiting_for_the_gil
 
 
-def test_what_was_computed_again_is_told_with_what_to_do_about_it() -> None:
+def test_repeated_results_are_listed_with_advice() -> None:
     report = report_of(repeats={"load": Repeat(6, 2), "sum": Repeat(384, 4), "": Repeat(1, 2)})
     section = repeats(report)
     (told,) = section.lines
-    assert told.startswith("the same results were computed up to 4 times, because they were asked for again (391 tasks")
+    assert told.startswith("results were computed up to 4 times, on request (391 tasks")
     assert "persist()" in told
     assert section.table.heads == ("prefix", "tasks", "computed up to")
     assert section.rows == (("sum", "384", "4 times"), ("load", "6", "2 times"), ("(no prefix)", "1", "2 times"))
@@ -38,7 +56,7 @@ def test_each_lost_worker_has_a_line_the_most_costly_first() -> None:
 
 def test_a_report_in_retrospect_compares_no_workers() -> None:
     retrospect = report_of(by_worker={ALL_WORKERS: seconds(thread_cpu=3, idle=1)})
-    assert workers(retrospect).lines == ("a report in retrospect does not tell them apart",)
+    assert workers(retrospect).lines == ("a report in retrospect does not distinguish workers",)
     assert workers(retrospect).rows == ()
 
 
@@ -64,7 +82,7 @@ def test_a_workers_largest_loss_is_a_cause_where_one_is_most_of_it() -> None:
     assert [row[5] for row in workers(report).rows] == ["thread-noncpu/gil 30 %", "thread-noncpu 40 %"]
 
 
-def test_what_each_prefix_waits_for_stands_beside_it() -> None:
+def test_each_prefix_has_its_largest_cause() -> None:
     table = prefixes(waiting_for_the_gil()).table
     assert table.heads[-1] == "waits for"
     assert table.words == (0, len(table.heads) - 1)
@@ -134,7 +152,7 @@ def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
     )
     assert section.lines == (
         "the time of free threads is shared equally by the spans that had work outstanding",
-        "a span has what those in it have, too, which begin with '/': the others add up to the whole",
+        "a span includes its inner spans, which begin with '/': the others add up to the whole",
         "of the time that tasks held, 75 % is of the report's own, the rest of others",
     )
     assert section.table.heads == ("span", "held", "on data", "idle", "lost", "thread-s", "useful", "idle for")
@@ -147,12 +165,12 @@ def test_spans_are_shown_as_a_tree_where_there_are_several() -> None:
     )
 
 
-def test_one_span_and_what_is_in_it_alone_is_not_told_again() -> None:
+def test_a_span_whose_only_content_is_one_span_is_listed_once() -> None:
     alone = {"a run": seconds(thread_cpu=3), "a run/etl.py:7": seconds(thread_cpu=3), "(no span)": seconds(no_work=3)}
     assert spans(report_of(by_span=alone)).rows == ()
 
 
-def test_of_many_spans_the_largest_are_told_and_the_rest_is_one_row() -> None:
+def test_of_many_spans_the_largest_are_listed_and_the_rest_is_one_row() -> None:
     many = {f"span {i}": seconds(thread_cpu=i) for i in range(1, 12)}
     inner = {f"span 11/{i}": seconds(thread_cpu=1) for i in range(11)}
     section = spans(report_of(seconds(thread_cpu=66), by_span=many | inner))
@@ -167,3 +185,63 @@ def test_of_many_spans_the_largest_are_told_and_the_rest_is_one_row() -> None:
 def test_hostile_names_are_bounded() -> None:
     rows = prefixes(report_of(by_prefix={name: seconds(thread_cpu=1) for name in HOSTILE_NAMES})).rows
     assert all(len(row[0]) <= NAME_LENGTH and row[0].isprintable() and row[0] for row in rows)
+
+
+def strips(report: EfficiencyReport) -> str:
+    """The strips as a page has them."""
+    return fragment(Document("", "", "", (Section("", (worker_strips(report),)),))).partition("</style>")[2]
+
+
+def cells(report: EfficiencyReport, bucket: Bucket) -> list[int]:
+    """The shades of one strip, from left to right."""
+    html = strips(report)
+    width = int(re.search(r'viewBox="0 0 (\d+) 1"', html)[1])  # type: ignore[index]
+    shades = [0] * width
+    paths = rf'<path stroke="{COLOURS[bucket]}" stroke-opacity="([\d.]+)" d="([^"]*)"'
+    for opacity, path in re.findall(paths, html):
+        for x, length in re.findall(r"M(\d+) \.5h(\d+)", path):
+            shades[int(x) : int(x) + int(length)] = [round(float(opacity) * SHADES)] * int(length)
+    return shades
+
+
+def names(report: EfficiencyReport) -> list[str]:
+    return json.loads(unescape(re.search(r'data-cells="([^"]*)"', strips(report))[1]))  # type: ignore[index]
+
+
+def test_each_worker_has_a_cell_in_every_strip_and_the_least_useful_is_first() -> None:
+    report = report_of(
+        seconds(thread_cpu=9, spill=1), seconds(thread_cpu=5, spill=5), seconds(thread_cpu=10), seconds(no_work=4)
+    )
+    assert names(report) == ["w1", "w0", "w2"]
+    assert cells(report, Bucket.SPILL) == [10, 2, 0]
+    assert cells(report, Bucket.THREAD_CPU) == [5, 9, 10]
+
+
+def test_small_shares_are_faint_however_they_differ_and_are_seen() -> None:
+    report = report_of(seconds(thread_cpu=1000, failed=1), seconds(thread_cpu=960, failed=40))
+    assert cells(report, Bucket.FAILED) == [2, 1]
+
+
+def test_the_spread_of_each_cause_is_in_figures() -> None:
+    report = report_of(*(seconds(thread_cpu=100 - spill, spill=spill) for spill in (10, 30, 50)))
+    assert "spill</td>" in strips(report)
+    figures = re.search(r"spill</td>.*?</svg></td>(.*?)</tr>", strips(report))
+    assert figures is not None
+    assert re.findall(r"<td>(.*?)</td>", figures.group(1)) == ["10 %", "30 %", "50 %"]
+
+
+def test_of_thousands_of_workers_neighbours_share_a_cell() -> None:
+    report = report_of(*(seconds(thread_cpu=100, spill=i) for i in range(MAX_CELLS * 4 - 1)))
+    assert len(cells(report, Bucket.SPILL)) == len(names(report)) == MAX_CELLS
+    assert "least useful 4 workers first" in strips(report)
+
+
+def test_names_that_are_code_stay_names() -> None:
+    html = strips(report_of(by_worker={name: seconds(thread_cpu=1) for name in HOSTILE_NAMES}))
+    assert "<script" not in html
+    assert "<img" not in html
+    assert len(html) < 10_000
+
+
+def test_without_time_there_is_no_strip() -> None:
+    assert is_empty(worker_strips(report_of(seconds(no_work=5))))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dask_efficiency.report.sections.predictions import with_predictions

@@ -1,9 +1,9 @@
 from hypothesis import example, given
 
 from dask_efficiency import EfficiencyReport
-from dask_efficiency.report.model import HeldResult
 from dask_efficiency.report.sections.groups import workers
 from dask_efficiency.report.sections.report import context, factors, not_counted, not_measured, outside, page, sections
+from dask_efficiency.report.values import HeldResult
 from dask_efficiency.show.extent import PAGE
 from tests.report.samples import by_hand, report_of, reports, seconds
 
@@ -51,12 +51,12 @@ def test_workers_that_came_and_went_are_counted() -> None:
     )
 
 
-def test_time_without_work_is_said_to_be_left_out() -> None:
+def test_time_without_work_is_noted_as_left_out() -> None:
     assert not_counted(by_hand()) == "Not counted: 2.0 thread-seconds with no work outstanding (no-work)"
     assert not_counted(report_of(seconds(idle=1))) == ""
 
 
-def test_the_factors_are_said_with_those_that_are_poor() -> None:
+def test_the_factors_are_listed_with_poor_ones_named() -> None:
     product, poor, _ = factors(report_of(seconds(thread_cpu=7, spill=3))).lines
     assert product.startswith("efficiency 0.700 = supply 1.000 x transfer 1.000 x memory 0.700 x ")
     assert poor == "below 0.8, the mark of a good factor: memory"
@@ -68,11 +68,11 @@ def test_a_factor_of_very_little_time_is_not_called_poor() -> None:
     assert "unknown 0.500" in lines[0]
     assert lines[1:3] == (
         "below 0.8, the mark of a good factor: in-task",
-        "nothing is said of unknown: a share of less than 1 thread-second",
+        "no verdict on unknown: a share of less than 1 thread-second",
     )
 
 
-def test_seconds_shown_beside_are_sorted_and_bounded() -> None:
+def test_seconds_outside_the_sums_are_sorted_and_bounded() -> None:
     section = outside(report_of(outside={f"label-{i}": float(i) for i in range(30)}))
     assert section.rows[0] == ("label-29", "29.0 s")
     assert len(section.rows) == 12
@@ -87,7 +87,7 @@ def test_workers_that_were_not_measured_are_gathered_by_reason() -> None:
 
 @given(reports)
 @example(report_of(seconds(spill=9), held_results=(HeldResult("p", "\x1b[2J" * 9, 1.0, 1.0),)))
-def test_everything_said_of_any_report_is_printable_and_bounded(report: EfficiencyReport) -> None:
+def test_everything_shown_of_any_report_is_printable_and_bounded(report: EfficiencyReport) -> None:
     for finding in report.findings:
         assert f"{finding.title}{finding.advice}".isprintable()
     for section in sections(report):

@@ -1,17 +1,34 @@
-"""Findings as text: what is said, that names are harmless, that lines fit."""
-
-from __future__ import annotations
-
 import math
+import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
-from dask_efficiency.report.sections.stragglers import MAX_STRAGGLERS, document, headline
+from dask_efficiency.report.model import EfficiencyReport
+from dask_efficiency.report.sections.report import document, page, sections
+from dask_efficiency.report.sections.stragglers import (
+    MAX_SENTENCES,
+    MAX_STRAGGLERS,
+    SIGNAL_NAMES,
+    headline,
+    long_tail,
+    stragglers,
+)
+from dask_efficiency.report.sections.stragglers import document as judgement_document
+from dask_efficiency.report.sections.stragglers import skew as skew_section
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.stragglers.offline import Judgement
+from dask_efficiency.show.document import Document, Section, Table
+from dask_efficiency.show.extent import MAX_ROWS, PAGE, SCREEN
+from dask_efficiency.show.figures import NAME_LENGTH
+from dask_efficiency.show.html.render import fragment
+from dask_efficiency.show.html.render import page as html_page
 from dask_efficiency.show.terminal.plain import plain
+from dask_efficiency.straggler.signals import SIGNALS
+from tests.report.samples import HOSTILE_NAMES, by_hand, findings, report_of, seconds, skew
 
 EVIDENCE = (
     Evidence("duration", 1.6, 1.0, 0.95, 1.05, 9.0, 40),
@@ -21,10 +38,10 @@ FINDING = SlowWorker("w3", "node-1", Cause.SLOW_CPU, 3.0, 0.97, 0.0, 1.6, 12.5, 
 
 
 def render(found: Judgement, name: str, width: int = 80) -> str:
-    return plain(document(found, name), width)
+    return plain(judgement_document(found, name), width)
 
 
-def test_a_finding_is_told_with_cause_cost_and_signals() -> None:
+def test_a_finding_has_cause_cost_and_signals() -> None:
     text = render(Judgement((FINDING,), 8), "run.trace")
     assert "1 of 8 workers is slow; 12.5 s can be saved." in text
     assert "1. Slow worker, its CPU is slower: saves 12.5 s. Worker w3, 1.60x as long" in text
@@ -39,7 +56,7 @@ def test_a_slow_host_is_named_as_a_whole() -> None:
     assert "Slow host, its disk is slow. Host node-1, 1.60x as long" in render(Judgement((host,), 8), "run")
 
 
-def test_nobody_found_is_said_with_who_could_not_be_judged() -> None:
+def test_without_findings_the_unjudged_workers_are_named() -> None:
     text = render(Judgement((), 8, ("a", "b", "c", "d"), ("A note.",)), "run")
     assert "None of 8 workers is slow." in text
     assert "A note." in text
@@ -67,3 +84,153 @@ def test_lines_fit_and_names_are_harmless(width: int) -> None:
     assert text.isascii()
     assert all(character.isprintable() or character == "\n" for character in text)
     assert all(len(line) <= width for line in text.splitlines())
+
+
+SENTENCE = "The largest of 200 join took 21.0 s, 40 times the median; for 19.0 s nothing else ran"
+KNOWN = LongTask("join", "('join', 13)", "w1", 200, 0.525, 21.0, 1e6, 20e6)
+
+
+def tables(found: Section) -> list[Table]:
+    return [block for block in found.blocks if isinstance(block, Table)]
+
+
+def skewed_report(**fields: object) -> EfficiencyReport:
+    given = {"skew": {"join": skew(), "even": skew(max_seconds=0.6, max_bytes=2.0**20)}, "cluster_seconds": 40.0}
+    return report_of(seconds(thread_cpu=70, idle=90), **(given | fields))
+
+
+def test_an_uneven_prefix_has_a_sentence_and_figures() -> None:
+    found = skew_section(skewed_report())
+    assert found.title == "Skew"
+    assert found.lines == (SENTENCE,)
+    times, sizes = tables(found)
+    assert times.heads == ("prefix", "tasks", "median", "95 %", "max", "times", "longest task")
+    assert times.rows == (("join", "200", "525 ms", "610 ms", "21.0 s", "40x", "('join', 13)"),)
+    assert sizes.heads == ("prefix", "tasks", "median", "95 %", "max", "times", "largest result")
+    assert sizes.rows == (("join", "200", "1.0 MiB", "1.5 MiB", "40.0 MiB", "40x", "('join', 13)"),)
+
+
+def test_where_no_tasks_differ_a_screen_says_nothing_and_a_page_folds_the_figures_away() -> None:
+    even = skewed_report(skew={"even": skew(max_seconds=0.6, max_bytes=2.0**20)})
+    assert not skew_section(even).blocks
+    (inner,) = skew_section(even, PAGE).blocks
+    assert isinstance(inner, Section)
+    assert (inner.title, inner.folded) == ("Tasks by prefix", True)
+    assert not skew_section(report_of(), PAGE).blocks
+
+
+def test_many_prefixes_are_bounded_and_their_names_harmless() -> None:
+    names = (*HOSTILE_NAMES, *map(str, range(2 * MAX_ROWS)))
+    report = skewed_report(skew={name: skew(longest_key=name, largest_key=name or "x") for name in names})
+    for extent in (SCREEN, PAGE):
+        found = skew_section(report, extent)
+        assert len(found.lines) == MAX_SENTENCES
+        for table in tables(found):
+            assert len(table.rows) == extent.prefixes
+            assert all(len(str(cell)) <= NAME_LENGTH and str(cell).isprintable() for row in table.rows for cell in row)
+    inner = skew_section(report, PAGE).sections[0]
+    assert inner.title == f"Tasks of {MAX_ROWS} of {len(names)} prefixes"
+    assert [len(table.rows) for table in tables(inner)] == [MAX_ROWS, MAX_ROWS]
+
+
+def test_results_of_unknown_size_are_in_no_table() -> None:
+    unknown = skew(median_bytes=0.0, p95_bytes=0.0, max_bytes=0.0, largest_key="")
+    (inner,) = skew_section(skewed_report(skew={"join": unknown}), PAGE).sections
+    assert [table.heads[-1] for table in tables(inner)] == ["longest task"]
+
+
+def test_it_stands_behind_the_long_tail_which_says_what_both_know() -> None:
+    report = skewed_report(long_tail=(KNOWN,))
+    titles = [part.title for part in sections(report)]
+    assert titles.index("Skew") == titles.index("Long tail") + 1
+    assert skew_section(report).lines == ()
+    assert len(tables(skew_section(report))) == 2
+    (line,) = long_tail(report).lines
+    assert line.endswith("its input is 20 times as large; for 19.0 s nothing else ran")
+
+
+def test_terminal_notebook_and_page_show_it() -> None:
+    report = skewed_report()
+    text = plain(document(report), 80)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    row = next(line for line in text.splitlines() if line.split()[:2] == ["join", "200"])
+    assert row.split()[2:9] == ["525", "ms", "610", "ms", "21.0", "s", "40x"]
+    assert SENTENCE in " ".join(text.split())
+    for html in (fragment(document(report)), html_page(page(report))):
+        assert SENTENCE in html
+        assert "largest result" in html
+        assert "40.0 MiB" in html
+
+
+DURATION = Evidence("duration", 2.2, 1.0, 0.9, 1.1, 9.0, 100)
+SHARE = Evidence("cpu_share", 0.1, 0.9, 0.85, 0.95, 9.0, 100)
+SLOW = SlowWorker("w3", "h3", Cause.CONTENTION, 3.0, 0.99, 12.0, 2.2, None, (DURATION, SHARE))
+
+
+def straggler_section(report):
+    """What a page says of the stragglers."""
+    return fragment(Document("", "", "", (stragglers(report, PAGE),)))
+
+
+def test_a_report_without_stragglers_says_nothing_of_them():
+    assert stragglers(by_hand()).rows == ()
+    assert stragglers(by_hand(), PAGE).blocks == ()
+    assert "traggler" not in plain(by_hand().document)
+
+
+def test_a_straggler_stands_with_its_cause_its_effect_and_what_to_look_at():
+    part = stragglers(by_hand(started=10.0, stragglers=(SLOW,)))
+    assert part.rows == (("w3", "h3", "contention", "2.20x", "after 2.0 s", "99 %"),)
+    assert part.lines[0].startswith("contention: others use its cores. Look for")
+    assert "w3" in plain(by_hand(stragglers=(SLOW,)).document)
+
+
+def test_starts_before_the_report_and_unknown_starts_are_marked():
+    said = [row[4] for row in stragglers(by_hand(started=20.0, stragglers=(SLOW, replace(SLOW, since=math.nan)))).rows]
+    assert said == ["the beginning", "-"]
+
+
+def test_a_host_is_distinguished_from_a_worker():
+    host = replace(SLOW, worker="")
+    assert stragglers(by_hand(stragglers=(host,))).rows[0][0] == "(all of the host)"
+    assert "host h3" in straggler_section(by_hand(stragglers=(host,)))
+
+
+def positions(html: str) -> list[dict[str, float]]:
+    """Where dot, median and bar stand, in per cent, for each signal drawn."""
+    found = []
+    for drawn in re.findall(r'<td class="de-peers">(.*?)</td>', html):
+        bar = re.search(r'<rect x="([-\d.]+)%" width="([-\d.]+)%"', drawn)
+        median = re.search(r'class="de-median" x1="([-\d.]+)%"', drawn)
+        dot = re.search(r'cx="([-\d.]+)%"', drawn)
+        left, width = float(bar[1]), float(bar[2])
+        found.append({"left": left, "right": left + width, "median": float(median[1]), "dot": float(dot[1])})
+    return found
+
+
+def test_signals_are_drawn_against_those_of_the_peers():
+    duration, share = positions(straggler_section(by_hand(stragglers=(SLOW,))))
+    assert duration["left"] < duration["median"] < duration["right"] < duration["dot"]
+    assert share["dot"] < share["left"] < share["median"] < share["right"]
+
+
+def test_many_stragglers_are_cut_and_counted():
+    many = by_hand(stragglers=tuple(replace(SLOW, worker=f"w{i}") for i in range(3 * MAX_STRAGGLERS)))
+    part = stragglers(many)
+    assert len(part.rows) == MAX_STRAGGLERS
+    assert part.lines[-1] == f"the {MAX_STRAGGLERS} most certain of {3 * MAX_STRAGGLERS}:"
+    assert len(positions(straggler_section(many))) == 2 * MAX_STRAGGLERS
+
+
+def test_every_signal_of_the_watch_has_a_name():
+    assert SIGNAL_NAMES.keys() >= set(SIGNALS)
+
+
+@given(st.lists(findings(), min_size=1, max_size=4).map(tuple))
+def test_whatever_the_findings_are_the_page_holds_and_draws_them_within_itself(found):
+    report = by_hand(stragglers=found)
+    html = html_page(page(report))
+    assert "<script>alert" not in html
+    assert "<img src=x" not in html
+    for each in positions(straggler_section(report)):
+        assert all(0 <= place <= 101 for place in each.values())

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.flame import MAX_BOXES, boxes
-from dask_efficiency.report.profile import ProfileRow
+from dask_efficiency.report.sections.culprits import MAX_BOXES, boxes
 from dask_efficiency.report.sections.report import document
 from dask_efficiency.report.sections.report import page as report_page
 from dask_efficiency.report.stacks import sampled_stacks
+from dask_efficiency.report.values import ProfileRow
 from dask_efficiency.show.document import Box, Document, Flames, section
 from dask_efficiency.show.html.flames import ROW, DrawnBox, flames
 from dask_efficiency.show.html.render import fragment, page

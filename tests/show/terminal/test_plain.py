@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.accounts.buckets import Breakdown
-from dask_efficiency.report.model import Repeat
 from dask_efficiency.report.sections.report import document
+from dask_efficiency.report.values import Repeat
 from dask_efficiency.show.colours import COLOURS
 from dask_efficiency.show.document import Document, Share, Table, section
 from dask_efficiency.show.terminal import coloured
@@ -82,9 +82,9 @@ def test_the_report_worked_out_by_hand_as_plain_text() -> None:
         "1. Spilling to disk: saves up to 750 ms. Tasks of load",
         "   Give workers more memory, make partitions smaller, or persist less.",
         "2. No work on the cluster, on the client, mostly its upload: saves up to 500 ms.",
-        "   See what the client does between its calls of Dask.",
+        "   See what the client does between its calls to Dask.",
         "3. Tasks failed: saves up to 250 ms. Tasks of sum",
-        "   Read the tracebacks: each of retries= costs the whole task again.",
+        "   Read the tracebacks: each retry costs the whole task again.",
         "",
         # of 78 cells 45.9, 13.8, 9.2, 4.6 and 4.6
         "[" + 46 * "#" + 14 * "s" + 9 * "n" + 5 * "f" + 4 * "." + "]",
@@ -205,8 +205,8 @@ def test_causes_are_indented_on_a_rich_screen(colours: str | None) -> None:
 
 def test_why_it_is_not_known_stands_below_the_table() -> None:
     report = waiting_for_the_gil(causes_by_worker={}, not_sampled={"a": "no /proc", "b": "no /proc"})
-    assert "\n  Why threads waited is not known here: no /proc\n" in render_plain(report)
-    assert "Why threads waited is not known here: no /proc" in rich_text(report, 120)
+    assert "\n  Why threads waited is not known: no /proc\n" in render_plain(report)
+    assert "Why threads waited is not known: no /proc" in rich_text(report, 120)
     assert "Why threads" not in render_plain(waiting_for_the_gil())
 
 

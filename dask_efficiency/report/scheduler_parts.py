@@ -1,7 +1,8 @@
-"""HeldResults: the scheduler's part that sees which results only a client holds while workers are short of memory."""
+"""The report's parts of the scheduler's meter: results held only by clients, and the report saved at the end."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -11,20 +12,27 @@ from distributed.core import Status
 
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.parts import SchedulerPart
+from dask_efficiency.plugin.scheduler import replies
+from dask_efficiency.report.files import save
+from dask_efficiency.report.replies import life_report, unpacked
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: Results that are looked at each time, the oldest of each worker: what clients keep is among them.
+
+#: Results examined at each look, the oldest of each worker: clients keep old ones. A guess, to bound the cost.
 MAX_RESULTS = 1_000
 
-#: Nanoseconds between two looks.
-INTERVAL_NS = 1_000_000_000
+#: Nanoseconds between two looks. A guess.
+LOOK_INTERVAL_NS = 1_000_000_000
 
-#: Pairs of a prefix and a client that are told apart; and of those, the largest that a report is told.
+#: Pairs of prefix and client that are counted. A guess, to bound memory.
 MAX_PAIRS = 1_000
-MAX_TOLD = 10
+
+#: Largest pairs that a report gets. A guess: advice names one.
+MAX_REPORTED = 10
 
 SEVERAL = "several clients"
 
@@ -33,7 +41,7 @@ Pair = tuple[str, str]
 
 
 class _Seen(NamedTuple):
-    """Looks so far at workers that were short of memory; the bytes of all results there, and of those by pair."""
+    """Number of looks at workers short of memory, and bytes of all results there and by pair."""
 
     looks: int
     nbytes: int
@@ -41,17 +49,17 @@ class _Seen(NamedTuple):
 
 
 class HeldResults(SchedulerPart):
-    """Looks once a second, while any worker is paused or has spilled, at the results on such workers.
+    """Counts results held only by clients, once a second while any worker is paused or has spilled.
 
-    A result is held where a client wants it and no task waits for it: all that depends on it so far is done. What a
-    client will ask for next is not known, so this is a fact beside ``paused`` and ``spill``, and no time.
+    A result is held if a client wants it and no task waits for it. Clients may still use it, so this explains
+    ``paused`` and ``spill`` and is no time of its own.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     now
-        The clock, in nanoseconds.
+        Clock in nanoseconds.
     """
 
     def __init__(self, scheduler: Scheduler, now: Callable[[], int]) -> None:
@@ -60,7 +68,7 @@ class HeldResults(SchedulerPart):
         self._due = 0
         self._looks = self._nbytes = 0
         self._held: Counter[Pair] = Counter()
-        #: By window, what had been seen when it was opened.
+        #: Counts at the opening of each window.
         self._opened: dict[str, _Seen] = {}
 
     @classmethod
@@ -70,11 +78,11 @@ class HeldResults(SchedulerPart):
     def round_over(self, unread: Mapping[str, Any]) -> None:  # noqa: D102
         at = self._now()
         if at >= self._due:
-            self._due = at + INTERVAL_NS
+            self._due = at + LOOK_INTERVAL_NS
             self.look()
 
     def look(self) -> None:
-        """Look at the results on workers that are short of memory."""
+        """Examine the results on workers short of memory."""
         short = [ws for ws in self._scheduler.workers.values() if ws.status is Status.paused or _has_spilled(ws)]
         if not short:
             return
@@ -93,7 +101,7 @@ class HeldResults(SchedulerPart):
         self._opened[window] = _Seen(self._looks, self._nbytes, dict(self._held))
 
     async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
-        """Add what was held in the mean of the looks, as :class:`~dask_efficiency.report.model.HeldResult` has it."""
+        """Add the mean of the looks as rows of :class:`~dask_efficiency.report.values.HeldResult`."""
         then = self._opened.get(window)
         looks = 0 if then is None else self._looks - then.looks
         if then is None or not looks:
@@ -101,7 +109,7 @@ class HeldResults(SchedulerPart):
         gained = Counter({pair: nbytes - then.held.get(pair, 0) for pair, nbytes in self._held.items()})
         whole = self._nbytes - then.nbytes
         reply["held_results"] = [
-            [*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained.most_common(MAX_TOLD) if nbytes
+            [*pair, nbytes / looks, nbytes / whole] for pair, nbytes in gained.most_common(MAX_REPORTED) if nbytes
         ]
 
     def window_forgotten(self, window: str) -> None:  # noqa: D102
@@ -109,6 +117,38 @@ class HeldResults(SchedulerPart):
 
 
 def _has_spilled(ws: WorkerState) -> bool:
-    """Whether results of a worker are on its disk, by its last heartbeat."""
+    """True if a worker has results on disk, by its last heartbeat."""
     spilled = ws.metrics.get("spilled_bytes")
     return isinstance(spilled, Mapping) and bool(spilled.get("disk"))
+
+
+class SaveTo(SchedulerPart):
+    """Writes the report of the cluster's life where the option ``save-to`` says.
+
+    Parameters
+    ----------
+    meter
+        The scheduler's meter.
+    """
+
+    def __init__(self, meter: Any) -> None:
+        self._meter = meter
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter)
+
+    async def closing(self) -> None:
+        """Write the report; failures are logged."""
+        path, accounts = self._meter.options.save_to, self._meter.accounts
+        if path is None:
+            return
+        try:
+            await self._meter.ask_snapshots()
+            accounts.cluster.close_departed(at=accounts.now(), grace=0)
+            accounts.follow()
+            reply = await replies.packed(replies.of_life(accounts))
+            await asyncio.to_thread(lambda: save(life_report(unpacked(reply)), path))
+            logger.info("dask_efficiency wrote the cluster's report to %s", path)
+        except Exception:
+            logger.exception("dask_efficiency could not write the cluster's report to %s", path)

@@ -1,9 +1,35 @@
-from __future__ import annotations
+import math
 
 import pytest
 
-from dask_efficiency.report.lost_workers import LostWorker, line, most_costly_first
+from dask_efficiency.report.turnover import (
+    Arrival,
+    LostWorker,
+    arrival_lines,
+    first_request,
+    lost_worker_line,
+    most_costly_first,
+)
 from tests.report.samples import SECOND
+
+
+def test_workers_that_were_asked_for_before_are_only_counted() -> None:
+    arrivals = [Arrival("a", math.nan, 2.0, 2.5), Arrival("b", math.nan, 3.0, math.nan)]
+    assert first_request(arrivals) == ""
+    assert arrival_lines(arrivals) == ["2 joined during the window, the first after 2.0 s"]
+
+
+def test_times_from_request_to_first_task_are_medians() -> None:
+    arrivals = [Arrival("a", 1.0, 2.0, 2.5), Arrival("b", 1.0, 4.0, 4.7), Arrival("c", 1.0, 5.0, math.nan)]
+    assert arrival_lines(arrivals)[1] == (
+        "3 workers asked for, the first after 1.0 s: from request to joining 3.0 s, "
+        "from there to the first task 600 ms (medians)"
+    )
+
+
+def test_without_arrivals_there_are_no_sentences() -> None:
+    assert arrival_lines([]) == []
+
 
 KILLED = LostWorker(
     "w3", "killed by SIGKILL", False, 15 * SECOND, {"load": 2 * SECOND, "train": 10 * SECOND}, 30 * SECOND, 14
@@ -17,7 +43,7 @@ KILLED = LostWorker(
             KILLED,
             (
                 "worker w3 was lost (killed by SIGKILL): 12.0 thread-seconds of running tasks (train, load), "
-                "3.0 thread-seconds of threads since it was last heard of, 30.0 thread-seconds recomputed (14 results)"
+                "3.0 thread-seconds of threads since its last heartbeat, 30.0 thread-seconds recomputed (14 results)"
             ),
         ),
         (
@@ -39,7 +65,7 @@ KILLED = LostWorker(
     ],
 )
 def test_what_a_worker_cost_and_why_it_went_is_a_line(one: LostWorker, said: str) -> None:
-    assert line(one) == said
+    assert lost_worker_line(one) == said
 
 
 def test_those_that_cost_most_come_first() -> None:
@@ -48,4 +74,4 @@ def test_those_that_cost_most_come_first() -> None:
 
 
 def test_names_and_reasons_are_harmless() -> None:
-    assert "\x1b" not in line(LostWorker("\x1b[31m", "\x1b[31m", False, SECOND, {"\x1b[31m": SECOND}))
+    assert "\x1b" not in lost_worker_line(LostWorker("\x1b[31m", "\x1b[31m", False, SECOND, {"\x1b[31m": SECOND}))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -10,8 +8,8 @@ from distributed.core import Status
 
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.plugin.names import PLUGIN
-from dask_efficiency.report import held_results
-from dask_efficiency.report.held_results import SEVERAL, HeldResults
+from dask_efficiency.report import scheduler_parts
+from dask_efficiency.report.scheduler_parts import SEVERAL, HeldResults
 from tests.plugin.watch import eventually
 
 
@@ -75,15 +73,15 @@ def test_a_window_has_what_was_seen_in_it() -> None:
 
 
 def test_a_bounded_number_of_results_and_names_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_results, "MAX_RESULTS", 4)
-    monkeypatch.setattr(held_results, "MAX_PAIRS", 1)
+    monkeypatch.setattr(scheduler_parts, "MAX_RESULTS", 4)
+    monkeypatch.setattr(scheduler_parts, "MAX_PAIRS", 1)
     part = part_of(*(worker(*(result(f"p{i}", 1, "c") for i in range(9)), disk=1) for _ in range(2)))
     part.look()
     assert told(part) == [["p0", "c", 2.0, 0.5]]
 
 
 @pytest.mark.cluster
-def test_futures_that_are_not_released_are_named_beside_spilling(new_cluster: Any) -> None:
+def test_unreleased_futures_are_named_with_spilling(new_cluster: Any) -> None:
     def some_bytes(i: int) -> bytes:
         return bytes([i % 256]) * 8_000_000
 

@@ -1,4 +1,4 @@
-"""By value: a function of a script or notebook reaches workers without the name of its file, which is known here."""
+"""Names of source files: notebook cells, and functions that travelled by value without the name of their script."""
 
 from __future__ import annotations
 
@@ -8,23 +8,48 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from dask_efficiency.accounts.lines import BY_VALUE
 from dask_efficiency.accounts.profile import Frame
-from dask_efficiency.report.cells import cell_of, typed_in
 
-#: Larger scripts are not looked into.
+
+def typed_in() -> Iterator[tuple[str, str]]:
+    """Name and source of each cell that ran, the latest first; empty outside IPython."""
+    shell = _shell()
+    cells = [] if shell is None else shell.history_manager.input_hist_parsed
+    for number in range(len(cells) - 1, 0, -1):
+        yield f"In[{number}]", cells[number]
+
+
+def cell_of(file: str) -> str:
+    """Name of the cell that IPython stored in a file, as in its tracebacks; otherwise the file."""
+    shell = _shell()
+    known = None if shell is None else shell.compile.format_code_name(file)
+    return file if known is None else str(known[1])
+
+
+def _shell() -> Any:
+    """IPython's shell in this process, if there is one."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    # a shell without a history, or without names of cells, is of no use
+    usable = hasattr(getattr(shell, "compile", None), "format_code_name") and getattr(shell, "history_manager", None)
+    return shell if usable else None
+
+
+#: Bytes of the largest script that is parsed. A guess.
 MAX_BYTES = 2_000_000
 
-#: In the qualified name of what has no name of its own, the part behind the function that it is in.
+#: End of the qualified name of a lambda or comprehension, after the function around it.
 _UNNAMED = re.compile(r"(?:\.<locals>\.<\w+>)+$")
 
 
 def in_the_script(frame: Frame) -> Frame:
-    """A frame under the name of this process's script, or of the notebook's cell, that has its line.
+    """Frame with the name of this process's script, or of the notebook's cell, that has its line.
 
-    cloudpickle 3.1.2 and later call the file of a function that travels by value ``<dynamic-code>``. It is that of the
-    script, or of the last cell, that has the function at this line.
+    cloudpickle 3.1.2 and later name the file of a function that travels by value ``<dynamic-code>``. The file is that
+    of the script, or of the last cell, with this function at this line.
     """
     if BY_VALUE not in frame.file:
         cell = cell_of(frame.file)
@@ -40,14 +65,14 @@ def in_the_script(frame: Frame) -> Frame:
 
 
 def _has(functions: tuple[tuple[str, int, int], ...], frame: Frame) -> bool:
-    """Whether one of them has this line; a comprehension or lambda is part of the function around it."""
+    """True if a function has this line; a comprehension or lambda belongs to the function around it."""
     function = _UNNAMED.sub("", frame.function)
     return any(name == function and first <= frame.line <= last for name, first, last in functions)
 
 
 @lru_cache(maxsize=4)
 def _functions(script: str) -> tuple[tuple[str, int, int], ...]:
-    """Qualified name, first and last line of each function of a file; none where it cannot be read."""
+    """Qualified name, first and last line of each function of a file; empty if it cannot be read."""
     try:
         file = Path(script)
         if file.stat().st_size > MAX_BYTES:
@@ -59,7 +84,7 @@ def _functions(script: str) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=256)
 def _functions_in(source: str | bytes) -> tuple[tuple[str, int, int], ...]:
-    """Those of a source; none where it is not Python."""
+    """Functions of a source; empty if it is not Python."""
     try:
         return tuple(_within(ast.parse(source), ""))
     except (SyntaxError, ValueError, RecursionError):

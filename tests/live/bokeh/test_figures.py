@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.live.bokeh.growth import growth
+from dask_efficiency.live.bokeh.figures import growth
 
 Columns = dict[str, list[Any]]
 
@@ -33,7 +31,7 @@ small = st.lists(st.integers(0, 2), max_size=8)
 
 
 @given(st.integers(0, 6), small, st.integers(0, 6), small)
-def test_who_is_sent_the_growth_has_what_there_is(a: int, then: list[int], b: int, now: list[int]) -> None:
+def test_applying_the_growth_gives_the_new_table(a: int, then: list[int], b: int, now: list[int]) -> None:
     found = applied(columns(a, then), columns(b, now))
     assert found is None or found == columns(b, now)
 

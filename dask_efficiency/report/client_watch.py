@@ -1,4 +1,4 @@
-"""Client phases: what the client and the scheduler were about, at each instant of a window."""
+"""Watch on a client while a report is open: its phases, the graphs it sends, and the workers it asks for."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from types import FrameType
 from typing import Any
 
 from distributed.utils import sync
+from tornado.ioloop import PeriodicCallback
 
 from dask_efficiency.accounts.cluster.windows import Interval
 from dask_efficiency.accounts.lines import is_the_users, place_of
 from dask_efficiency.accounts.profile import Frame
 from dask_efficiency.accounts.senders import MAX_GRAPHS, graph_name
 from dask_efficiency.plugin.patches import CLIENT_CLASS, Replacements
-from dask_efficiency.report.cells import cell_of
-from dask_efficiency.report.model import PHASES
+from dask_efficiency.report.source_files import cell_of
+from dask_efficiency.report.values import PHASES
 
-#: Lines of one graph that are kept, and characters of each.
+#: Lines kept per graph, and characters of each. A guess.
 MAX_LINES, MAX_SOURCE = 10, 200
 
-#: Lines whose graphs have a span of their own.
+#: Lines whose graphs have a span of their own. A guess, to bound the report.
 MAX_SPANS = 100
 
-#: At an instant in which several phases go on, the first of these counts.
+#: Phases by precedence: of several at an instant, the first counts.
 _PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
 
 
@@ -38,15 +39,15 @@ def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int)
     Parameters
     ----------
     intervals
-        Phase to its intervals, nanoseconds by one clock; they may overlap.
+        Intervals by phase, in nanoseconds of one clock; they may overlap.
     start, stop
-        The window; what lies outside is cut off.
+        The window; intervals are cut to it.
 
     Returns
     -------
     dict
-        Seconds by phase, in the order of :data:`~dask_efficiency.report.model.PHASES`; the rest of
-        the window belongs to none.
+        Seconds by phase, in the order of :data:`~dask_efficiency.report.values.PHASES`; the rest of the window belongs
+        to none.
     """
     edges = sorted({start, stop, *(min(max(t, start), stop) for pairs in intervals.values() for p in pairs for t in p)})
     merged = {phase: _merge(intervals.get(phase, ())) for phase in _PRECEDENCE}
@@ -64,7 +65,7 @@ def split_phases(intervals: dict[str, list[Interval]], *, start: int, stop: int)
 
 
 def uploads_until_taken_in(sent: Iterable[Interval], taken_in: list[Interval]) -> list[Interval]:
-    """Each upload goes on until the scheduler begins to take a graph in."""
+    """Extend each upload until the scheduler starts to take in a graph."""
     starts = sorted(start for start, _ in taken_in)
     return [(start, next((t for t in starts if t >= start), stop)) for start, stop in sent]
 
@@ -80,13 +81,12 @@ def _merge(pairs: Iterable[Interval]) -> list[Interval]:
 
 
 class ClientObserver:
-    """Watches one client object while reports are open on it, and puts it back afterwards.
+    """Observes a client object while reports are open on it, and restores it afterwards.
 
-    The process-wide ``scheduler=`` setting stays alone. The client's class is replaced, on this one
-    object, by a subclass that notes when a graph is asked for (``get`` is looked up before
-    optimisation begins), sent and gathered; and that tags what is sent with the report's span,
-    after fusion, so that observing changes no graph. Where upstream changes a name, that phase is
-    missing from the report and nothing else breaks.
+    The process-wide ``scheduler=`` setting is not touched. The class of this one client is replaced by a subclass that
+    notes when a graph is asked for (``get`` is looked up before optimisation begins), sent and gathered, and that tags
+    what is sent with the report's span. Tagging happens after fusion, so observing changes no graph. If upstream
+    renames a method, only that phase is missing from the report.
     """
 
     def __init__(self, client: Any) -> None:
@@ -96,21 +96,21 @@ class ClientObserver:
 
     @classmethod
     def of(cls, client: Any) -> ClientObserver:
-        """The observer of this client; one that is there is shared."""
+        """Observer of this client; an existing one is shared."""
         observer: ClientObserver | None = client.__dict__.get("_dask_efficiency_observer")
         if observer is None:
             observer = cls(client)
         return observer
 
     def add(self, phases: ClientPhases) -> None:
-        """Watch for one more report."""
+        """Start observing for one more report."""
         self._reports.append(phases)
         if len(self._reports) == 1:
             self._client._dask_efficiency_observer = self
             self._replacements.put(CLIENT_CLASS, self._client, self._observed)
 
     def remove(self, phases: ClientPhases) -> None:
-        """Watch for one report less; after the last, the client is as it was."""
+        """Stop observing for a report; the last one restores the client."""
         self._reports.remove(phases)
         if not self._reports:
             self._replacements.put_back()
@@ -153,23 +153,23 @@ class ClientObserver:
         return observed  # type: ignore[no-any-return]
 
     def send(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Send a graph, tagged and timed."""
+        """Send a graph with the report's span, and note the times."""
         import dask
 
         began = time.monotonic_ns()
         line, source = users_line(sys._getframe(1))
-        if not line:  # what a library does in the event loop, the main thread may wait for
+        if not line:  # a library may send from the event loop while the main thread waits
             line, source = users_line(waiting_frame())
         graph = graph_name(kwargs.get("keys", args[1] if len(args) > 1 else ()))
         for phases in self._reports:
             phases.sending(began)
             phases.sent(graph, line, source)
         annotations = {}
-        if "span" not in dask.get_annotations():  # the user's own spans stay as they were named
+        if "span" not in dask.get_annotations():  # the user's own spans keep their names
             names = [phases.name for phases in self._reports]
             ids = [phases.span for phases in self._reports]
             span = self._reports[-1].span_of(line)
-            if span:  # one compute() beside another
+            if span:  # distinguishes one compute() from another
                 names.append(line)
                 ids.append(span)
             annotations["span"] = {"name": tuple(names), "ids": tuple(ids)}
@@ -183,7 +183,7 @@ class ClientObserver:
 
 
 def waiting_frame() -> FrameType | None:
-    """The main thread's frame, where it waits for something in the client's event loop."""
+    """Frame of the main thread if it waits for the client's event loop."""
     frame = found = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None and frame.f_code is not sync.__code__:
         frame = frame.f_back
@@ -191,7 +191,7 @@ def waiting_frame() -> FrameType | None:
 
 
 def users_line(frame: FrameType | None) -> tuple[str, str]:
-    """The innermost line of the user's own code that a frame was called from, and its source; empty without any."""
+    """Innermost line of the user's own code in a stack, and its source; empty if there is none."""
     while frame is not None and not is_the_users(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
@@ -202,38 +202,96 @@ def users_line(frame: FrameType | None) -> tuple[str, str]:
 
 
 class ClientPhases:
-    """When one report's client was optimising, uploading and gathering."""
+    """Times at which one report's client optimised, uploaded and gathered."""
 
     def __init__(self, name: str, span: str) -> None:
         self.name = name
         self.span = span
         self.intervals: dict[str, list[Interval]] = {phase: [] for phase in PHASES}
-        #: By graph's name, the lines of the user's that sent it, as people say them, and their source; both are empty
-        #: where no line is known.
+        #: By graph name, the user's lines that sent it with their source; both are empty for unknown lines.
         self.lines: dict[str, dict[str, str]] = {}
-        #: Ids of the spans of what was sent from each line.
+        #: Ids of the spans of each line.
         self._spans: dict[str, str] = {}
         self._asked_at: int | None = None
 
     def asked(self) -> None:
-        """A graph is wanted: what follows, until it is sent, is optimisation."""
+        """A graph was asked for: optimisation lasts until it is sent."""
         self._asked_at = time.monotonic_ns()
 
     def sent(self, graph: str, line: str, source: str) -> None:
-        """A graph of this name is sent from a line."""
+        """A graph is sent from a line."""
         if graph and (graph in self.lines or len(self.lines) < MAX_GRAPHS):
             lines = self.lines.setdefault(graph, {})
             if len(lines) < MAX_LINES:
                 lines[line] = source
 
     def span_of(self, line: str) -> str:
-        """Id of the span of what a line sends; empty where no line is known, and beyond :data:`MAX_SPANS`."""
+        """Id of the span of a line; empty for an unknown line, and beyond :data:`MAX_SPANS`."""
         if line and line not in self._spans and len(self._spans) < MAX_SPANS:
             self._spans[line] = str(uuid.uuid4())
         return self._spans.get(line, "")
 
     def sending(self, at: int) -> None:
-        """The graph is ready and goes out."""
+        """The graph is ready to be sent."""
         if self._asked_at is not None:
             self.intervals["optimize"].append((self._asked_at, at))
             self._asked_at = None
+
+
+# -- requested workers -----------------------------------------------------------------------------
+
+
+#: Milliseconds between two looks at the cluster manager, which has no hook for requested workers. A guess.
+LOOK_MS = 200
+
+#: Requested workers that are remembered. A guess.
+MAX_WORKERS = 1_000
+
+
+class ScalingWatch:
+    """Notes when a worker's name first appears in the plan of a cluster manager.
+
+    Parameters
+    ----------
+    cluster
+        The ``client.cluster``: a manager whose ``plan`` has the names of requested workers. Without a plan, nothing is
+        noted.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        #: Name to the first instant at which it was seen, monotonic nanoseconds.
+        self._asked: dict[str, int] = {}
+        self._before = self._plan() or set()
+        self._callback: PeriodicCallback | None = None
+
+    def start(self) -> None:
+        """Start looking; called on an event loop."""
+        if self._plan() is not None:
+            self._callback = PeriodicCallback(self._look, LOOK_MS)
+            self._callback.start()
+
+    def stop(self) -> None:
+        """Look once more, then stop."""
+        if self._callback is not None:
+            self._callback.stop()
+            self._callback = None
+            self._look()
+
+    def asked_for(self, worker: str) -> int | None:
+        """Time of the request for a worker, monotonic nanoseconds; None if unknown."""
+        return self._asked.get(worker)
+
+    def _look(self) -> None:
+        plan = self._plan()
+        now = time.monotonic_ns()
+        for name in (plan or set()) - self._before - self._asked.keys():
+            if len(self._asked) < MAX_WORKERS:
+                self._asked[name] = now
+
+    def _plan(self) -> set[str] | None:
+        """Names of the requested workers; None if the manager has no plan."""
+        try:
+            return {str(name) for name in self._cluster.plan}
+        except Exception:  # another library's manager: may have no plan, and raise anything
+            return None

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 
 import dask
@@ -9,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.senders import MAX_GRAPHS
-from dask_efficiency.report import phases
-from dask_efficiency.report.model import PHASES
-from dask_efficiency.report.phases import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report import client_watch
+from dask_efficiency.report.client_watch import ClientObserver, ClientPhases, split_phases, uploads_until_taken_in
+from dask_efficiency.report.values import PHASES
 from tests.strategies import SECOND
 
-#: The order in which phases that go on at once are named; stated here once more, to be noticed.
+#: The order in which client_watch that go on at once are named; stated here once more, to be noticed.
 PRECEDENCE = ("run", "schedule", "upload", "optimize", "gather")
 
 
@@ -125,7 +123,7 @@ class OlderClient:
 def clock(monkeypatch):
     """Each reading is one later than the one before."""
     readings = iter(range(100, 10**6))
-    monkeypatch.setattr(phases.time, "monotonic_ns", lambda: next(readings))
+    monkeypatch.setattr(client_watch.time, "monotonic_ns", lambda: next(readings))
 
 
 def observed(client, name="report"):
@@ -156,7 +154,7 @@ def test_gathering_is_noted_even_where_it_fails(clock):
 
 def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, monkeypatch):
     client, typed = FakeClient(), tmp_path / "typed.py"
-    monkeypatch.setattr(phases, "is_the_users", lambda file: file == str(typed))
+    monkeypatch.setattr(client_watch, "is_the_users", lambda file: file == str(typed))
     _, report = observed(client)
     lines = ['client.compute("mean")', 'client.submit("f")', "for _ in range(3):", '    client.map("mean")']
     typed.write_text("\n".join(lines))
@@ -167,17 +165,17 @@ def test_the_users_lines_that_send_graphs_are_kept_with_their_source(tmp_path, m
     assert report.lines["mean"] == first | third | {"typed.py:8": ""}
     for i in range(20):
         exec(compile("\n" * i + "client.compute('mean')", str(typed), "exec"), {"client": client})
-    assert len(report.lines["mean"]) == phases.MAX_LINES
+    assert len(report.lines["mean"]) == client_watch.MAX_LINES
     for i in range(MAX_GRAPHS + 9):
         client.compute(f"graph {i}")
     assert len(report.lines) == MAX_GRAPHS
-    assert phases.users_line(None) == ("", "")
+    assert client_watch.users_line(None) == ("", "")
 
 
 def test_graphs_of_which_no_line_is_known_are_not_put_down_to_the_line_of_others(monkeypatch):
     client = FakeClient()
     _, report = observed(client)
-    monkeypatch.setattr(phases, "is_the_users", lambda file: False)
+    monkeypatch.setattr(client_watch, "is_the_users", lambda file: False)
     client.compute("graph")
     assert report.lines == {"graph": {"": ""}}
 
@@ -187,14 +185,14 @@ def test_what_a_library_sends_from_the_event_loop_is_sent_by_the_line_that_waits
     runner.start()
 
     async def send():
-        return phases.users_line(phases.waiting_frame())
+        return client_watch.users_line(client_watch.waiting_frame())
 
     try:
         line, source = sync(runner.loop, send)
     finally:
         runner.stop()
-    assert (line.partition(":")[0], source) == ("test_phases.py", "line, source = sync(runner.loop, send)")
-    assert phases.waiting_frame() is None
+    assert (line.partition(":")[0], source) == ("test_client_watch.py", "line, source = sync(runner.loop, send)")
+    assert client_watch.waiting_frame() is None
 
 
 def test_what_is_sent_carries_the_span_of_the_report():
@@ -211,14 +209,14 @@ def test_what_is_sent_carries_the_span_of_the_report():
 
 def test_what_each_line_sends_has_a_span_of_its_own_in_the_reports(monkeypatch):
     lines = iter(["etl.py:1", "etl.py:2", "etl.py:1", ""])
-    monkeypatch.setattr(phases, "users_line", lambda frame: (next(lines), "source"))
-    monkeypatch.setattr(phases, "MAX_SPANS", 2)
+    monkeypatch.setattr(client_watch, "users_line", lambda frame: (next(lines), "source"))
+    monkeypatch.setattr(client_watch, "MAX_SPANS", 2)
     client = FakeClient()
     observed(client)
     for graph in "abcd":
         client.compute(graph)
         if graph == "c":
-            monkeypatch.setattr(phases, "users_line", lambda frame: ("", ""))
+            monkeypatch.setattr(client_watch, "users_line", lambda frame: ("", ""))
     sent = [annotations["span"] for annotations in client.sent]
     assert [span["name"] for span in sent] == [
         ("report", "etl.py:1"),

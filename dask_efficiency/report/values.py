@@ -1,0 +1,217 @@
+"""Values that a report holds: losses, savings, culprits, the profile, and what was metered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
+from dask_efficiency.accounts.profile import Place, Stack
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLoss:
+    """Thread time lost to one bucket."""
+
+    bucket: Bucket
+    thread_seconds: float
+    #: Thread-seconds over the mean number of threads: the possible reduction of the runtime.
+    wall_seconds: float
+    #: Share of the finalized thread-seconds, in [0, 1].
+    share: float
+    #: None without a price.
+    money: float | None
+
+
+def losses_of(whole: Breakdown, threads: float, money: Callable[[float], float | None]) -> tuple[BucketLoss, ...]:
+    """Losses of a breakdown, the largest first, for a mean number of threads and a price of thread-seconds."""
+    finalized = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    found = [
+        BucketLoss(
+            bucket=Bucket(bucket),
+            thread_seconds=whole[bucket],
+            wall_seconds=whole[bucket] / threads if threads else 0.0,
+            share=whole.ns(bucket) / finalized,
+            money=money(whole[bucket]),
+        )
+        for bucket in whole
+        if bucket not in (*GOOD, Bucket.NO_WORK, Bucket.RUNNING)
+    ]
+    return tuple(sorted(found, key=lambda loss: -loss.thread_seconds))
+
+
+#: Factors whose product is the efficiency, each with the buckets that it takes away, in order (after the POP
+#: methodology).
+FACTORS: dict[str, tuple[Bucket, ...]] = {
+    "supply": (Bucket.IDLE, Bucket.CONSTRAINED),
+    "transfer": (Bucket.WAITING_ON_DATA,),
+    "memory": (Bucket.PAUSED, Bucket.SPILL),
+    "goodput": (
+        Bucket.FAILED,
+        Bucket.CANCELLED,
+        Bucket.RECOMPUTED,
+        Bucket.LOST_WORKER,
+        Bucket.RETIRING,
+    ),
+    "in-task": (Bucket.THREAD_NONCPU, Bucket.OVERHEAD),
+    "unknown": (Bucket.UNMEASURED,),
+}
+
+
+def factors_of(whole: Breakdown) -> dict[str, float]:
+    """Factors of a breakdown's efficiency, each in [0, 1], or NaN without finalized time."""
+    left = whole.total_ns - whole.ns(Bucket.NO_WORK, Bucket.RUNNING)
+    # once nothing is left no factor can take more, so the product stays the efficiency
+    neutral = 1.0 if left else math.nan
+    factors = {}
+    for name, buckets in FACTORS.items():
+        after = left - whole.ns(*buckets)
+        factors[name] = after / left if left else neutral
+        left = after
+    return factors
+
+
+#: Client phases of a compute(), in the order in which they happen.
+PHASES = ("optimize", "upload", "schedule", "run", "gather")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Results of one prefix that existed before and were computed again on request.
+
+    Results lost with a worker are not included.
+    """
+
+    #: Tasks that computed a result again.
+    tasks: int
+    #: Most computations of one key, including the first one, which may precede the window.
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResult:
+    """Results of one prefix that a client wanted and no task waited for: mean over workers short of memory.
+
+    Only the oldest of many results on a worker are counted, so there may be more.
+    """
+
+    prefix: str
+    #: The client's key, or "several clients".
+    client: str
+    nbytes: float
+    #: Share of the bytes of all results counted on these workers, in [0, 1].
+    share: float
+
+
+#: Key of :attr:`EfficiencyReport.savings` for all cures together.
+ALL = "all"
+
+
+#: Kinds whose saving is a bound that no cure reaches: some bytes have to move.
+BOUNDS = frozenset({str(Bucket.WAITING_ON_DATA)})
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Seconds that a cure saves of the work on the cluster, with a 90 % interval."""
+
+    seconds: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """Time lost by tasks of one prefix on one line of code, for one reason.
+
+    Names are as recorded: make them harmless before display.
+    """
+
+    bucket: str
+    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
+    cause: str
+    #: Empty if unknown; for ``idle/parallelism``, that of the tasks that everything waited for.
+    prefix: str
+    #: ``"etl.py:88"``: the innermost line of the user's own code; empty without a sample.
+    line: str
+    #: Function that the line called, or its own function if it called none.
+    function: str
+    #: Thread-seconds.
+    seconds: float
+    #: Main holder of the GIL for ``gil``: ```f` in etl.py:12 (prefix clean)``. Empty if unknown.
+    held_by: str
+    #: The user's line that sent the graph, if the line is a library's.
+    computed_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """Sampled time of tasks of one prefix at one place, for one reason."""
+
+    #: ``thread-cpu``, ``library-threads`` or ``thread-noncpu``.
+    bucket: str
+    #: One of :data:`~dask_efficiency.accounts.causes.CAUSES`; empty for a bucket without causes.
+    cause: str
+    prefix: str
+    #: Stack of the task without Dask's own frames; empty if not kept.
+    stack: Stack
+    #: Sampled nanoseconds; rows of a bucket, cause and prefix add up to the whole.
+    ns: int
+
+    @property
+    def place(self) -> Place:
+        """Key of the row: everything but the time."""
+        return Place(self.bucket, self.cause, self.prefix, self.stack)
+
+
+@dataclass(frozen=True, slots=True)
+class GilHolder:
+    """Holder of the GIL while tasks of one prefix waited for it."""
+
+    #: Prefix of the waiting tasks.
+    prefix: str
+    #: Prefix of the holder's task, or :data:`~dask_efficiency.accounts.profile.EVENT_LOOP`.
+    holder: str
+    #: Stack of the holder.
+    stack: Stack
+    #: Nanoseconds of waiting attributed to the holder.
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LongHold:
+    """A period in which one thread kept others from the GIL, or blocked its event loop."""
+
+    worker: str
+    #: Prefix of its task, or :data:`~dask_efficiency.accounts.profile.EVENT_LOOP`.
+    holder: str
+    stack: Stack
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredRow:
+    """Count on one worker, in one context, for tasks of one span and prefix, under one label."""
+
+    #: Empty if there were too many rows to keep workers apart.
+    worker: str
+    #: ``execute``: in tasks; ``p2p``: in the background of shuffles; ``transfers``: results sent between workers;
+    #: ``memory``: peak of memory; or the place of other spilling: ``gather-dep``, ``get-data``, ``memory-monitor``.
+    context: str
+    span: str
+    #: Prefix of the tasks; for received results, the sending worker.
+    prefix: str
+    #: The user's own, or Dask's.
+    label: str
+    #: ``seconds``, ``bytes``, ``count`` or the user's own.
+    unit: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Bytes moved one way, and the number of results or messages."""
+
+    nbytes: int
+    count: int

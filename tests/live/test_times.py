@@ -1,0 +1,279 @@
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.cluster.account import ACTIVITIES
+from dask_efficiency.accounts.cluster.gpus import own_gpus
+from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals
+from dask_efficiency.accounts.wire.heartbeats import Received, encode, read
+from dask_efficiency.accounts.wire.wire import Snapshot
+from dask_efficiency.accounts.worker.balance import OTHER, TASK_BUCKETS
+from dask_efficiency.accounts.worker.ledger import Ledger
+from dask_efficiency.live.times import (
+    QUANTILES,
+    GpuCounters,
+    GpuTimes,
+    WorkerCounters,
+    WorkerTimes,
+    gained,
+    prefix_times,
+    shares_of,
+    spread,
+)
+from tests.payloads import account_of
+from tests.report.samples import HOSTILE_NAMES
+from tests.strategies import any_gpu_totals, names, rows
+
+
+@dataclass(frozen=True)
+class Table:
+    rows: dict[str, tuple[int, int]]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.rows)
+
+    @property
+    def nanoseconds(self) -> NDArray[np.int64]:
+        return np.array(list(self.rows.values()), dtype=np.int64).reshape(-1, 2)
+
+
+tables = st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)))
+
+
+@given(tables, tables)
+def test_each_row_gains_what_its_own_counters_grew_by(
+    then: dict[str, tuple[int, int]], more: dict[str, tuple[int, int]]
+) -> None:
+    now = {key: tuple(a + b for a, b in zip(row, then.get(key, (0, 0)), strict=True)) for key, row in more.items()}
+    found = gained(Table(now), Table(then))
+    assert dict(zip(now, map(tuple, found.tolist()), strict=True)) == more
+
+
+def test_without_an_earlier_instant_everything_was_gained() -> None:
+    assert gained(Table({"a": (3, 4)}), None).tolist() == [[3, 4]]
+
+
+def test_a_counter_that_shrank_gained_nothing() -> None:
+    assert gained(Table({"a": (3, 4)}), Table({"a": (5, 1)})).tolist() == [[0, 3]]
+
+
+@given(tables)
+def test_shares_add_up_to_one_or_to_nothing(rows: dict[str, tuple[int, int]]) -> None:
+    shares = shares_of(Table(rows).nanoseconds)
+    for row, share in zip(rows.values(), shares.tolist(), strict=True):
+        assert sum(share) == (pytest.approx(1) if any(row) else 0)
+
+
+def presence(name: str, *, joined: int = 0, **activity: int) -> Presence:
+    named = {key.replace("_", "-"): ns for key, ns in activity.items()}
+    return Presence(f"tcp://{name}", name, 2, joined, account_of({"activity": named}))
+
+
+def times(here: list[Presence], then: list[Presence] | None = None) -> WorkerTimes:
+    return WorkerTimes.between(None if then is None else WorkerCounters.of(then), WorkerCounters.of(here))
+
+
+def shown_names(workers: WorkerTimes, at_most: int) -> list[str]:
+    return [workers.names[worker] for worker in workers.shown(at_most)]
+
+
+def test_shares_are_of_the_time_while_there_was_work() -> None:
+    found = times([presence("w10", idle=1, thread_cpu=3, no_work=96), presence("w2", no_work=5)])
+    assert shown_names(found, 2) == ["w2", "w10"]
+    assert found.shares.sum(axis=1).tolist() == [1, 0]
+    assert found.shares[0, ACTIVITIES.index("thread-cpu")] == 0.75
+    assert found.useful[0] == 0.75
+    assert math.isnan(found.useful[1])
+
+
+def test_the_largest_loss_leaves_out_what_was_useful_and_the_time_without_work() -> None:
+    found = times(
+        [presence("a", thread_cpu=4, idle=1, spill=3, no_work=9), presence("b", gpu=1), presence("c", no_work=1)]
+    )
+    assert [found.largest_loss(i) for i in range(3)] == [(Bucket.SPILL, 3 / 8), None, None]
+
+
+def test_of_many_workers_the_least_useful_are_shown() -> None:
+    here = [presence(f"w{i}", idle=100 - i, gpu=i) for i in range(50)]
+    found = times([presence("without-work", no_work=9), *here])
+    assert shown_names(found, 20) == [f"w{i}" for i in range(20)]
+    assert shown_names(found, 50)[-1] == "w49"
+    assert "without-work" in shown_names(found, 51)
+
+
+def test_a_workers_time_counts_from_the_earlier_instant_or_from_its_joining() -> None:
+    then = [presence("a", idle=10), presence("b", idle=10)]
+    found = times([presence("a", idle=11, thread_cpu=3), presence("b", joined=5, idle=1, thread_cpu=1)], then)
+    assert found.shares[:, ACTIVITIES.index("thread-cpu")].tolist() == [0.75, 0.5]
+
+
+def test_the_spread_over_workers_by_hand() -> None:
+    here = [presence(f"w{i}", thread_cpu=i, idle=10 - i) for i in range(11)]
+    found = spread(times([*here, presence("without-work", no_work=5)]))
+    assert found.activities == ("thread-cpu", "idle")
+    assert found.quantiles.tolist() == [pytest.approx([0, 0.1, 0.5, 0.9, 1])] * 2
+    assert (found.least, found.most) == (("w0", "w10"), ("w10", "w0"))
+
+
+def test_a_spread_counts_from_the_earlier_instant() -> None:
+    found = spread(times([presence("a", idle=10, spill=5)], [presence("a", idle=10)]))
+    assert found.activities == ("spill",)
+    assert found.quantiles.tolist() == [[1] * len(QUANTILES)]
+
+
+activities = st.dictionaries(st.sampled_from(ACTIVITIES), st.integers(0, 10**15))
+
+
+@given(st.lists(activities, max_size=12), st.lists(activities, max_size=3))
+def test_any_spread_is_in_order_and_between_the_workers(rows: list[dict[str, int]], known_before: list[object]) -> None:
+    here = [Presence(f"tcp://{i}", f"w{i}", 1, 0, account_of({"activity": row})) for i, row in enumerate(rows)]
+    found = spread(times(here, here[: len(known_before)]))
+    assert found.quantiles.shape == (len(found.activities), len(QUANTILES))
+    assert (np.diff(found.quantiles, axis=1) >= -1e-12).all()
+    assert ((found.quantiles >= 0) & (found.quantiles <= 1 + 1e-12)).all()
+    assert len(found.least) == len(found.most) == len(found.activities)
+
+
+def test_without_workers_there_is_no_spread() -> None:
+    assert spread(times([])).activities == ()
+    assert times([]).shown(3) == []
+
+
+def gpu_presence(name: str, *devices: DeviceTotals, joined: int = 0) -> Presence:
+    received = read(encode(Snapshot("x", 1, Ledger(1, at=0).balance(at=0), gpu=GpuTotals("cupti"))))
+    assert isinstance(received, Received)
+    assert received.gpu is not None
+    # More than can travel: years of many.
+    held = replace(received.gpu, totals=GpuTotals("cupti", devices=devices))
+    return Presence(f"tcp://{name}", name, 1, joined, received=received._replace(gpu=held))
+
+
+def device(uuid: str, kernels: int, copies: int, idle: int) -> DeviceTotals:
+    return DeviceTotals(
+        f"GPU-{uuid}", "", kernels + copies + idle, kernels, copies, idle, unattributed=kernels + copies
+    )
+
+
+def gpu_times(here: list[Presence], then: list[Presence] | None = None) -> GpuTimes:
+    return GpuTimes.between(None if then is None else GpuCounters.of(then), GpuCounters.of(here))
+
+
+def labels(found: GpuTimes, at_most: int = 100) -> list[str]:
+    return [found.gpus[gpu].label for gpu in found.shown(at_most)]
+
+
+def test_without_gpus_there_are_no_rows() -> None:
+    found = gpu_times([Presence("tcp://a", "a", 1, 0), gpu_presence("b")])
+    assert (found.gpus, found.shown(5), math.isnan(found.idle)) == ((), [], True)
+
+
+def test_a_gpu_counts_from_the_earlier_instant_or_from_when_it_was_watched() -> None:
+    then = [gpu_presence("a", device("1", 5, 0, 5)), gpu_presence("b", device("2", 9, 0, 0))]
+    # b is another worker of that name
+    here = [
+        gpu_presence("a", device("1", 6, 1, 7), device("3", 1, 0, 0)),
+        gpu_presence("b", device("2", 1, 0, 3), joined=8),
+    ]
+    found = gpu_times(here, then)
+    assert labels(found) == ["a GPU-1", "a GPU-3", "b GPU-2"]
+    assert found.shares.tolist() == [[0.25, 0.25, 0.5], [1, 0, 0], [0.25, 0, 0.75]]
+    assert found.shares_of_all == {"kernels": 3 / 9, "copies": 1 / 9, "idle": 5 / 9}
+
+
+def test_few_gpus_are_in_the_order_of_their_workers() -> None:
+    here = [gpu_presence(name, device("2", 1, 0, 0), device("1", 1, 0, 0)) for name in ("w10", "w9")]
+    assert labels(gpu_times(here)) == ["w9 GPU-1", "w9 GPU-2", "w10 GPU-1", "w10 GPU-2"]
+
+
+def test_of_many_gpus_those_that_are_idle_most_are_shown() -> None:
+    found = gpu_times([gpu_presence(f"w{i}", device(str(i), 40 - i, 0, i)) for i in range(40)])
+    assert labels(found, at_most=2) == ["w39 GPU-39", "w38 GPU-38"]
+
+
+def test_a_gpu_of_several_workers_is_flagged_and_in_no_sum() -> None:
+    found = gpu_times([gpu_presence("a", device("1", 1, 0, 1)), gpu_presence("b", device("1", 0, 0, 2))])
+    assert found.shared == (True, True)
+    assert math.isnan(found.idle)
+
+
+def test_the_time_of_many_gpus_over_years_is_summed_exactly() -> None:
+    century = 2**62
+    found = gpu_times([gpu_presence(f"w{i}", device(str(i), century, 0, century)) for i in range(10)])
+    assert found.idle == 0.5
+
+
+def test_a_live_view_has_the_gpus_that_are_one_workers_alone() -> None:
+    found = own_gpus(
+        [gpu_presence("a", device("1", 1, 0, 1), device("2", 3, 4, 5)), gpu_presence("b", device("1", 0, 0, 2))]
+    )
+    assert found == {"tcp://a 0 GPU-2": {"kernels": 3, "copies": 4, "idle": 5}}
+
+
+def test_names_are_short_and_harmless() -> None:
+    for name in HOSTILE_NAMES:
+        (shown,) = labels(gpu_times([gpu_presence(name, DeviceTotals(name, name, 1, 1, unattributed=1))]))
+        assert shown.isprintable()
+        assert len(shown) < 70
+
+
+@given(st.lists(any_gpu_totals(), max_size=3), st.lists(any_gpu_totals(), max_size=3))
+def test_shares_are_of_a_whole_whatever_was_before(before: list[GpuTotals], now: list[GpuTotals]) -> None:
+    then = [gpu_presence(f"w{i}", *totals.devices) for i, totals in enumerate(before)]
+    here = [gpu_presence(f"w{i}", *totals.devices) for i, totals in enumerate(now)]
+    found = gpu_times(here, then)
+    assert ((found.shares >= 0) & (found.shares <= 1)).all()
+    for row in found.shares.tolist():
+        assert sum(row) in (0, pytest.approx(1))
+
+
+SECOND = 1_000_000_000
+
+
+def row(cpu: int = 0, failed: int = 0) -> tuple[int, ...]:
+    given = {"thread-cpu": cpu * SECOND, "failed": failed * SECOND}
+    return tuple(given.get(bucket, 0) for bucket in TASK_BUCKETS)
+
+
+def test_the_prefixes_come_by_the_time_they_took_since() -> None:
+    now = {"a": row(50), "b": row(3, 4), "c": row(1)}
+    found = prefix_times({"a": row(45), "c": row(1)}, now)
+    assert found.names == ("b", "a")
+    assert found.seconds.sum(axis=1).tolist() == [7, 5]
+    assert found.seconds[0, TASK_BUCKETS.index("failed")] == 4
+
+
+def test_what_is_beyond_the_limit_is_the_last_row_with_what_the_ledger_folded() -> None:
+    now = {f"p{i}": row(i) for i in range(1, 6)} | {OTHER: row(100)}
+    found = prefix_times({}, now, at_most=2)
+    assert found.names == ("p5", "p4", OTHER)
+    assert found.seconds.sum(axis=1).tolist() == [5, 4, 106]
+
+
+def test_without_a_task_there_is_no_row() -> None:
+    assert prefix_times({}, {}).names == ()
+    assert prefix_times({"a": row(1)}, {"a": row(1)}).seconds.shape == (0, len(TASK_BUCKETS))
+
+
+books = st.dictionaries(names | st.just(OTHER), rows(), max_size=8)
+
+
+@given(books, books, st.integers(1, 4))
+def test_no_time_is_lost(then: dict[str, tuple[int, ...]], gain: dict[str, tuple[int, ...]], at_most: int) -> None:
+    nothing = (0,) * len(TASK_BUCKETS)
+    now = {
+        name: tuple(map(sum, zip(then.get(name, nothing), gain.get(name, nothing), strict=True)))
+        for name in then | gain
+    }
+    found = prefix_times(then, now, at_most=at_most)
+    assert len(found.names) <= at_most + 1
+    assert (found.seconds >= 0).all()
+    expected = np.array([*gain.values(), nothing], dtype=object).sum(axis=0) / 1e9
+    assert found.seconds.sum(axis=0).tolist() == pytest.approx(expected.tolist())

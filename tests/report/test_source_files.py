@@ -1,0 +1,135 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from dask_efficiency.accounts.profile import Frame
+from dask_efficiency.report import source_files
+from dask_efficiency.report.client_watch import users_line
+from dask_efficiency.report.source_files import cell_of, in_the_script, typed_in
+
+SCRIPT = """\
+from dask import delayed
+
+@delayed
+def read_day(day):
+    def inner():
+        return day
+    return inner()
+
+class Store:
+    def get(self, key):
+        return key
+
+if True:
+    async def late():
+        return 1
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    file = tmp_path / "slow_job.py"
+    file.write_text(SCRIPT)
+    main = ModuleType("__main__")
+    main.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    source_files._functions.cache_clear()
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [("read_day", 5), ("read_day.<locals>.inner", 6), ("Store.get", 11), ("late", 15)],
+)
+def test_a_function_of_the_script_has_its_file(script: str, function: str, line: int) -> None:
+    assert in_the_script(Frame(function, "<dynamic-code>", line)) == Frame(function, script, line)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("read_day", "<dynamic-code>", 11),  # another function of this name
+        Frame("other", "<dynamic-code>", 5),
+        Frame("read_day", "etl.py", 5),
+        Frame("read_day", "<ipython-input-3>", 5),
+    ],
+)
+def test_what_the_script_does_not_have_stays_as_it_is(script: str, frame: Frame) -> None:
+    assert in_the_script(frame) is frame
+
+
+@pytest.mark.parametrize("content", ["def read_day(:", None])
+def test_a_script_that_cannot_be_read_names_nothing(
+    script: str, content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "slow_job.py"
+    file.unlink() if content is None else file.write_text(content)
+    frame = Frame("read_day", "<dynamic-code>", 5)
+    assert in_the_script(frame) is frame
+
+
+def test_without_a_script_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    frame = Frame("read_day", "<dynamic-code>", 5)
+    assert in_the_script(frame) is frame
+
+
+@pytest.fixture
+def shell() -> Iterator[Any]:
+    shell = InteractiveShell.instance()
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+DEFINES = """\
+def read_day(day):
+    return sum(n for n in day)
+
+class Store:
+    def get(self, key):
+        return lambda: key
+"""
+
+
+def test_cells_are_called_as_ipythons_tracebacks_call_them(shell: Any) -> None:
+    shell.run_cell("import sys\nframe = sys._getframe()", store_history=True)
+    file = shell.user_ns["frame"].f_code.co_filename
+    assert cell_of(file) == "In[1]"
+    assert cell_of("etl.py") == "etl.py"
+    assert [name for name, _ in typed_in()] == ["In[1]"]
+
+
+def test_a_line_that_sends_a_graph_is_that_of_its_cell(shell: Any) -> None:
+    shell.user_ns["users_line"] = users_line
+    shell.run_cell("import sys\nline = users_line(sys._getframe())", store_history=True)
+    assert shell.user_ns["line"] == ("In[1]:2", "line = users_line(sys._getframe())")
+
+
+def test_a_function_that_travelled_by_value_has_the_last_cell_that_defines_it(shell: Any) -> None:
+    shell.run_cell(DEFINES, store_history=True)
+    shell.run_cell("%time " + "read_day([1])", store_history=True)
+    for function, line in [("read_day", 2), ("read_day.<locals>.<genexpr>", 2), ("Store.get.<locals>.<lambda>", 6)]:
+        assert in_the_script(Frame(function, "<dynamic-code>", line)).file == "In[1]"
+    other = Frame("write_day", "<dynamic-code>", 2)
+    assert in_the_script(other) is other
+    shell.run_cell(DEFINES, store_history=True)
+    assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[3]"
+
+
+def test_a_cell_that_is_no_python_is_passed_over(shell: Any) -> None:
+    shell.run_cell(DEFINES, store_history=True)
+    shell.history_manager.input_hist_parsed.append("read_day(")
+    assert in_the_script(Frame("read_day", "<dynamic-code>", 2)).file == "In[1]"
+
+
+def test_ipython_is_not_imported_to_find_that_there_is_none() -> None:
+    check = (
+        "from dask_efficiency.report.source_files import cell_of, typed_in; assert not list(typed_in()); cell_of('a')"
+    )
+    subprocess.run([sys.executable, "-c", f"import sys; {check}; assert 'IPython' not in sys.modules"], check=True)
