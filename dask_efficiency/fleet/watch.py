@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, Receiver
-from dask_efficiency.fleet.rounds import messages as said
-from dask_efficiency.fleet.rounds.habits import Habits
-from dask_efficiency.fleet.rounds.judging import Detector, unjudged
-from dask_efficiency.fleet.rounds.past import extended, missing_samples, parted
-from dask_efficiency.fleet.rounds.rounds import Change, Event, Rounds
+from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples, parted
+from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
+from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Samples that are pulled once more in the next round, as some reach Prometheus late.
 LATE_SECONDS = 60.0
@@ -23,7 +25,11 @@ LATE_SECONDS = 60.0
 MAX_UNTOLD = 1_000
 
 
-class Source(Protocol):
+#: Finds the machines of a window that are unlike their peers; the second series, if any, is from just before it.
+Detector = Callable[[MetricSeries, MetricSeries | None], list[SlowWorker]]
+
+
+class MetricsSource(Protocol):
     """Where the metrics of a fleet come from."""
 
     @property
@@ -41,7 +47,7 @@ class Source(Protocol):
         """Raise ValueError if the first pull lacks something that was asked for."""
 
 
-class Observer(Protocol):
+class RoundObserver(Protocol):
     """Is told how rounds went."""
 
     def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
@@ -83,7 +89,7 @@ class FleetWatch:
         For how long somebody must be unlike others; None for the usual.
     """
 
-    source: Source
+    source: MetricsSource
     detector: Detector
     window_seconds: float
     history_seconds: float
@@ -91,7 +97,7 @@ class FleetWatch:
     warn: Callable[[str], None]
     clock: Callable[[], float]
     receivers: tuple[Receiver, ...] = ()
-    observers: tuple[Observer, ...] = ()
+    observers: tuple[RoundObserver, ...] = ()
     continuity_seconds: float | None = None
     rounds: Rounds = field(default_factory=Rounds)
     #: What the last round judged, and whom it found; or why nobody could be found.
@@ -165,7 +171,7 @@ class FleetWatch:
             while untold:
                 alike = _alike(untold)
                 try:
-                    receiver.tell(said.webhook(alike, source=self.source.name))
+                    receiver.tell(as_webhook(alike, source=self.source.name))
                 except NotReceivedError as error:
                     self.warn(f"{error}; tried again in the next round")
                     for observer in self.observers:
@@ -177,10 +183,10 @@ class FleetWatch:
 
 def _alike(events: deque[Event]) -> list[Event]:
     """The first events, as far as all of them begin something, or all of them end it."""
-    firing = events[0].change is Change.BEGINS
+    firing = events[0].change is FindingChange.BEGINS
     alike = []
     for event in events:
-        if (event.change is Change.BEGINS) != firing:
+        if (event.change is FindingChange.BEGINS) != firing:
             break
         alike.append(event)
     return alike
@@ -192,3 +198,18 @@ def instants(first: float, last: float, *, every_seconds: float) -> Iterator[flo
     while (at := first + number * every_seconds) <= last:
         yield at
         number += 1
+
+
+def unjudged(window: MetricSeries, past: MetricSeries | None, *, continuity_seconds: float | None = None) -> str:
+    """Why nobody of a window could be found, whoever is at fault; empty if somebody could."""
+    if not window.workers:
+        return "nobody reported anything"
+    alike = max(Counter(window.groups).values())
+    if alike < MIN_PEERS:
+        return f"{len(window.workers)} reported, of which {alike} can be compared; expected {MIN_PEERS} at least"
+    expected = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
+    expected += 0 if past is not None else MIN_PAST_SECONDS
+    known = int(np.isfinite(window.values).any(axis=(0, 1)).sum()) * window.step_seconds
+    if known < expected:
+        return f"what was reported covers {known:.0f} s; expected {expected:.0f} s at least"
+    return ""

@@ -20,9 +20,8 @@ from distributed.protocol import to_serialize
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import ask, register
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.preflights.hardware.workload import CALLABLE, SCRIPT
-from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.wire import decode
+from dask_efficiency.preflights.hardware.host import CALLABLE, SCRIPT
+from dask_efficiency.preflights.judge.result import PreflightResult, decode
 from dask_efficiency.preflights.scheduler.preflight import STOPPED, Plan
 from dask_efficiency.show.progress import StoppedWarning, progress
 from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired

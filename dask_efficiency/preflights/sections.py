@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.preflights.judge.components import MEANINGS, Component
+from dask_efficiency.preflights.judge.readings import MEANINGS, Component
 from dask_efficiency.preflights.judge.result import PATHS, PreflightResult
 from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
-from dask_efficiency.straggler.sizes import SIZES_DIFFER
+from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: Tasks that hold a thread for less are small: handing one out costs Dask about a millisecond in all.
 SMALL_TASK_SECONDS = 0.02

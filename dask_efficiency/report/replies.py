@@ -25,8 +25,7 @@ from dask_efficiency.report.lost_workers import LostWorker
 from dask_efficiency.report.metered import Amount, MeteredRow
 from dask_efficiency.report.model import EfficiencyReport, HeldResult, Repeat
 from dask_efficiency.report.profile import GilHolder, Hold, ProfileRow
-from dask_efficiency.straggler.breakdowns import explained
-from dask_efficiency.straggler.lines import with_lines
+from dask_efficiency.straggler.breakdowns import explained, with_lines
 
 _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 

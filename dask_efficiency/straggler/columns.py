@@ -45,7 +45,7 @@ class Columns(Generic[Name]):
         return len(self._free)
 
     def free_since(self) -> int | None:
-        """Instant since which the column that the next name gets is unused; None where it has no name."""
+        """WindowEnd since which the column that the next name gets is unused; None where it has no name."""
         return None if self._free else int(self.used_at.min())
 
     def quiet(self, *, before: int) -> list[Name]:

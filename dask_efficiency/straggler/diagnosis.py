@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.straggler.causes import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
+from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, PERSISTENT, LiveScores
 from dask_efficiency.straggler.peers import Floats, median_of_others
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
@@ -27,6 +26,91 @@ from dask_efficiency.straggler.signals import (
     SEND,
     Unit,
 )
+
+#: A share of CPU time is the same as the peers' unless it is lower by this part of it.
+FLAT_SHARE = 0.08
+
+#: Tasks that compute for a smaller share of their time wait for something else than the CPU.
+COMPUTING_SHARE = 0.5
+
+#: How much more than its peers' threads those of a worker must wait for a core, as a share of the time in which they
+#: want one.
+MUCH_WAIT = 0.1
+
+#: How many CPU seconds a second more than its peers a process must use beside its tasks.
+MUCH_BESIDE = 0.1
+
+#: The event loop lags if its turns take so many times as long as the peers'.
+LAGGING = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class WithPeers:
+    """A number of a worker, and the median of its peers'; NaN where it is not known."""
+
+    own: float = math.nan
+    peers: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Symptoms:
+    """Figures of a worker whose tasks take longer.
+
+    Parameters
+    ----------
+    share
+        Share of the time of its tasks on the CPU.
+    lag
+        Seconds between two turns of its event loop.
+    core_wait
+        Share of the time in which its threads want a core that they wait for it, less that of its peers; NaN where that
+        is not known.
+    beside_tasks
+        CPU seconds a second that its process uses beside its tasks, less those of its peers; NaN where that is not
+        known.
+    disk, network
+        Whether its disk, or its transfers, stand out too.
+    """
+
+    share: WithPeers = WithPeers()
+    lag: WithPeers = WithPeers()
+    core_wait: float = math.nan
+    beside_tasks: float = math.nan
+    disk: bool = False
+    network: bool = False
+
+
+def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
+    """Find the cause of a worker's slow tasks.
+
+    Tasks that take longer and compute for as much of their time as the peers' have a slow CPU. Otherwise the CPU is
+    taken from them: from inside, if something else in the process computes; from outside, if its threads wait for a
+    core or the whole process stands still.
+    """
+    share = symptoms.share
+    lower = share.peers - share.own > FLAT_SHARE * share.peers
+    if not lower and share.peers >= COMPUTING_SHARE:
+        return Cause.SLOW_CPU
+    taken = who_takes_the_cpu(symptoms)
+    if taken is not None:
+        return taken
+    if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
+        return Cause.CONTENTION
+    return _of_waiting(symptoms)
+
+
+def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
+    """Find what takes the CPU from the tasks of a process, however little they compute; None if nothing does."""
+    if symptoms.beside_tasks >= MUCH_BESIDE:
+        return Cause.GIL
+    return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
+
+
+def _of_waiting(symptoms: Symptoms) -> Cause:
+    if symptoms.disk:
+        return Cause.DISK
+    return Cause.NETWORK if symptoms.network else Cause.UNKNOWN
+
 
 #: A flagged worker is cleared below this part of what flags one.
 HYSTERESIS = 0.5
@@ -69,7 +153,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
+class WindowEnd:
     """A moment, in monotonic nanoseconds and in seconds since the epoch, and the length of the window before it."""
 
     at: int
@@ -78,7 +162,7 @@ class Instant:
 
 
 def findings_of(
-    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: Instant
+    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: WindowEnd
 ) -> Findings:
     """The stragglers among the workers of a group.
 
@@ -110,7 +194,7 @@ def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool
         return flagged
     ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
     with np.errstate(invalid="ignore"):
-        effect = scores.mean >= MIN_EFFECT[:, None] * ease
+        effect = scores.mean >= MIN_RESIDUAL[:, None] * ease
         lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
         stands_out: NDArray[np.bool_] = (scores.z >= scores.limit * ease) & effect & lasting
         stands_out[_ONLY_WITH_DURATION] &= effect[DURATION]
@@ -118,9 +202,9 @@ def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool
 
 
 def _finding(
-    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, instant: Instant
+    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, instant: WindowEnd
 ) -> SlowWorker:
-    z = np.where(scores.mean[:, i] >= MIN_EFFECT / 2, scores.z[:, i], -np.inf)
+    z = np.where(scores.mean[:, i] >= MIN_RESIDUAL / 2, scores.z[:, i], -np.inf)
     if not scores.mean[DURATION, i] > 0:
         z[_ONLY_WITH_DURATION] = -np.inf
     z = np.nan_to_num(z, nan=-np.inf)
@@ -130,7 +214,7 @@ def _finding(
     if known is not None:
         since = known.since
     else:
-        row, least = int(group.rows[i]), float(MIN_EFFECT[main]) / 2
+        row, least = int(group.rows[i]), float(MIN_RESIDUAL[main]) / 2
         began = history.since(row, main, least, at=instant.at, window_ns=instant.window_ns)
         since = instant.now - (instant.at - began) / 1e9
     return SlowWorker(

@@ -34,7 +34,7 @@ AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.agains
 
 
 @dataclass(frozen=True, slots=True)
-class Disks:
+class DiskVerdict:
     """Judgement of the disks of a run's hosts.
 
     Parameters
@@ -59,7 +59,7 @@ class Disks:
 
 def judge_disks(
     found: Mapping[str, Observations], hosts: Sequence[str], usuals: Mapping[str, Usual], behind: Float64, limit: float
-) -> Disks | None:
+) -> DiskVerdict | None:
     """Tell the workers that hold a disk up from those that wait for it.
 
     A slow disk makes all workers of its host slow, so comparing them with each other shows nothing, and they are
@@ -82,7 +82,7 @@ def judge_disks(
 
     Returns
     -------
-    Disks, or None
+    DiskVerdict, or None
         None where the times, or what is usual, are not known.
     """
     if any(signal not in found or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
@@ -109,7 +109,7 @@ def judge_disks(
         _scores(found["io_wait"], own, waits, SPREADS["io_wait"]),
         _scores(found["blocked"], mean_blocked, suspect, SPREADS["blocked"]),
     )
-    return Disks(scores, held_up & ~flagged & _any(flagged, place), whole)
+    return DiskVerdict(scores, held_up & ~flagged & _any(flagged, place), whole)
 
 
 def _scores(observations: Observations, level: Float64, z: Float64, spread: float) -> Scores:

@@ -9,8 +9,14 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.straggler.columns import Columns
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others
-from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
+from dask_efficiency.straggler.peers import (
+    MIN_PEERS,
+    Floats,
+    WeightedSums,
+    in_pieces,
+    median_of_others,
+    variance_of_difference,
+)
 
 #: Kernels that are compared, by prefix and name; and how many of one worker, those that took most time.
 MAX_KERNELS = 64

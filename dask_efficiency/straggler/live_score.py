@@ -35,7 +35,7 @@ SENSITIVITY = 1.1
 FEW_WORKERS = 1.0
 
 #: By signal, how much worse than its peers a worker must be, and the least spread that is assumed.
-MIN_EFFECT = np.array([signal.min_effect for signal in LIVE.values()])
+MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
 
 #: Weight of an interval in the history of the spread, and how much wider than it the spread may seem.
@@ -149,7 +149,7 @@ class LiveScoring:
                     among_tasks = np.nan_to_num(history.task_variance[order][:, place].astype(np.float64))
                     scores.task_spread[:] = np.sqrt((share * np.where(inside, among_tasks, 0.0)).sum(axis=0))
                 noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
-                worse = inside & (residual > MIN_EFFECT[signal] / 2)
+                worse = inside & (residual > MIN_RESIDUAL[signal] / 2)
                 scores.adverse[signal] = worse.sum(axis=0) / count
                 scores.mean[signal] = mean = np.where(complete, mean, np.nan)
                 scores.tasks[signal] = total
@@ -167,7 +167,7 @@ class LiveScoring:
     def _learn(self, group: Hashable, scores: LiveScores) -> None:
         """Learn the usual spread from intervals in which nobody seems slow."""
         with np.errstate(invalid="ignore"):
-            suspect = (scores.mean >= MIN_EFFECT[:, None]) & (scores.adverse >= CLEARED)
+            suspect = (scores.mean >= MIN_RESIDUAL[:, None]) & (scores.adverse >= CLEARED)
         seen = np.array([healthy_spread(row) for row in scores.mean])
         seen[suspect.any(axis=1)] = np.nan
         usual = self._spread.get(group, seen)

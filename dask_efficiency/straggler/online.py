@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.straggler.comparison import IntervalComparison
-from dask_efficiency.straggler.diagnosis import Findings, Group, Instant, findings_of
+from dask_efficiency.straggler.diagnosis import Findings, Group, WindowEnd, findings_of
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.live_score import MIN_EFFECT, LiveScoring
+from dask_efficiency.straggler.live_score import MIN_RESIDUAL, LiveScoring
 from dask_efficiency.straggler.signals import DURATION
 from dask_efficiency.straggler.task_rates import TaskRates
 
@@ -29,7 +29,7 @@ MAX_PAST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StragglerChange:
     """Result of an interval: new stragglers, and workers that are stragglers no more."""
 
     found: tuple[SlowWorker, ...] = ()
@@ -37,7 +37,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastFinding:
     """A finding that is over, and when it ended, in seconds since the epoch."""
 
     finding: SlowWorker
@@ -69,11 +69,11 @@ class StragglerWatch:
         #: When the last interval ended.
         self._last: int | None = None
         #: The comparison that goes on since an interval ended, and rows that have another worker since.
-        self._work: Generator[int, None, Change] | None = None
+        self._work: Generator[int, None, StragglerChange] | None = None
         self._newcomers: list[int] = []
         self._flags: Findings = {}
         #: Findings that are over, oldest first.
-        self.past: deque[Past] = deque(maxlen=MAX_PAST)
+        self.past: deque[PastFinding] = deque(maxlen=MAX_PAST)
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
@@ -87,7 +87,7 @@ class StragglerWatch:
 
     @property
     def last(self) -> int | None:
-        """Instant at which the last interval ended, or the first one began; monotonic nanoseconds."""
+        """WindowEnd at which the last interval ended, or the first one began; monotonic nanoseconds."""
         return self._last
 
     @property
@@ -121,7 +121,7 @@ class StragglerWatch:
         self._scoring.keep(self._groups.values())
         finding = self._flags.pop((worker, ""), None)
         if finding is not None:
-            self.past.append(Past(finding, now))
+            self.past.append(PastFinding(finding, now))
 
     def receive(
         self,
@@ -160,7 +160,7 @@ class StragglerWatch:
 
     def poll(
         self, *, at: int, now: float, interval_seconds: float, in_time: Callable[[], bool] = lambda: True
-    ) -> Change:
+    ) -> StragglerChange:
         """End the interval, if it has lasted long enough, and judge.
 
         Parameters
@@ -178,20 +178,20 @@ class StragglerWatch:
             self._last = at
         if self._work is None:
             if at - self._last < interval_seconds * 1e9 or not self._hosts:
-                return Change()
+                return StragglerChange()
             self._newcomers.clear()
-            self._work = self._compare_and_judge(self._last, Instant(at, now, self._window_ns))
+            self._work = self._compare_and_judge(self._last, WindowEnd(at, now, self._window_ns))
         done = 0
         try:
             while not done or (done < MAX_A_POLL and in_time()):
                 done += PIECE_COST + next(self._work)
         except StopIteration as ended:
             self._work = None
-            change: Change = ended.value
+            change: StragglerChange = ended.value
             return change
-        return Change()
+        return StragglerChange()
 
-    def _compare_and_judge(self, begin: int, end: Instant) -> Generator[int, None, Change]:
+    def _compare_and_judge(self, begin: int, end: WindowEnd) -> Generator[int, None, StragglerChange]:
         """Compare and judge after an interval, piece by piece; workers may come and go between two pieces."""
         interval = yield from self._comparison.pieces(at=end.at, learn=self._fit_to_learn_from())
         self._history.remember(interval, begin=begin, end=end.at, newcomers=self._newcomers)
@@ -225,15 +225,15 @@ class StragglerWatch:
         fit = np.ones(self._comparison.capacity, bool)
         for place in self._history.newest(1):
             with np.errstate(invalid="ignore"):
-                fit &= ~(self._history.residual[place, DURATION] > MIN_EFFECT[DURATION])
+                fit &= ~(self._history.residual[place, DURATION] > MIN_RESIDUAL[DURATION])
         for worker, _ in self._flags:
             if worker in self._groups:
                 fit[self._comparison.row_of(worker)] = False
         return fit
 
-    def _changed(self, found: Findings, now: float) -> Change:
+    def _changed(self, found: Findings, now: float) -> StragglerChange:
         known = self._flags
         self._flags = found
         cleared = tuple(finding for key, finding in known.items() if key not in found)
-        self.past.extend(Past(finding, now) for finding in cleared)
-        return Change(tuple(finding for key, finding in found.items() if key not in known), cleared)
+        self.past.extend(PastFinding(finding, now) for finding in cleared)
+        return StragglerChange(tuple(finding for key, finding in found.items() if key not in known), cleared)

@@ -10,11 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.straggler.columns import Columns
-from dask_efficiency.straggler.interval import Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_by_row, median_of_others
+from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.peers import (
+    MIN_PEERS,
+    Floats,
+    WeightedSums,
+    in_pieces,
+    median_by_row,
+    median_of_others,
+    variance_of_difference,
+)
 from dask_efficiency.straggler.signals import CPU_SHARE, DURATION
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
-from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
 
 #: Prefixes that are compared. When an interval is over, new ones take the places of those that were quiet for so long.
 MAX_PREFIXES = 64
@@ -70,7 +77,7 @@ _N, _WALL, _CPU, _LOG, _LOG2, _SIZE, _SIZE2, _PRODUCT, _SHARE, _SHARE2 = range(l
 
 
 @dataclass(eq=False, slots=True)
-class _Worker:
+class _WorkerPrefixes:
     """The prefixes of a worker, their columns, and the tasks that it runs."""
 
     prefixes: tuple[str, ...] = ()
@@ -120,7 +127,7 @@ class PrefixComparison:
         self._version = 0
         #: Prefixes that have new tasks and no column.
         self._wanted: set[str] = set()
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, _WorkerPrefixes] = {}
         self._groups: dict[int, _Group] = {}
         # Workers are the first axis of these, so that what a heartbeat writes lies together.
         self._now = np.zeros((rows, MAX_PREFIXES, len(TASK_SUMS)))
@@ -150,7 +157,7 @@ class PrefixComparison:
 
     def reset(self, row: int) -> None:
         """Forget what is known of a row, as it is another worker's now."""
-        self._workers[row] = _Worker()
+        self._workers[row] = _WorkerPrefixes()
         self._now[row] = self._base[row] = 0.0
         self._compared_until[row] = 0.0
         self._usual[:, row], self._known[:, row] = np.nan, 0.0
@@ -352,7 +359,7 @@ class PrefixComparison:
             if tasks >= MIN_RUNNING:
                 _add_censored(interval, row, beyond / weight)
 
-    def _map(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
+    def _map(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
         """Find the columns of a worker's prefixes; those that it did not have before, or that have new tasks, get one.
 
         Of many workers' prefixes most are over, and would take the columns of those that go on.
@@ -387,7 +394,7 @@ class PrefixComparison:
         """Check if a prefix has another column than before, or the same again after it was cleared."""
         return column is not None and (column != before or not self._now[row, column, _N])
 
-    def _ask_for_columns(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
+    def _ask_for_columns(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
         """Map a worker anew where one of its prefixes without a column has new tasks, and can get one."""
         ended = rates.tasks[worker.without, _N]
         news = [rates.prefixes[i] for i in worker.without[ended > worker.ended].tolist()]

@@ -95,10 +95,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.observations import Observations, medians
+from dask_efficiency.straggler.observations import Observations, medians, sized
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.straggler.signals import FINISHED
-from dask_efficiency.straggler.sizes import sized
 
 #: Least number of observations, or else of kinds of work, to judge a worker by.
 MIN_TASKS = 5

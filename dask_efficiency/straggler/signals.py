@@ -32,7 +32,7 @@ class Live:
         Its name for people.
     floor
         The least spread among healthy workers that is assumed.
-    min_effect
+    min_residual
         How much worse than its peers a worker must be, as a level.
     unit
         What it counts.
@@ -48,7 +48,7 @@ class Live:
 
     words: str
     floor: float
-    min_effect: float
+    min_residual: float
     unit: Unit = Unit.SHARE
     variance: float = math.nan
     only_with_duration: bool = False
@@ -103,21 +103,23 @@ SIGNALS: Mapping[str, Signal] = {
         live=Live(
             words="time for the same work",
             floor=0.03,
-            min_effect=math.log(1.1),
+            min_residual=math.log(1.1),
             unit=Unit.TIMES_AS_LONG,
             of_hosts=True,
         ),
     ),
     "cpu_share": Signal(
         finished=Finished(words="seconds for each CPU second", floor=0.02, rises_with_disk=True),
-        live=Live(words="share of it on the CPU", floor=0.02, min_effect=0.05, only_with_duration=True, of_hosts=True),
+        live=Live(
+            words="share of it on the CPU", floor=0.02, min_residual=0.05, only_with_duration=True, of_hosts=True
+        ),
     ),
     "receive": Signal(
         finished=Finished(words="receiving data, for each byte", floor=0.05),
         live=Live(
             words="time to receive a byte",
             floor=0.10,
-            min_effect=math.log(1.5),
+            min_residual=math.log(1.5),
             unit=Unit.TIMES_AS_LONG,
             of_hosts=True,
         ),
@@ -125,21 +127,21 @@ SIGNALS: Mapping[str, Signal] = {
     "send": Signal(
         finished=Finished(words="sending data, for each byte", floor=0.05),
         live=Live(
-            words="time to send a byte", floor=0.10, min_effect=math.log(1.5), unit=Unit.TIMES_AS_LONG, of_hosts=True
+            words="time to send a byte", floor=0.10, min_residual=math.log(1.5), unit=Unit.TIMES_AS_LONG, of_hosts=True
         ),
     ),
     "disk": Signal(
         finished=Finished(words="moving data to and from disk", floor=0.05, rises_with_disk=True),
         live=Live(
-            words="time on the disk", floor=0.10, min_effect=math.log(1.5), unit=Unit.TIMES_AS_LONG, variance=0.02
+            words="time on the disk", floor=0.10, min_residual=math.log(1.5), unit=Unit.TIMES_AS_LONG, variance=0.02
         ),
     ),
-    "memory": Signal(live=Live(words="threads paused or spilling", floor=0.03, min_effect=0.1, variance=0.0025)),
+    "memory": Signal(live=Live(words="threads paused or spilling", floor=0.03, min_residual=0.1, variance=0.0025)),
     "core_wait": Signal(
         live=Live(
             words="waiting for a core, beyond the peers",
             floor=0.03,
-            min_effect=0.1,
+            min_residual=0.1,
             variance=0.0025,
             only_with_duration=True,
         )
@@ -148,7 +150,7 @@ SIGNALS: Mapping[str, Signal] = {
         live=Live(
             words="CPU beside its tasks, beyond the peers",
             floor=0.03,
-            min_effect=0.1,
+            min_residual=0.1,
             variance=0.0025,
             only_with_duration=True,
         )
@@ -157,7 +159,7 @@ SIGNALS: Mapping[str, Signal] = {
         live=Live(
             words="time of the same GPU kernels",
             floor=0.03,
-            min_effect=math.log(1.1),
+            min_residual=math.log(1.1),
             unit=Unit.TIMES_AS_LONG,
             only_with_duration=True,
         )

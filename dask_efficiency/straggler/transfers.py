@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.interval import Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others
+from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.peers import MIN_PEERS, PIECE, Floats, median_of_others
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
-from dask_efficiency.straggler.weighted import PIECE
 
 #: Transfers that a receiver must have had, on average, for a comparison; it waits for them, but only so long.
 MIN_TRANSFERS = 3

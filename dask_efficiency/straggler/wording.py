@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of
 from dask_efficiency.show.finding import Basis, Finding
-from dask_efficiency.straggler.sizes import SIZES_DIFFER
+from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: By cause: what it means, and what to look at.
 MEANINGS: dict[Cause, tuple[str, str]] = {

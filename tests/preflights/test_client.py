@@ -10,8 +10,8 @@ import pytest
 
 import dask_efficiency
 from dask_efficiency.preflights.client import _retire
+from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
 
 
 def retired(slow: int, workers: int, share: float = 0.25) -> tuple[list[str], PreflightResult]:

@@ -12,7 +12,7 @@ import dask_efficiency
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
-from dask_efficiency.preflights.worker.preflight import WorkerPreflight
+from dask_efficiency.preflights.worker import WorkerPreflight
 from tests.plugin.watch import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

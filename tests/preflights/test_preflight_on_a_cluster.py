@@ -27,11 +27,11 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.cli import main
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights import PreflightResult
-from dask_efficiency.preflights.hardware.workload import SCRIPT
-from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.hardware.host import SCRIPT
+from dask_efficiency.preflights.judge.readings import Component
 from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
 from dask_efficiency.preflights.scheduler import preflights
-from dask_efficiency.preflights.worker.preflight import OWN_TEST
+from dask_efficiency.preflights.worker import OWN_TEST
 from tests.plugin.watch import addresses, eventually
 from tests.terminals import in_a_log
 

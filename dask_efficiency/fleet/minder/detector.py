@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.minder import files
-from dask_efficiency.fleet.minder.distances import robust_scores
-from dask_efficiency.fleet.minder.network import Autoencoder
-from dask_efficiency.fleet.minder.windows import normalised, windowed
-from dask_efficiency.fleet.outliers.lasting import lasting
+from dask_efficiency.files.storage import FileTooLargeError, Members, stored, writing
+from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
 from dask_efficiency.fleet.outliers.metric_series import (
     REACH_SECONDS,
     MetricSeries,
@@ -24,12 +23,13 @@ from dask_efficiency.fleet.outliers.metric_series import (
     finding_of,
     metric_series_of,
 )
-from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.runs.trace.run_trace import RunTrace
+
 
 #: Length of a window, as in the paper.
 WINDOW_SAMPLES = 8
@@ -150,8 +150,16 @@ class Minder:
         **storage_options
             For the file system, as in :func:`fsspec.open`.
         """
-        settings = {name: float(getattr(self, name)) for name in files.SETTINGS}
-        files.write(path, self.models, settings, **storage_options)
+        arrays: dict[str, NDArray[Any]] = {
+            "format": np.array([FORMAT]),
+            "version": np.array([VERSION]),
+            "metrics": np.array(tuple(self.models)),
+            "settings": np.array([float(getattr(self, name)) for name in SETTINGS], np.float64),
+        }
+        for number, model in enumerate(self.models.values()):
+            arrays.update({f"{number}.{name}": getattr(model, name) for name in _WEIGHTS})
+        with writing(path, **storage_options) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def _finding(
         self, series: MetricSeries, metric: str, worker: int, start: int, scores: NDArray[np.float32]
@@ -179,7 +187,19 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
     FileNotFoundError
         If there is no such file.
     """
-    return files.read(path, Minder, **storage_options)
+    target = os.fspath(path)
+    try:
+        members = Members(stored(target, **storage_options), target)
+        models, settings = _parts({name.removesuffix(".npy"): _array(members.read(name)) for name in members.names})
+        return Minder(models, **settings)
+    except FileTooLargeError:
+        raise
+    except MinderFileError as error:
+        raise MinderFileError(f"{target}: {error}") from error.__cause__
+    except (zipfile.BadZipFile, ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError) as error:
+        raise MinderFileError(
+            f"{target}: foreign, damaged or forged ({str(error)[:200]}); expected a {FORMAT!r} file"
+        ) from error
 
 
 def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -191,3 +211,170 @@ def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.flo
 def _is_worse(series: MetricSeries, finding: SlowWorker) -> bool:
     evidence = finding.evidence[0]
     return (evidence.value - evidence.peers) * series.meaning(evidence.signal).worse >= 0
+
+
+#: How many peers a worker is compared with one by one; of more, so many are taken evenly.
+MAX_PEERS = 256
+
+#: The least spread of the distances that is assumed, in normalised units; less is noise of the embedding.
+MIN_SPREAD = 0.01
+
+
+def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The paper's normal score: the sum of a worker's distances to all others, less their mean, over their SD.
+
+    Parameters
+    ----------
+    embeddings
+        Shape (workers, windows, length); NaN where a worker was absent.
+
+    Returns
+    -------
+    array, shape (workers, windows)
+        Dimensionless, at most sqrt(N - 1) for N workers; NaN where a worker was absent.
+
+    References
+    ----------
+    Deng et al., NSDI 2025, section 4.4. We differ: of more than 256 workers, each is compared with 256 of them.
+    """
+    count = len(embeddings)
+    peers = embeddings[np.unique(np.linspace(0, count - 1, min(count, MAX_PEERS)).astype(int))]
+    sums = np.empty(embeddings.shape[:2], np.float32)
+    for window in range(embeddings.shape[1]):
+        mine, theirs = embeddings[:, window], peers[:, window]
+        theirs = theirs[np.isfinite(theirs).all(axis=1)]
+        squares = (mine**2).sum(axis=1)[:, None] + (theirs**2).sum(axis=1) - 2 * mine @ theirs.T
+        sums[:, window] = np.sqrt(np.maximum(squares, 0)).sum(axis=1)
+    return standardised(sums)
+
+
+def standardised(sums: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The sums less their mean over the workers, over their standard deviation; shape (workers, windows)."""
+    known = np.isfinite(sums)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, sums, 0).sum(axis=0) / count
+    spread = np.sqrt(np.where(known, (sums - mean) ** 2, 0).sum(axis=0) / count)
+    return np.asarray((sums - mean) / np.maximum(spread, 1e-9), np.float32)
+
+
+def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A worker's distance from the median embedding, less the median distance, over their MAD.
+
+    Parameters
+    ----------
+    embeddings
+        Shape (workers, windows, length); NaN where a worker was absent.
+
+    Returns
+    -------
+    array, shape (workers, windows)
+        Dimensionless and not bounded by the number of workers; NaN where a worker was absent.
+
+    Notes
+    -----
+    A worker hardly moves the median, so this works from 4 workers on, where :func:`pairwise_scores` can reach 1.7 at
+    most.
+    """
+    distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
+    beyond = distances - _median(distances)
+    spread = MAD_TO_DEVIATION * _median(np.abs(beyond))
+    return np.asarray(beyond / np.maximum(spread, MIN_SPREAD), np.float32)
+
+
+def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The median over the workers; np.nanmedian is many times slower where nothing is missing."""
+    missing = np.isnan(values).reshape(len(values), -1)
+    if not missing.any():
+        return np.asarray(np.median(values, axis=0), np.float32)
+    values = values[~missing.all(axis=1)]
+    if not np.isnan(values).any():
+        return np.asarray(np.median(values, axis=0), np.float32)
+    return np.asarray(np.nanmedian(values, axis=0), np.float32)
+
+
+FORMAT = "dask-efficiency-minder"
+VERSION = 1
+
+#: The numbers of a detector, in the order of the file.
+SETTINGS = ("threshold", "continuity_seconds", "share")
+_WEIGHTS = tuple(field.name for field in fields(Autoencoder))
+
+
+class MinderFileError(ValueError):
+    """The file is not a detector that this version understands."""
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    # np.load would also open an archive in the archive.
+    try:
+        array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # a damaged header is no Python, which raises anything
+        raise MinderFileError(f"found no array of numbers or text: {str(error)[:200]}") from error
+    if array.size > len(content):
+        raise MinderFileError(f"found {array.size} values in {len(content)} bytes")
+    return array
+
+
+def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:
+    kind = _part(arrays, "format", 1, "U")
+    if str(kind[0]) != FORMAT:
+        raise MinderFileError(f"found format {str(kind[0])[:80]!r}; expected {FORMAT!r}")
+    version = _part(arrays, "version", 1, "i")
+    if version[0] != VERSION:
+        raise MinderFileError(
+            f"found version {version[0]}; expected {VERSION}: a newer dask-efficiency may have written it"
+        )
+    metrics = [str(name) for name in _part(arrays, "metrics", None, "U")]
+    settings = _part(arrays, "settings", len(SETTINGS), "f").tolist()
+    known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
+    if set(arrays) != known or len(set(metrics)) != len(metrics):
+        raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
+    models = {
+        name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
+        for number, name in enumerate(metrics)
+    }
+    return models, dict(zip(SETTINGS, settings, strict=True))
+
+
+def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: str) -> NDArray[Any]:
+    part = arrays.get(name)
+    if part is None or part.ndim != 1 or part.dtype.kind != kind or (length is not None and len(part) != length):
+        found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+        raise MinderFileError(f"{name!r} is {found}; expected {'any number' if length is None else length} of {kind!r}")
+    return part
+
+
+def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[np.intp]:
+    """When something began to hold for most of a stretch.
+
+    Parameters
+    ----------
+    holds
+        Shape (rows, instants).
+    length
+        Length of the stretch, in instants.
+    share
+        For how much of the stretch it must hold, in (0, 1].
+
+    Returns
+    -------
+    array, shape (rows,)
+        The first instant of the first such stretch, without stray instants at its start; -1 where there is none.
+    """
+    if not 0 < share <= 1 or length < 1:
+        raise ValueError(f"share is {share!r}, length {length!r}; expected a share in (0, 1] of 1 or more")
+    rows, instants = holds.shape
+    if instants < length:
+        return np.full(rows, -1, np.intp)
+    sums = np.zeros((rows, instants + 1), np.int32)
+    np.cumsum(holds, axis=1, out=sums[:, 1:])
+    enough = sums[:, length:] - sums[:, :-length] >= np.ceil(share * length - 1e-9)
+    first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
+    some = max(length // 8, 1)
+    for row in np.flatnonzero(first >= 0):
+        within = sums[row, first[row] : first[row] + length + 1]
+        dense = holds[row, first[row] : first[row] + length - some + 1] & (
+            within[some:] - within[:-some] >= share * some
+        )
+        first[row] += int(dense.argmax() if dense.any() else holds[row, first[row] :].argmax())
+    return first

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, least_effect
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, least_change
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
 #: Samples are averaged in blocks of so many seconds, and of this many samples at least.
@@ -97,7 +97,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
     usual = median_of_workers(values[:, peers])
     levels = median_of_last(usual.reshape(len(values), -1, each))
     ordered = np.sort(np.abs(levels), axis=1)
-    least = least_effect(series, ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))])
+    least = least_change(series, ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))])
     means, variances = _moments(values - usual, each)
     if floor is None:
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))

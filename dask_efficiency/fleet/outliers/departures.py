@@ -34,7 +34,7 @@ _MAX_BLOCK = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Baseline:
     """What each worker kept in its history.
 
     Parameters
@@ -76,7 +76,7 @@ class Departures:
 
 
 def departures(
-    signals: BlockSignals, worse: NDArray[Any], past: Past | None, *, length: int, share: float
+    signals: BlockSignals, worse: NDArray[Any], past: Baseline | None, *, length: int, share: float
 ) -> Departures | None:
     """How far workers depart from their past for a share of each stretch of blocks; None where there is none to judge.
 
@@ -138,13 +138,13 @@ def departures(
     return Departures(squares, starts, signal, worker, stretch, far)
 
 
-def past_of(signals: BlockSignals) -> Past:
+def past_of(signals: BlockSignals) -> Baseline:
     """What workers kept in these signals of their history; nothing where it is too short."""
     known = np.isfinite(signals.differences).sum(axis=2)
     enough = known * signals.block_seconds >= MIN_PAST_SECONDS
     usual = signals.usual()
     kept = np.asarray(np.where(enough, usual, np.nan), np.float32)
-    return Past(kept, median_of_last(signals.levels), signals.spread_over_time(usual), signals.least)
+    return Baseline(kept, median_of_last(signals.levels), signals.spread_over_time(usual), signals.least)
 
 
 def _first_look(
@@ -182,7 +182,7 @@ def _moved(away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], 
     return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
 
 
-def _levels(signals: BlockSignals, past: Past | None, start: int, length: int) -> Values:
+def _levels(signals: BlockSignals, past: Baseline | None, start: int, length: int) -> Values:
     """By signal and block of a stretch, the level of the peers as a multiple of that in the past."""
     before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
     levels = signals.levels[:, start : start + length] / before[:, None]

@@ -329,7 +329,7 @@ def _useful(series: MetricSeries) -> MetricSeries:
     return replace(series, metrics=tuple(series.metrics[j] for j in kept), values=series.values[kept])
 
 
-def least_effect(series: MetricSeries, levels: Values) -> Values:
+def least_change(series: MetricSeries, levels: Values) -> Values:
     """By metric, the least change that matters, in the metric's unit; the levels are the usual ones."""
     known = [series.meaning(name) for name in series.metrics]
     units = np.where([metric.of_busy_time for metric in known], 1, np.nan_to_num(levels))

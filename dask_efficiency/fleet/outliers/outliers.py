@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals
-from dask_efficiency.fleet.outliers.departures import Past, departures, past_of
-from dask_efficiency.fleet.outliers.hosts import by_host, of_host
-from dask_efficiency.fleet.outliers.lasting import independent
+from dask_efficiency.fleet.outliers.departures import Baseline, departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, evidence_of, finding_of, metric_series_of
-from dask_efficiency.fleet.outliers.onsets import onset
-from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.runs.trace.run_trace import RunTrace
+
 
 #: For how long a worker is an outlier, at least.
 CONTINUITY_SECONDS = 270.0
@@ -175,7 +175,7 @@ def outlier_scores(
     return OutlierScores(kinds, np.sqrt(most) / np.float32(usual), begins, parts, signals.peers)
 
 
-def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Past | None:
+def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baseline | None:
     """What the workers kept in their history; None where it is too short, or tells of less than half of them."""
     there = {name: i for i, name in enumerate(history.workers)}
     here = [i for i, name in enumerate(series.workers) if name in there]
@@ -237,3 +237,152 @@ def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold:
         about = found.peers[series.metrics.index(metric)] if kind == "swings" else None
         evidence.append(evidence_of(series, metric, worker, start, z, about=about))
     return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)
+
+
+def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
+    """The metrics of the workers themselves, and those of their hosts, by the hosts' names.
+
+    Each worker reads its host for itself, a little sooner or later than the others there, which tells nothing of it.
+
+    Returns
+    -------
+    workers, hosts
+        No hosts where none has several workers: then all metrics are the worker's.
+    """
+    of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
+    counts = Counter(host for host in series.hosts if host)
+    if not of_host.any() or max(counts.values(), default=0) < 2:
+        return series, None
+    metrics = tuple(name for name, of in zip(series.metrics, of_host, strict=True) if of)
+    own = tuple(name for name, of in zip(series.metrics, of_host, strict=True) if not of)
+    names = tuple(counts)
+    on = [[i for i, host in enumerate(series.hosts) if host == name] for name in names]
+    values = np.stack([_mean(series.values[of_host][:, workers]) for workers in on], axis=1)
+    hosts = replace(
+        series,
+        metrics=metrics,
+        workers=names,
+        groups=tuple(tuple(sorted({str(series.groups[i]) for i in workers})) for workers in on),
+        hosts=names,
+        values=values,
+    )
+    return replace(series, metrics=own, values=series.values[~of_host]), hosts
+
+
+def of_host(finding: SlowWorker, series: MetricSeries) -> SlowWorker:
+    """The finding of a host as one that all its workers share."""
+    there = tuple(name for name, host in zip(series.workers, series.hosts, strict=True) if host == finding.host)
+    return replace(finding, worker="", workers=there)
+
+
+def _mean(values: Values) -> Values:
+    """Over the workers, of shape (metrics, workers, samples), of what is known."""
+    known = np.isfinite(values)
+    counts = known.sum(axis=1)
+    sums = np.where(known, values, np.float32(0)).sum(axis=1)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan), np.float32)
+
+
+#: Samples are averaged over so many seconds, if they are not further apart.
+STEP_SECONDS = 5.0
+
+#: How long it may take until a fault shows in full, in seconds.
+_RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
+
+#: An onset is looked for so many seconds before and after where it is thought to be, and compared with so many.
+_REACH_SECONDS = 75.0
+_COMPARED_SECONDS = 150.0
+
+#: No step counts for more than so many deviations, so that a burst does not pass for a change.
+_MAX_STEP = 10.0
+
+#: Swings below this share of the usual ones count as that much.
+_MIN_SWINGS = 0.01
+
+
+def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
+    """When a worker began to be an outlier, in seconds since the first sample.
+
+    A change from one value to another, over some seconds, is fitted to all signals; it is the same in time for all.
+
+    Parameters
+    ----------
+    series
+        Of all comparable workers.
+    peers
+        Shape (metrics, samples): their median at each sample.
+    worker, begin
+        Its position, and the sample at which it is thought to have begun; 0 for what was there from the beginning.
+    signals
+        Metrics that it is an outlier in, and of each whether it is the ``level`` or the ``swings``.
+    """
+    if begin == 0:
+        return 0.0
+    each = max(1, round(STEP_SECONDS / series.step_seconds))
+    step = each * series.step_seconds
+    compared = round(_COMPARED_SECONDS / step) * each
+    first = max(begin - compared, 0)
+    steps = []
+    for metric, kind in signals:
+        j = series.metrics.index(metric)
+        part = slice(first, min(begin + compared, peers.shape[1]))
+        differs = series.values[j, worker, part] - peers[j, part]
+        steps.append(_swings(differs, each) if kind == "swings" else _means(differs, each))
+    return first * series.step_seconds + step * _change(np.array(steps), (begin - first) // each, step)
+
+
+def _means(samples: Values, each: int) -> NDArray[np.float64]:
+    """The means of so many samples; where all of them are missing, what it was before."""
+    parts = samples[: len(samples) // each * each].reshape(-1, each).astype(np.float64)
+    known = np.isfinite(parts)
+    counts = known.sum(axis=1)
+    means = np.where(known, parts, 0).sum(axis=1) / np.maximum(counts, 1)
+    last = np.maximum.accumulate(np.where(counts > 0, np.arange(len(means)), 0))
+    return np.asarray(means[last], np.float64)
+
+
+def _swings(samples: Values, each: int) -> NDArray[np.float64]:
+    """The logarithms of the mean squared change from one sample to the next, to which the level does not matter."""
+    squares = _means(np.diff(samples, prepend=samples[:1]) ** 2, each)
+    some = squares[squares > 0]
+    return np.log(np.maximum(squares, _MIN_SWINGS * np.median(some))) if len(some) else np.zeros(len(squares))
+
+
+def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
+    """The step from which on the rows change, near a guess: the mean of all that are likely, and of all ramps."""
+    steps = np.arange(rows.shape[1])
+    reach = round(_REACH_SECONDS / step)
+    starts = np.arange(max(guess - reach, 1), min(guess + reach, len(steps) - 2))
+    if not len(starts):
+        return guess
+    noise = MAD_TO_DEVIATION * np.median(np.abs(np.diff(rows, axis=1)), axis=1, keepdims=True)
+    scaled = (rows - np.median(rows, axis=1, keepdims=True)) / np.where(noise > 0, noise, np.inf)
+    scaled = np.clip(scaled, -_MAX_STEP, _MAX_STEP)
+    ramps = np.maximum(np.array(_RAMPS) / step, 1)
+    shapes = np.clip((steps + 0.5 - starts[:, None, None]) / ramps[:, None], 0, 1)
+    shapes -= shapes.mean(axis=2, keepdims=True)
+    shapes /= np.sqrt((shapes**2).sum(axis=2, keepdims=True))
+    explained = ((shapes @ scaled.T) ** 2).sum(axis=2)
+    likely = np.exp((explained - explained.max()) / 2)
+    return float((likely.sum(axis=1) * starts).sum() / likely.sum())
+
+
+def independent(begins: NDArray[Any], *, together: float, follow: float) -> NDArray[np.bool_]:
+    """Which of some faults are not the consequence of another one that began shortly before.
+
+    Parameters
+    ----------
+    begins
+        The instants at which they begin, in any unit of time.
+    together
+        Faults that begin at most so far apart began at the same time.
+    follow
+        A fault that begins later than that, but at most so much later, is a consequence.
+    """
+    kept: list[float] = []
+    result = np.zeros(len(begins), np.bool_)
+    for i in np.argsort(begins, kind="stable").tolist():
+        result[i] = not any(together < begins[i] - earlier <= follow for earlier in kept)
+        if result[i]:
+            kept.append(float(begins[i]))
+    return result

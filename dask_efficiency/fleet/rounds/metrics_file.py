@@ -13,7 +13,6 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.files.text_files import TextFileError, known_names, read_text
 from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
 from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric
-from dask_efficiency.fleet.rounds.durations import duration_of
 
 #: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
 READY = ("node", "dcgm", "dask-efficiency")
@@ -178,3 +177,31 @@ def _yes_or_no(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"expected true or false, got {text[:80]!r}")
     return text == "true"
+
+
+_SECONDS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_PARTS = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[wdhms]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+
+
+def duration_of(text: str) -> float:
+    """Seconds, more than 0.
+
+    Raises
+    ------
+    ValueError
+        That says what was expected.
+    """
+    if _PARTS.fullmatch(text.strip()):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        if 0 < seconds < math.inf:
+            return seconds
+    raise ValueError(f"expected a duration above 0 such as 15s, 8m or 1h30m, got {text[:80]!r}")
+
+
+def shown_duration(seconds: float) -> str:
+    """In the largest unit that leaves a whole number: ``90s``, ``8m``."""
+    for unit, factor in _SECONDS.items():
+        if unit not in ("w", "ms") and seconds >= factor and seconds % factor == 0:
+            return f"{seconds / factor:g}{unit}"
+    return f"{seconds:.3g}s"

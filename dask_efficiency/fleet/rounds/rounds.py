@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
+from dask_efficiency.show.figures import harmless
+from dask_efficiency.straggler.wording import as_finding
 
 #: A finding has ended once so many rounds in a row did not make it: one that is near a threshold comes and goes.
 END_ROUNDS = 2
 
 
-class Change(StrEnum):
+class FindingChange(StrEnum):
     """What became of a finding in a round."""
 
     BEGINS = "begins"
@@ -36,7 +43,7 @@ class Event:
         As it was when it was made last; ``since`` as it was when it began.
     """
 
-    change: Change
+    change: FindingChange
     at: float
     finding: SlowWorker
 
@@ -85,12 +92,111 @@ class Rounds:
                 self._ongoing[name] = _Ongoing(replace(found[name], since=one.finding.since))
             elif name not in present or one.missed + 1 >= END_ROUNDS:
                 del self._ongoing[name]
-                ended.append(Event(Change.ENDS if name in present else Change.GONE, at, one.finding))
+                ended.append(Event(FindingChange.ENDS if name in present else FindingChange.GONE, at, one.finding))
             else:
                 self._ongoing[name] = replace(one, missed=one.missed + 1)
         begun = []
         for name, finding in found.items():
             if name not in self._ongoing:
                 self._ongoing[name] = _Ongoing(finding)
-                begun.append(Event(Change.BEGINS, at, finding))
+                begun.append(Event(FindingChange.BEGINS, at, finding))
         return ended + begun
+
+
+#: The name that a finding has as an alert.
+ALERT = "DaskEfficiencyMachineFinding"
+
+#: Version of the webhook's body, as Alertmanager numbers it.
+WEBHOOK_VERSION = "4"
+
+#: Signals that a line names, at most.
+_SHOWN = 3
+
+#: What Alertmanager writes for an end that is not there yet.
+_NO_END = "0001-01-01T00:00:00Z"
+
+
+def as_line(event: Event) -> str:
+    """A line for people."""
+    return harmless(_line(event))
+
+
+def _line(event: Event) -> str:
+    slow, title = event.finding, as_finding(event.finding).title
+    text = f"{format_instant(event.at)} {event.change:<6} {slow.subject[:200]}"
+    since = f"since {format_instant(slow.since)}"
+    if event.change is not FindingChange.BEGINS:
+        return f"{text}: {title}; {since}"
+    signals = "".join(f"; {_signal(evidence)}" for evidence in slow.evidence[:_SHOWN])
+    if slow.workers:
+        text += f" (workers {', '.join(slow.workers)[:200]})"
+    return f"{text}: {title}{signals}; {since}, confidence {slow.confidence:.0%}"
+
+
+def as_record(event: Event) -> dict[str, Any]:
+    """As values that JSON has."""
+    return {"change": str(event.change), "at": event.at, **_told(event.finding)}
+
+
+def _told(slow: SlowWorker) -> dict[str, Any]:
+    """What is the matter, and who it is with what was measured."""
+    return {"finding": as_finding(slow).to_dict(), "slow_worker": slow.to_dict()}
+
+
+def as_webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
+    """The body that Alertmanager would send: all of them fire, or all are resolved.
+
+    Parameters
+    ----------
+    events
+        At least one, and all of one kind.
+    source
+        Where the metrics are: a URL, or a scheduler's address.
+    """
+    firing = events[0].change is FindingChange.BEGINS
+    common = {"alertname": ALERT, "source": source}
+    return {
+        "version": WEBHOOK_VERSION,
+        "groupKey": f'{{}}:{{alertname="{ALERT}", source={json.dumps(source)}}}',
+        "truncatedAlerts": 0,
+        "status": "firing" if firing else "resolved",
+        "receiver": "dask-efficiency",
+        "groupLabels": common,
+        "commonLabels": common,
+        "commonAnnotations": {},
+        "externalURL": source,
+        "alerts": [_alert(event, common) for event in events],
+    }
+
+
+def _alert(event: Event, common: dict[str, str]) -> dict[str, Any]:
+    slow = event.finding
+    labels = common | {"machine": slow.subject, "cause": str(slow.cause)}
+    # The cause may change while it goes on; the alert is the same.
+    identity = json.dumps([common, slow.subject, format_instant(slow.since)])
+    firing = event.change is FindingChange.BEGINS
+    return {
+        "status": "firing" if firing else "resolved",
+        "labels": labels,
+        "annotations": {
+            "summary": as_line(event),
+            "description": ". ".join(as_finding(slow).lines),
+            "confidence": f"{slow.confidence:.3f}",
+            **{name: json.dumps(value) for name, value in _told(slow).items()},
+        },
+        "startsAt": format_instant(slow.since),
+        "endsAt": _NO_END if firing else format_instant(event.at),
+        "generatorURL": common["source"],
+        "fingerprint": hashlib.sha256(identity.encode()).hexdigest()[:16],
+    }
+
+
+def format_instant(at: float) -> str:
+    """A time as RFC 3339 has it, to the second."""
+    if not math.isfinite(at):
+        return _NO_END
+    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _signal(evidence: Evidence) -> str:
+    return f"{evidence.signal} {evidence.value:.4g} beside {evidence.peers:.4g}"

@@ -12,7 +12,7 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.rounds.past import parted
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.straggler.online import MAX_PAST, Past
+from dask_efficiency.straggler.online import MAX_PAST, PastFinding
 
 #: Between the beginnings of two looks, in seconds; and what they look at.
 EVERY_SECONDS = 60.0
@@ -64,7 +64,7 @@ class OutlierWatch:
         #: Who left since the look began.
         self._gone: set[str] = set()
         #: Findings that are over, oldest first.
-        self.past: deque[Past] = deque(maxlen=MAX_PAST)
+        self.past: deque[PastFinding] = deque(maxlen=MAX_PAST)
         self._guard = Guard("the watch for outliers", "dask_efficiency looks for outliers no more")
 
     @property
@@ -84,7 +84,7 @@ class OutlierWatch:
         gone = [finding for finding in self._findings if finding.worker == worker]
         if gone:
             self._findings = tuple(finding for finding in self._findings if finding.worker != worker)
-            self.past.extend(Past(finding, now) for finding in gone)
+            self.past.extend(PastFinding(finding, now) for finding in gone)
 
     def poll(self, *, at: int, now: float) -> None:
         """Look, if it is time to, or take what a look has found.
@@ -117,7 +117,7 @@ class OutlierWatch:
     def _take(self, found: list[SlowWorker], now: float) -> None:
         there = {(finding.worker, finding.host) for finding in found}
         over = (finding for finding in self._findings if (finding.worker, finding.host) not in there)
-        self.past.extend(Past(finding, now) for finding in over)
+        self.past.extend(PastFinding(finding, now) for finding in over)
         self._findings = tuple(found)
 
 

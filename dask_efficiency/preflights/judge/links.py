@@ -1,4 +1,4 @@
-"""Links: what pairs of workers showed, and which workers, or which paths between groups of them, are slow by that."""
+"""Links between workers: which workers, or which paths between groups of them, are slow by what pairs showed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dask_efficiency.preflights.judge.components import MEANINGS, MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
+from dask_efficiency.preflights.judge.readings import MEANINGS, MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
@@ -21,7 +21,7 @@ ENOUGH_SUSPECTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MeasuredPair:
     """What one pair of workers showed.
 
     Parameters
@@ -80,7 +80,7 @@ class SlowPath:
     pairs: int
 
 
-class Links:
+class MeasuredPairs:
     """The pairs that were measured, and what follows from them.
 
     A pair is fast only if both workers and the path between them are. So one fast pair clears a worker, and workers
@@ -96,7 +96,7 @@ class Links:
         half differ does not tell how much healthy workers do, and the least threshold holds.
     """
 
-    def __init__(self, links: Sequence[Link], *, final: bool = True) -> None:
+    def __init__(self, links: Sequence[MeasuredPair], *, final: bool = True) -> None:
         self.links = tuple(links)
         self._final = final
         #: By worker, the best that it showed, seconds by component.
@@ -147,14 +147,14 @@ class Links:
             found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, MEANINGS[name].spread)))
         return found
 
-    def _cost(self, link: Link) -> float:
+    def _cost(self, link: MeasuredPair) -> float:
         scores = (
             math.log(self.ratio(name, seconds)) / math.log(self.thresholds[name])
             for name, seconds in link.seconds.items()
         )
         return max(scores, default=math.inf)
 
-    def _ratio(self, link: Link) -> float:
+    def _ratio(self, link: MeasuredPair) -> float:
         """How many times as long a pair took as the reference in what it was worst in."""
         return max((self.ratio(name, seconds) for name, seconds in link.seconds.items()), default=math.inf)
 
@@ -252,9 +252,9 @@ class Links:
             if len(across) < MIN_CROSSING:
                 yield self.groups[one], self.groups[other]
 
-    def _crossings(self) -> dict[tuple[int, int], list[Link]]:
+    def _crossings(self) -> dict[tuple[int, int], list[MeasuredPair]]:
         """The pairs across, by the numbers of two groups; a fast one would have made the two groups one."""
-        found: dict[tuple[int, int], list[Link]] = {}
+        found: dict[tuple[int, int], list[MeasuredPair]] = {}
         for link in self.links:
             one, other = (self._group.get(worker) for worker in (link.first, link.second))
             if one is not None and other is not None and one != other:
@@ -266,7 +266,7 @@ class Links:
 _BACK = {Component.SEND: Component.RECEIVE, Component.RECEIVE: Component.SEND}
 
 
-def _as_seen_by(worker: str, link: Link) -> Iterable[tuple[Component, float]]:
+def _as_seen_by(worker: str, link: MeasuredPair) -> Iterable[tuple[Component, float]]:
     for name, seconds in link.seconds.items():
         yield (name if worker == link.first else _BACK.get(name, name)), seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from dask_efficiency.preflights.judge.links import Links
+from dask_efficiency.preflights.judge.links import MeasuredPairs
 
 
 class Pair(NamedTuple):
@@ -56,7 +56,7 @@ def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
     return [pair for pair in pairs if hosts[pair.first] != hosts[pair.second]]
 
 
-def next_round(number: int, hosts: Mapping[str, str], links: Links, random: Random) -> list[Pair]:
+def next_round(number: int, hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> list[Pair]:
     """The pairs of a round after the first: the slow with the fast; later, those of whom it is not known yet.
 
     Parameters
@@ -110,7 +110,7 @@ def next_round(number: int, hosts: Mapping[str, str], links: Links, random: Rand
     return pairs
 
 
-def _cross(links: Links, free: Mapping[str, None], join: Callable[[str, Iterable[str]], bool]) -> None:
+def _cross(links: MeasuredPairs, free: Mapping[str, None], join: Callable[[str, Iterable[str]], bool]) -> None:
     """Add a pair across each two groups that seem to have a slow path between them, of workers that did not cross."""
     for one, other in links.doubtful_paths():
         fresh = sorted((worker for worker in one if worker in free), key=lambda worker: _crossed(links, worker, other))
@@ -120,7 +120,7 @@ def _cross(links: Links, free: Mapping[str, None], join: Callable[[str, Iterable
                 break
 
 
-def _crossed(links: Links, worker: str, group: frozenset[str]) -> tuple[bool, str]:
+def _crossed(links: MeasuredPairs, worker: str, group: frozenset[str]) -> tuple[bool, str]:
     return bool(group & {*links.partners(worker)}), worker
 
 

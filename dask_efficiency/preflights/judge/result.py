@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.preflights.judge.alone import compare_alone
-from dask_efficiency.preflights.judge.components import MEANINGS, Component
-from dask_efficiency.preflights.judge.links import Link, Links, SlowPath
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs, SlowPath
+from dask_efficiency.preflights.judge.readings import MEANINGS, Component, Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.show.figures import format_times, named
 from dask_efficiency.show.finding import Finding
@@ -51,7 +52,7 @@ class PreflightResult(Printed):
     _sections_module: ClassVar[str] = "dask_efficiency.preflights.sections"
 
     subjects: tuple[Subject, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[MeasuredPair, ...] = ()
     started: float = math.nan
     seconds: float = 0.0
     reason: str = ""
@@ -70,13 +71,13 @@ class PreflightResult(Printed):
         return {one.name: one.not_tested for one in self.subjects if one.not_tested}
 
     @cached_property
-    def by_group(self) -> dict[str, Links]:
+    def by_group(self) -> dict[str, MeasuredPairs]:
         """What pairs showed, by group of comparable workers."""
         group = {one.address: one.group for one in self.subjects}
-        links: dict[str, list[Link]] = {}
+        links: dict[str, list[MeasuredPair]] = {}
         for link in self.links:
             links.setdefault(group.get(link.first, ""), []).append(link)
-        return {name: Links(of_group) for name, of_group in links.items()}
+        return {name: MeasuredPairs(of_group) for name, of_group in links.items()}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -209,3 +210,65 @@ def _of_path(path: SlowPath) -> Finding:
 
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def encode(
+    subjects: Iterable[Subject],
+    links: Iterable[MeasuredPair],
+    *,
+    started: float,
+    seconds: float,
+    notes: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Plain data of what was measured; :func:`decode` reads it."""
+    return {
+        "subjects": [
+            {
+                **asdict(one),
+                "readings": {str(name): asdict(reading) for name, reading in one.readings.items()},
+                "missing": {str(name): why for name, why in one.missing.items()},
+            }
+            for one in subjects
+        ],
+        "links": [
+            (link.first, link.second, {str(name): value for name, value in link.seconds.items()}, link.range)
+            for link in links
+        ],
+        "started": started,
+        "seconds": seconds,
+        "notes": list(notes),
+    }
+
+
+def decode(content: Mapping[str, Any]) -> PreflightResult:
+    """What was measured, and what follows from it.
+
+    Raises
+    ------
+    RefusedPayload
+        If it is not what :func:`encode` makes.
+    """
+    try:
+        return PreflightResult(
+            subjects=tuple(map(_subject, content["subjects"])),
+            links=tuple(
+                MeasuredPair(
+                    first, second, {Component(name): float(value) for name, value in seconds.items()}, float(extent)
+                )
+                for first, second, seconds, extent in content["links"]
+            ),
+            started=float(content["started"]),
+            seconds=float(content["seconds"]),
+            notes=tuple(map(str, content["notes"])),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RefusedPayload(f"not what a preflight measured: {error!r:.200}") from error
+
+
+def _subject(content: Mapping[str, Any]) -> Subject:
+    readings = {
+        Component(name): Reading(**{**reading, "beside": tuple(map(float, reading["beside"]))})
+        for name, reading in content["readings"].items()
+    }
+    missing = {Component(name): str(why) for name, why in content["missing"].items()}
+    return Subject(**{**content, "readings": readings, "missing": missing})

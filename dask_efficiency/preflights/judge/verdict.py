@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.preflights.judge.alone import Comparison, compare_alone
-from dask_efficiency.preflights.judge.components import MEANINGS, THRESHOLD, Component
-from dask_efficiency.preflights.judge.links import Links, SlowInPairs
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
+from dask_efficiency.preflights.judge.links import MeasuredPairs, SlowInPairs
+from dask_efficiency.preflights.judge.readings import MEANINGS, THRESHOLD, Component, Subject
 
 #: How often a finding is wrong that is barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
 WRONG_BY_PREFLIGHT = 0.1
@@ -45,7 +44,7 @@ EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
 }
 
 
-def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> tuple[SlowWorker, ...]:
+def judge(subjects: Sequence[Subject], links: Iterable[MeasuredPairs], *, at: float) -> tuple[SlowWorker, ...]:
     """The slow workers, and hosts of which all workers are, the most certain first.
 
     Parameters
@@ -85,14 +84,14 @@ def _broken(subject: Subject, at: float) -> SlowWorker:
     return SlowWorker(subject.name, subject.host, cause, score=math.inf, confidence=1.0, since=at, effect=None)
 
 
-def _of_pairs(slow: SlowInPairs) -> dict[Component, Comparison]:
+def _of_pairs(slow: SlowInPairs) -> dict[Component, WorkerComparison]:
     ratios = slow.ratios or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
-    return {name: Comparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
+    return {name: WorkerComparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
 
 
 def _finding(
     subject: Subject,
-    slow: Mapping[Component, Comparison],
+    slow: Mapping[Component, WorkerComparison],
     shares: Mapping[Component, float],
     at: float,
 ) -> SlowWorker:
@@ -113,7 +112,7 @@ def _finding(
     )
 
 
-def _evidence(component: Component, one: Comparison, subject: Subject) -> Evidence:
+def _evidence(component: Component, one: WorkerComparison, subject: Subject) -> Evidence:
     count = subject.readings[component].count if component in subject.readings else 1
     return Evidence(str(component), one.ratio, one.median, one.low, one.high, one.z, count)
 

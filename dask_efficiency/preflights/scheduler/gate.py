@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.preflights.judge.alone import compare_alone, suspects
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
 from dask_efficiency.show.log import logger

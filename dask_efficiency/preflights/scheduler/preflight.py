@@ -11,12 +11,18 @@ from typing import Any, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.alone import Comparison, compare_alone, suspects
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.confirmation import ALIKE, PAIRS, unsettled, with_pair
-from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.alone import (
+    ALIKE,
+    PAIRS,
+    WorkerComparison,
+    compare_alone,
+    suspects,
+    unsettled,
+    with_pair,
+)
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
 from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round, startable
-from dask_efficiency.preflights.judge.subjects import Reading, Subject, better, read_measurements
+from dask_efficiency.preflights.judge.readings import Component, Reading, Subject, better, read_measurements
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 #: Seconds until a worker that does not answer is hung: an idle one answers in milliseconds, and five heartbeats of a
@@ -149,7 +155,7 @@ class Preflight:
     is_there: Callable[[str], bool] = lambda address: True
     is_busy: Callable[[str], bool] = lambda address: False
     random: Random = field(default_factory=Random)
-    links: dict[str, list[Link]] = field(default_factory=dict)
+    links: dict[str, list[MeasuredPair]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     #: What is measured now, and how many of how many measurements of that are done.
     doing: str = "asking who can be tested"
@@ -342,7 +348,9 @@ class Preflight:
         addresses = [address for address in slow if good[address]]
         await self._in_turns("measuring slow workers again", addresses, machines, confirm)
 
-    def _good_for(self, one: Candidate, compared: Mapping[str, Mapping[Component, Comparison]]) -> list[Candidate]:
+    def _good_for(
+        self, one: Candidate, compared: Mapping[str, Mapping[Component, WorkerComparison]]
+    ) -> list[Candidate]:
         """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both.
 
         Those that are much faster than is usual come last.
@@ -384,7 +392,7 @@ class Preflight:
         pairs = {
             Pair(*workers): name
             for name, links in self.links.items()
-            for workers in Links(links).to_confirm()
+            for workers in MeasuredPairs(links).to_confirm()
             if workers[0] not in slow
         }
         await self._measure_pairs("measuring slow pairs again", pairs)
@@ -416,7 +424,7 @@ class Preflight:
             return first_round(hosts, self.random)
         if len(group) < MIN_PEERS:
             return []
-        return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
+        return next_round(number, hosts, MeasuredPairs(self.links.get(name, ()), final=False), self.random)
 
     async def _measure_pairs(self, doing: str, pairs: Mapping[Pair, str]) -> None:
         async def measure(pair: Pair) -> None:
@@ -429,7 +437,7 @@ class Preflight:
 
         await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
-    async def _measure_pair(self, pair: Pair, seconds: float) -> Link | None:
+    async def _measure_pair(self, pair: Pair, seconds: float) -> MeasuredPair | None:
         """What a pair showed; None where one of them is not there any more."""
         step = {
             "step": names.PAIR,
@@ -453,13 +461,15 @@ class Preflight:
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
             value = answer.get(component) if isinstance(answer, Mapping) else None
             if not isinstance(value, int | float) or not 0 < value < math.inf:
-                return Link(pair.first, pair.second, {})
+                return MeasuredPair(pair.first, pair.second, {})
             found[component] = float(value)
         extent = answer.get("range", math.nan)
         if self.plan.collective:
             seconds_of_it = await self._all_reduce(self._by_address[pair.first], self._by_address[pair.second])
             found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
-        return Link(pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan)
+        return MeasuredPair(
+            pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan
+        )
 
     async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
         """Seconds of an all-reduce of two workers, the slower of the two; None where it was not measured."""

@@ -15,8 +15,8 @@ from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.judge.wire import encode
+from dask_efficiency.preflights.judge.readings import Subject
+from dask_efficiency.preflights.judge.result import encode
 from dask_efficiency.preflights.scheduler.gate import Gate
 from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
 from dask_efficiency.show.log import logger

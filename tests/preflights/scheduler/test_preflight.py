@@ -13,10 +13,9 @@ import pytest
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
-from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.judge.wire import decode, encode
+from dask_efficiency.preflights.judge.alone import PAIRS, PAIRS_OF_MUCH_SLOWER
+from dask_efficiency.preflights.judge.readings import Subject
+from dask_efficiency.preflights.judge.result import PreflightResult, decode, encode
 from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
 
 

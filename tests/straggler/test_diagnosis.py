@@ -1,7 +1,9 @@
+from __future__ import annotations
+
 import pytest
 
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.straggler.causes import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
+from dask_efficiency.straggler.diagnosis import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
 
 SAME_SHARE, LESS, NO_SHARE = WithPeers(0.95, 0.95), WithPeers(0.5, 0.95), WithPeers(0.02, 0.02)
 LAGS, TURNS = WithPeers(0.05, 0.02), WithPeers(0.02, 0.02)

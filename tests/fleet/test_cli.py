@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.cli import main
 from dask_efficiency.cli.connection import Connection
-from dask_efficiency.fleet.cli import watch, watch_parts
+from dask_efficiency.fleet import cli, settings
+from dask_efficiency.fleet.minder import train
 from dask_efficiency.fleet.minder.detector import Minder, load_minder
 from dask_efficiency.fleet.settings import WatchSettings
 from tests.fleet.minder.test_network import random_autoencoder
@@ -142,7 +143,7 @@ def test_one_round_says_whether_somebody_could_have_been_found(metrics: Path) ->
 
 
 def test_a_scheduler_has_the_time_that_is_given() -> None:
-    assert watch_parts.scheduler_source("host:1", Connection(3.5)).timeout_seconds == 3.5
+    assert settings.scheduler_source("host:1", Connection(3.5)).timeout_seconds == 3.5
 
 
 def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,10 +151,10 @@ def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "dask_efficiency.cli.connection.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
     )
-    source = watch_parts.scheduler_source("host:1", Connection(1))
+    source = settings.scheduler_source("host:1", Connection(1))
     finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
     stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
-    retire = watch_parts.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
+    retire = settings.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
     retire(0.0)
     assert asked == []
     stub.present = ("w0", "w1", "w2", "w3")
@@ -169,7 +170,7 @@ def test_a_watch_that_nobody_reads_ends() -> None:
 
     stub: Any = SimpleNamespace(round=one)
     with pytest.raises(BrokenPipeError):
-        watch._watched(stub, iter([1.0, 2.0]), ends=False)
+        cli._watched(stub, iter([1.0, 2.0]), ends=False)
 
 
 def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> None:
@@ -224,3 +225,46 @@ def test_what_there_is_to_learn_from_must_be_given(arguments: str, said: str) ->
     code, _, err = run("train", *arguments.split())
     assert code == 2
     assert said in " ".join(err.split())
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is pressed while the second of three metrics is learnt."""
+    monkeypatch.chdir(tmp_path)
+    rows = {"at": np.repeat(np.arange(60.0), 4), "worker": np.tile(list("abcd"), 60)}
+    noise = np.random.default_rng(0)
+    pd.DataFrame({**rows, **{name: noise.random(240) for name in ("cpu", "net", "disk")}}).to_csv(
+        "all-well.csv", index=False
+    )
+    learnt = []
+
+    def fit(windows: Any, *, steps: int, seed: int, report: Any) -> Any:
+        report(0.5)
+        if learnt:
+            raise KeyboardInterrupt
+        learnt.append(windows)
+        return random_autoencoder(seed=1)
+
+    monkeypatch.setattr(train, "fit", fit)
+
+
+def trained() -> Result:
+    return CliRunner().invoke(main, ["fleet", "train", "all-well.csv", "--save", "minder.npz"])
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_keeps_the_metrics_that_were_learnt() -> None:
+    result = trained()
+    assert result.exit_code == 130
+    assert result.stderr == "Ctrl-C: stopped after 1 of 3 metrics\n"
+    assert result.stdout == "minder.npz: cpu, of 1 runs or windows.\n"
+    assert load_minder("minder.npz").metrics == ("cpu",)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_half_a_detector_does_not_replace_a_whole_one() -> None:
+    Path("minder.npz").write_bytes(b"the old one")
+    result = trained()
+    assert result.exit_code == 130
+    assert "minder.npz stays as it was; of the new detector only cpu was learnt" in result.stderr
+    assert Path("minder.npz").read_bytes() == b"the old one"

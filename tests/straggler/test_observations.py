@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.observations import Observations
+from dask_efficiency.straggler.observations import GIANT, Observations, sized, without_giants
 from dask_efficiency.straggler.score import score
-from dask_efficiency.straggler.sizes import GIANT, sized, without_giants
 
 
 def observations(value: np.ndarray, size: np.ndarray) -> Observations:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.preflights.hardware import measured, torch_gpu
-from dask_efficiency.preflights.hardware.measured import NotMeasured
+from dask_efficiency.preflights.hardware import host, with_torch
+from dask_efficiency.preflights.hardware.host import CannotMeasure
 
 
 class Tensor:
@@ -70,42 +70,42 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 def with_clock(torch: FakeTorch, monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
     clock = SimpleNamespace(perf_counter=lambda: torch.now)
-    monkeypatch.setattr(torch_gpu, "time", clock)
-    monkeypatch.setattr(measured, "MAX_SECONDS", 1e9)
+    monkeypatch.setattr(with_torch, "time", clock)
+    monkeypatch.setattr(host, "MAX_SECONDS", 1e9)
     return torch
 
 
 def test_products_are_in_the_type_that_the_gpu_is_made_for(monkeypatch: pytest.MonkeyPatch, torch: FakeTorch) -> None:
-    assert torch_gpu.matrix_products(torch)["value"] == 2 * torch_gpu.ROWS**3
+    assert with_torch.matrix_products(torch)["value"] == 2 * with_torch.ROWS**3
     assert set(torch.kinds) == {"bfloat16"}
     older = with_clock(FakeTorch(capability=(7, 0)), monkeypatch)
-    torch_gpu.matrix_products(older)
+    with_torch.matrix_products(older)
     assert set(older.kinds) == {"float16"}
 
 
 def test_work_is_done_once_before_it_is_timed_and_waited_for_each_time(torch: FakeTorch) -> None:
-    torch_gpu.matrix_products(torch)
+    with_torch.matrix_products(torch)
     assert len(torch.work) == torch.waited == 4
 
 
 def test_copies_go_both_ways_and_within_the_gpu(torch: FakeTorch) -> None:
-    assert torch_gpu.host_copies(torch)["value"] == torch_gpu.NBYTES
+    assert with_torch.host_copies(torch)["value"] == with_torch.COPIED_NBYTES
     assert {("copy", "cpu", "cuda:0"), ("copy", "cuda:0", "cpu")} == set(torch.work)
     torch.work.clear()
-    assert torch_gpu.memory(torch)["value"] == 2 * torch_gpu.NBYTES
+    assert with_torch.memory(torch)["value"] == 2 * with_torch.COPIED_NBYTES
     assert set(torch.work) == {("copy", "cuda:0", "cuda:0")}
 
 
 def test_copies_to_each_other_gpu_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = with_clock(FakeTorch(gpus=3), monkeypatch)
-    torch_gpu.peer_copies(torch)
+    with_torch.peer_copies(torch)
     assert {target for _, _, target in torch.work} == {"cuda:1", "cuda:2"}
 
 
 def test_what_is_not_there_is_said(torch: FakeTorch) -> None:
-    with pytest.raises(NotMeasured, match="the worker sees one GPU"):
-        torch_gpu.peer_copies(torch)
-    with pytest.raises(NotMeasured, match="torch sees no GPU"):
-        torch_gpu.memory(FakeTorch(gpus=0))
-    with pytest.raises(NotMeasured, match="100 MiB of GPU memory are free, too few"):
-        torch_gpu.soak(FakeTorch(free=100 * 2**20))
+    with pytest.raises(CannotMeasure, match="the worker sees one GPU"):
+        with_torch.peer_copies(torch)
+    with pytest.raises(CannotMeasure, match="torch sees no GPU"):
+        with_torch.memory(FakeTorch(gpus=0))
+    with pytest.raises(CannotMeasure, match="100 MiB of GPU memory are free, too few"):
+        with_torch.soak(FakeTorch(free=100 * 2**20))

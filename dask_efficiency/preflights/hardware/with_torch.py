@@ -6,16 +6,17 @@ What these take of ``torch`` is given, so that a stand-in can take its place whe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
-from dask_efficiency.preflights.hardware.measured import NotMeasured, best_rate, least_seconds
+from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, least_seconds
 
 #: Rows of the matrices: a product takes 2 to 20 ms on the GPUs of today's servers.
 ROWS = 8192
 
 #: Bytes that are copied: more than any cache of a GPU holds.
-NBYTES = 256 * 2**20
+COPIED_NBYTES = 256 * 2**20
 
 #: Of the free memory of a GPU, how much the soak fills.
 SOAK_SHARE = 0.8
@@ -35,11 +36,11 @@ def gpu_of(torch: Any) -> Any:
 
     Raises
     ------
-    NotMeasured
+    CannotMeasure
         If torch sees none.
     """
     if not torch.cuda.is_available():
-        raise NotMeasured("torch sees no GPU")
+        raise CannotMeasure("torch sees no GPU")
     return torch.device("cuda", 0)
 
 
@@ -56,22 +57,22 @@ def matrix_products(torch: Any) -> dict[str, Any]:
 def memory(torch: Any) -> dict[str, Any]:
     """Bytes a second that are read and written within the GPU's memory."""
     gpu = gpu_of(torch)
-    source = torch.ones(NBYTES, dtype=torch.uint8, device=gpu)
+    source = torch.ones(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     target = torch.empty_like(source)
     seconds = _timed(torch, lambda: target.copy_(source))
-    return best_rate(lambda: (2 * NBYTES / seconds(), float("nan")))
+    return best_rate(lambda: (2 * COPIED_NBYTES / seconds(), float("nan")))
 
 
 def host_copies(torch: Any) -> dict[str, Any]:
     """Bytes a second of the slower of the two ways between page-locked memory of the host and the GPU."""
     gpu = gpu_of(torch)
-    here = torch.ones(NBYTES, dtype=torch.uint8, pin_memory=True)
-    there = torch.empty(NBYTES, dtype=torch.uint8, device=gpu)
+    here = torch.ones(COPIED_NBYTES, dtype=torch.uint8, pin_memory=True)
+    there = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     to, back = (
         _timed(torch, lambda: there.copy_(here, non_blocking=True)),
         _timed(torch, lambda: here.copy_(there, non_blocking=True)),
     )
-    return best_rate(lambda: (NBYTES / max(to(), back()), float("nan")))
+    return best_rate(lambda: (COPIED_NBYTES / max(to(), back()), float("nan")))
 
 
 def peer_copies(torch: Any) -> dict[str, Any]:
@@ -79,19 +80,19 @@ def peer_copies(torch: Any) -> dict[str, Any]:
 
     Raises
     ------
-    NotMeasured
+    CannotMeasure
         If it sees one only.
     """
     gpu = gpu_of(torch)
     count = torch.cuda.device_count()
     if count < 2:
-        raise NotMeasured("the worker sees one GPU")
-    source = torch.ones(NBYTES, dtype=torch.uint8, device=gpu)
+        raise CannotMeasure("the worker sees one GPU")
+    source = torch.ones(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     timed = []
     for number in range(1, count):
-        target = torch.empty(NBYTES, dtype=torch.uint8, device=torch.device("cuda", number))
+        target = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=torch.device("cuda", number))
         timed.append(_timed(torch, lambda target=target: target.copy_(source)))  # type: ignore[misc]  # mypy infers no type for a default
-    return best_rate(lambda: (NBYTES / max(seconds() for seconds in timed), float("nan")))
+    return best_rate(lambda: (COPIED_NBYTES / max(seconds() for seconds in timed), float("nan")))
 
 
 def soak(torch: Any) -> dict[str, Any]:
@@ -101,7 +102,9 @@ def soak(torch: Any) -> dict[str, Any]:
     tokens = int(SOAK_SHARE * free) // (BYTES_PER_TOKEN * LAYERS)
     sequences = tokens // LENGTH
     if sequences < 1:
-        raise NotMeasured(f"{free / 2**20:.0f} MiB of GPU memory are free, too few for one sequence of {LENGTH} tokens")
+        raise CannotMeasure(
+            f"{free / 2**20:.0f} MiB of GPU memory are free, too few for one sequence of {LENGTH} tokens"
+        )
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, LAYERS).to(gpu)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
@@ -129,3 +132,38 @@ def _timed(torch: Any, work: Callable[[], Any]) -> Callable[[], float]:
         return time.perf_counter() - began
 
     return seconds
+
+
+#: Bytes that are reduced.
+REDUCED_NBYTES = 16 * 2**20
+
+
+def all_reduce(torch: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds of an all-reduce of two ranks.
+
+    Parameters
+    ----------
+    asked
+        ``backend``: gloo or nccl; ``address``: ``host:port`` at which rank 0 listens; ``rank``: of this process, 0 or
+        1; ``timeout``: seconds to wait for the other.
+    """
+    backend, timeout = asked["backend"], timedelta(seconds=asked["timeout"])
+    distributed = torch.distributed
+    distributed.init_process_group(
+        backend, init_method=f"tcp://{asked['address']}", rank=asked["rank"], world_size=2, timeout=timeout
+    )
+    device = "cuda" if backend == "nccl" else "cpu"
+    data = torch.ones(REDUCED_NBYTES // 4, device=device)
+
+    def once() -> float:
+        began = time.perf_counter()
+        distributed.all_reduce(data)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    try:
+        once()
+        return least_seconds(once)
+    finally:
+        distributed.destroy_process_group()

@@ -6,18 +6,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.preflights.judge.alone import compare_alone, suspects
-from dask_efficiency.preflights.judge.components import THRESHOLD, Component
-from dask_efficiency.preflights.judge.confirmation import (
+from dask_efficiency.preflights.judge.alone import (
     ALIKE,
     MAX_ALIKE,
     MUCH_SLOWER,
     PAIRS,
+    compare_alone,
     is_confirmed,
+    suspects,
     unsettled,
     with_pair,
 )
-from dask_efficiency.preflights.judge.subjects import Reading, Subject
+from dask_efficiency.preflights.judge.readings import THRESHOLD, Component, Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from tests.preflights.judge.clusters import subject
 

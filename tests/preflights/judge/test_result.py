@@ -5,10 +5,9 @@ import math
 import pytest
 
 from dask_efficiency.accounts.checks import RefusedPayload
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.links import Link
-from dask_efficiency.preflights.judge.subjects import Reading, Subject, better
-from dask_efficiency.preflights.judge.wire import decode, encode
+from dask_efficiency.preflights.judge.links import MeasuredPair
+from dask_efficiency.preflights.judge.readings import Component, Reading, Subject, better
+from dask_efficiency.preflights.judge.result import decode, encode
 
 
 def test_what_was_measured_arrives_as_it_was() -> None:
@@ -20,7 +19,10 @@ def test_what_was_measured_arrives_as_it_was() -> None:
         Subject("a", "tcp://a", "h", "g", readings, {Component.DISK: "full"}),
         Subject("b", "tcp://b", "h", "g", not_tested="it left meanwhile"),
     )
-    links = (Link("tcp://a", "tcp://b", {Component.SEND: 1e-9}, 0.1), Link("tcp://a", "tcp://b", {}, 0.0))
+    links = (
+        MeasuredPair("tcp://a", "tcp://b", {Component.SEND: 1e-9}, 0.1),
+        MeasuredPair("tcp://a", "tcp://b", {}, 0.0),
+    )
     values = decode(encode(subjects, links, started=1.0, seconds=2.0, notes=["n"]))
     assert values.subjects == subjects
     assert values.links == links

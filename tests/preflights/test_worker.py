@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.worker import preflight as module
-from dask_efficiency.preflights.worker.preflight import WorkerPreflight
+from dask_efficiency.preflights import worker as module
+from dask_efficiency.preflights.worker import WorkerPreflight
 
 
 class StartingChild:
