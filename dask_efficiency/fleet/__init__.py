@@ -1,4 +1,4 @@
-"""A fleet of machines in Prometheus: who is an outlier, round by round, with Dask or without."""
+"""A fleet of machines in Prometheus: finds outliers round by round, with Dask or without."""
 
 from typing import TYPE_CHECKING
 

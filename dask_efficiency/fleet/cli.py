@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 metrics_option = click.option(
     "--metrics",
     metavar="FILE",
-    help="What Prometheus is asked; or one of the files that are there: node, dcgm, dask-efficiency.",
+    help="File of Prometheus queries; or one that comes with the package: node, dcgm, dask-efficiency.",
 )
 
 settings_option = click.option("--settings", metavar="FILE", help="Settings of the watch, in YAML: see docs/watch.md.")
@@ -49,7 +49,7 @@ def _period(
 
 
 def _instant(text: str) -> float:
-    """Seconds since the epoch, from a time as ISO 8601 has it, or from such seconds."""
+    """Seconds since the epoch, from an ISO 8601 time or from such seconds."""
     try:
         at = float(text)
         if math.isfinite(at):
@@ -66,7 +66,7 @@ def _instant(text: str) -> float:
 
 
 between_option = click.option(
-    "--between", nargs=2, callback=_period, metavar="FROM TO", help="Look at this past of Prometheus."
+    "--between", nargs=2, callback=_period, metavar="FROM TO", help="Judge this period of the past, in Prometheus."
 )
 
 
@@ -74,10 +74,10 @@ between_option = click.option(
 @click.argument("source")
 @metrics_option
 @settings_option
-@click.option("--once", is_flag=True, help="One round now, and end.")
+@click.option("--once", is_flag=True, help="Judge once, now, and end.")
 @between_option
 @click.option(
-    "--fail", is_flag=True, help="With --once or --between: exit code 1 if somebody is found, 2 without a round."
+    "--fail", is_flag=True, help="With --once or --between: exit code 1 if a machine is found, 2 if nothing was judged."
 )
 @click.option("--retire", is_flag=True, help="Retire workers that are found, one at a time.")
 @json_lines_option
@@ -96,13 +96,13 @@ def watch_command(
     """Name the machines that are unlike their peers.
 
     SOURCE is the address of a Dask cluster with the plugin, or its scheduler file; with --metrics, the URL of a
-    Prometheus that has the metrics of any machines. Every few minutes, a machine is told once when it begins to be
-    unlike others, and once when that has ended. Ctrl-C ends the watch.
+    Prometheus with the metrics of any machines. It judges every few minutes, and reports a machine once when it begins
+    to be unlike others, and once when that has ended. Ctrl-C ends the watch.
 
     \b
     Exit codes:
-      0  watched; without --fail also where somebody is found
-      1  with --fail, somebody is found; without, an error
+      0  watched; without --fail also if a machine is found
+      1  with --fail, a machine is found; without, an error
       2  with --fail, nothing could be judged; a wrong option
     """  # noqa: D301 click wants the character
     _check(source, metrics=metrics, once=once, between=between, fail=fail, retire=retire)
@@ -134,7 +134,7 @@ def watch_command(
 def _check(
     source: str, *, metrics: str | None, once: bool, between: tuple[float, float] | None, fail: bool, retire: bool
 ) -> None:
-    """Raise UsageError where options do not go together."""
+    """Raise UsageError where options contradict each other."""
     rules = (
         (metrics is None and source.startswith(("http://", "https://")), "a Prometheus is asked for --metrics FILE"),
         (metrics is None and between is not None, "--between is for a Prometheus; a scheduler has no past"),
@@ -151,25 +151,25 @@ def _check(
 def _watched(
     watch: FleetWatch, instants: Iterator[float], *, ends: bool, then: Callable[[float], None] | None = None
 ) -> tuple[bool, bool]:
-    """Whether somebody was found, and whether somebody could have been."""
+    """Run the rounds; returns whether a machine was found, and whether one could have been."""
     found = judged = answered = False
-    told = ""
+    warned = ""
     for at in instants:
         try:
             found = bool(watch.round(at)) or found
             answered, judged = True, judged or not watch.unjudged
-            if watch.unjudged and not told:
+            if watch.unjudged and not warned:
                 _warn(f"not judged yet: {watch.unjudged}")
-            told = watch.unjudged
+            warned = watch.unjudged
             if then is not None:
                 then(at)
-        except BrokenPipeError:  # nobody reads what is shown
+        except BrokenPipeError:  # nobody reads the output
             raise
         except OSError as error:
             if ends:
                 raise
             _warn(str(error))
-        except ValueError as error:  # what is wrong from the beginning does not get better
+        except ValueError as error:  # an error in the first round is permanent
             if not answered:
                 raise
             _warn(str(error))
@@ -177,7 +177,7 @@ def _watched(
 
 
 def _round_instants(between: tuple[float, float] | None, once: bool, every: float) -> Iterator[float]:
-    """When rounds are; of a watch that goes on, each comes when it is due."""
+    """Times of rounds; those of a watch that goes on are yielded when they are due."""
     from dask_efficiency.fleet.watch import instants
 
     if between is not None:
@@ -220,9 +220,11 @@ def _warn(text: str) -> None:
     type=click.IntRange(1, 10_000),
     default=40,
     show_default=True,
-    help="So many, evenly spread over that past.",
+    help="Number of windows, evenly spread over that period.",
 )
-@click.option("--steps", type=click.IntRange(min=1), default=800, show_default=True, help="Of training, each metric.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=800, show_default=True, help="Steps of training for each metric."
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @save_option("the detector", required=True)
 @timeout_option("30s", "Prometheus")
@@ -239,9 +241,9 @@ def train_command(
 ) -> None:
     """Learn how a fleet behaves while all is well.
 
-    `fleet watch` then judges by what was learnt. SOURCES are recorded runs, or tables (.csv, .parquet) with the columns
-    at (seconds) and worker, optionally group and host, and one for each metric; with --metrics and --between, the URL
-    of a Prometheus. Rare faults in them do little harm. A sample is a window of the watch's settings. Needs the extra
+    `fleet watch` then judges by it. SOURCES are recorded runs, or tables (.csv, .parquet) with the columns at (seconds)
+    and worker, optionally group and host, and one for each metric; with --metrics and --between, the URL of a
+    Prometheus. Rare faults in them do little harm. A sample is a window of the watch's settings. Needs the extra
     `minder`.
     """
     if (metrics is None) != (between is None) or (metrics is not None and len(sources) > 1):

@@ -1,4 +1,4 @@
-"""WatchSettings: what a watch of a fleet judges, by what, whom it tells and how many it retires, in a file."""
+"""WatchSettings: the settings of a watch, read from a file, and the source, detector and watch that they make."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from dask_efficiency.straggler.retirements import RETIRE_SHARE, Retirements, mos
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """The settings of a watch; the defaults are for a file that says nothing.
+    """Settings of a watch; the defaults hold where a file does not mention them.
 
     Parameters
     ----------
     every, window, history
-        Seconds between two rounds, of what is judged, and of what came before it.
+        Seconds between two rounds; length of the judged window; and of the past before it.
     continuity
-        For how many seconds a machine must be unlike others; None for the usual.
+        Seconds for which a machine must be unlike others; None for the default.
     model
-        The file of a trained detector; empty for :func:`~dask_efficiency.fleet.find_outliers`.
+        File of a trained detector; empty for :func:`~dask_efficiency.fleet.find_outliers`.
     http_config
-        How Prometheus is talked to.
+        Passwords and certificates for Prometheus.
     webhook, command
-        Who is told of findings.
+        Receivers of findings.
     metrics_port, metrics_address
-        Where the watch serves metrics of itself; port 0 for nowhere. They name no machine, so, as with Prometheus'
-        exporters, it is on all addresses of the host where nothing else is said.
+        Where the watch serves metrics of itself; port 0 for nowhere. They name no machine, so by default they are on
+        all addresses of the host, as those of Prometheus' exporters are.
     retire_share, retire_every
-        How much of the workers may be retired within a day, and the seconds between two of them.
+        Largest share of the workers retired within a day, and seconds between two retirements.
     """
 
     every: float = 480.0
@@ -68,7 +68,7 @@ class WatchSettings:
 
     @property
     def receivers(self) -> tuple[Receiver, ...]:
-        """All who are told of findings."""
+        """All receivers of findings."""
         return tuple(one for one in (self.webhook, self.command) if one is not None)
 
 
@@ -78,7 +78,7 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
     Raises
     ------
     TextFileError
-        With the line, what is there and what was expected.
+        With the line, its content and what was expected.
     OSError
         If it, or a file that it names, cannot be read.
     """
@@ -100,7 +100,7 @@ def read_settings(path: str | os.PathLike[str]) -> WatchSettings:
     section = Section(composed(read_text(path), path), path, set(readers))
     if "model" in section and "continuity" in section:
         raise section.error(
-            "continuity", "'continuity' is given beside 'model', which has its own; expected one of them"
+            "continuity", "'continuity' is given along with 'model', which has its own; expected one of them"
         )
     if "metrics-address" in section and "metrics-port" not in section:
         raise section.error("metrics-address", "'metrics-address' is given without 'metrics-port'")
@@ -136,14 +136,15 @@ def _share(text: str) -> float:
     return share
 
 
+#: Sources of a watch's metrics.
 Source = SchedulerSource | PrometheusSource
 
-#: A window of fewer samples has too little in it.
+#: Least number of samples in a window; fewer show too little. A guess.
 MIN_SAMPLES = 16
 
 
 def scheduler_source(scheduler: str, connection: Connection) -> SchedulerSource:
-    """The metrics that a scheduler keeps of its workers."""
+    """Metrics that a scheduler keeps of its workers."""
     address = scheduler_address(scheduler, "a scheduler, or a Prometheus with --metrics")
 
     def asking(question: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -156,7 +157,7 @@ def scheduler_source(scheduler: str, connection: Connection) -> SchedulerSource:
 
 
 def prometheus_source(url: str, metrics: str, settings: WatchSettings, timeout_seconds: float) -> PrometheusSource:
-    """The metrics of a file from a Prometheus."""
+    """Metrics of a file of queries, from a Prometheus."""
     return PrometheusSource(PrometheusClient(url, settings.http_config, timeout_seconds), read_metrics_file(metrics))
 
 
@@ -168,7 +169,7 @@ def fleet_watch(
     warn: Callable[[str], None],
     clock: Callable[[], float],
 ) -> FleetWatch:
-    """The watch of a source.
+    """Watch of a source.
 
     Raises
     ------
@@ -217,14 +218,14 @@ def _detector(source: Source, settings: WatchSettings) -> Detector:
 def retiring(
     source: SchedulerSource, settings: WatchSettings, watch: FleetWatch, say: Callable[[str], None]
 ) -> Callable[[float], None]:
-    """What retires, at an instant, whom the last round found."""
+    """Function that retires, at an instant, one of those that the last round found."""
     limit = Retirements(share=settings.retire_share, every_seconds=settings.retire_every)
     retire = Retiring(source.asking, limit, say)
     return lambda at: retire(watch.found, watch.present, at=at)
 
 
 def outlier_detector(continuity_seconds: float | None = None) -> Detector:
-    """:func:`~dask_efficiency.fleet.find_outliers` as the detector of a watch; None is its usual continuity."""
+    """:func:`~dask_efficiency.fleet.find_outliers` as the detector of a watch."""
 
     def detect(window: MetricSeries, past: MetricSeries | None, /) -> list[SlowWorker]:
         if continuity_seconds is None:
@@ -235,14 +236,14 @@ def outlier_detector(continuity_seconds: float | None = None) -> Detector:
 
 
 def check_model(minder: Minder, path: str, names: Sequence[str], source: str) -> None:
-    """Raise ValueError if a trained detector looks at metrics that there are not.
+    """Raise ValueError if a trained detector needs metrics that the source does not have.
 
     Parameters
     ----------
     minder, path
         The detector, and its file.
     names, source
-        The metrics that there are, and who has them.
+        Metrics of the source, and its name.
     """
     unknown = [name for name in minder.metrics if name not in names]
     if unknown:

@@ -1,4 +1,4 @@
-"""IntervalComparison: keeps what workers' heartbeats report, and compares what was added in each interval."""
+"""IntervalComparison: keeps what heartbeats report, and compares the workers of a group interval by interval."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from dask_efficiency.straggler.signals import BESIDE_TASKS, CORE_WAIT, DISK, GPU
 from dask_efficiency.straggler.task_rates import PROCESS_SUMS, TaskRates
 from dask_efficiency.straggler.transfers import TransferComparison
 
-#: Bytes moved in an interval that say something about the speed of the disk.
+#: Bytes moved in an interval that are enough to judge the speed of the disk; a guess.
 MIN_DISK_BYTES = 1e6
 
-#: Seconds a second in which the threads of a process want a core, for the share that they wait for it to say something.
+#: Seconds a second in which threads want a core, enough to judge how long they wait for it; a guess.
 MIN_RUNNABLE = 0.05
 
-#: How many tasks an observation of a process is worth.
+#: Number of tasks that one observation of a process is worth; with 7 intervals, 20 tasks are there.
 TASKS_OF_OBSERVATION = 3
 
 _VARIANCES = tuple(signal.variance for signal in LIVE.values())
 
 
 class ProcessComparison:
-    """Keeps the totals of the processes, and compares what was added since the last comparison.
+    """Compares disk, memory and CPU use of workers' processes since the last comparison.
 
     Parameters
     ----------
     rows
-        How many workers there is room for.
+        Number of workers there is room for.
     """
 
     def __init__(self, rows: int) -> None:
-        #: The process sums, nanoseconds of the last heartbeat, and seconds paused and spilling; workers are last.
+        #: Process sums, nanoseconds of the last heartbeat, and seconds paused and spilling; workers are the last axis.
         self._now = np.full((len(PROCESS_SUMS) + 3, rows), np.nan)
         self._base = np.full_like(self._now, np.nan)
-        #: Bytes of the results that a worker holds, and the seconds between two turns of its event loop.
+        #: Bytes of the results that a worker holds, and seconds between two turns of its event loop.
         self._held, self._lag = np.full((2, rows), np.nan)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         return self._now.nbytes + self._base.nbytes + self._held.nbytes + self._lag.nbytes
 
     def grow(self, rows: int) -> None:
-        """Make room for so many workers."""
+        """Make room for this many workers."""
         more = rows - len(self._held)
         self._now, self._base, self._held, self._lag = (
             np.concatenate([array, np.full((*array.shape[:-1], more), np.nan)], axis=-1)
@@ -58,20 +58,20 @@ class ProcessComparison:
         )
 
     def reset(self, row: int) -> None:
-        """Forget what is known of a row, as it is another worker's now."""
+        """Clear a row, which another worker has now."""
         for array in (self._now, self._base, self._held, self._lag):
             array[..., row] = np.nan
 
     def receive(
         self, row: int, process: Floats, *, at: int, paused: float, spilling: float, held: float, lag: float
     ) -> None:
-        """Take a worker's totals in."""
+        """Store a worker's totals."""
         self._now[:-3, row] = process
         self._now[-3:, row] = at, paused, spilling
         self._held[row], self._lag[row] = held, lag
 
     def gained(self) -> Floats:
-        """Compute the growth since the last call, by row; the wait for a core is NaN where the system has no figure."""
+        """Growth since the last call, by row; the wait for a core is NaN where the system has no figure."""
         gained = self._now - self._base
         gained[2, ~(self._now[2] >= 0)] = np.nan
         self._base[:] = self._now
@@ -111,27 +111,27 @@ def _put(interval: Interval, signal: int, rows: NDArray[np.intp], level: Floats)
 
 
 def _peers_of(values: Floats) -> Floats:
-    """The median of the others, where there are enough of them."""
+    """Median of the others; NaN if there are too few."""
     if np.isfinite(values).sum() < MIN_PEERS:
         return np.full(len(values), np.nan)
     others: Floats = median_of_others(values[None, :])[0]
     return others
 
 
-#: Workers that there is room for at first; the room doubles when it is full.
+#: Workers there is room for at first; the room doubles when it is full.
 FIRST_ROWS = 16
 
 
 class IntervalComparison:
-    """Gives each worker a row, and has tasks, processes, kernels and transfers compared within groups of workers.
+    """Gives each worker a row, and compares tasks, processes, kernels and transfers within groups of workers.
 
-    Memory is bounded by the number of workers that are there: 13 kB each.
+    Memory is bounded by the number of workers present: 13 kB each.
     """
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
         self._free = list(range(FIRST_ROWS))
-        #: By group, its number; and by row, the number of its group, or -1.
+        #: Number of each group; and by row, the number of its group, or -1.
         self._groups: dict[Hashable, int] = {}
         self._group_of = np.full(FIRST_ROWS, -1, np.intp)
         self._prefixes = PrefixComparison(FIRST_ROWS)
@@ -146,17 +146,17 @@ class IntervalComparison:
 
     @property
     def capacity(self) -> int:
-        """Number of rows of the arrays."""
+        """Number of rows."""
         return len(self._group_of)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         parts = (self._prefixes, self._processes, self._kernels)
         return self._group_of.nbytes + sum(part.nbytes for part in parts)
 
     def row_of(self, worker: str) -> int:
-        """The row of a worker in all arrays."""
+        """Row of a worker in all arrays."""
         return self._rows[worker]
 
     def joined(self, worker: str, group: Hashable, *, at: int) -> None:
@@ -198,7 +198,7 @@ class IntervalComparison:
         lag: float,
         kernels: Sequence[KernelTotals] = (),
     ) -> None:
-        """Take a heartbeat in; parameters as of :meth:`~dask_efficiency.straggler.online.StragglerWatch.receive`."""
+        """Take in a heartbeat; parameters as in :meth:`~dask_efficiency.straggler.online.StragglerWatch.receive`."""
         row = self._rows.get(worker)
         if row is None:
             return
@@ -209,21 +209,21 @@ class IntervalComparison:
             self._kernels.receive(row, kernels, at=at)
 
     def pieces(self, *, at: int, learn: NDArray[np.bool_]) -> Generator[int, None, Interval]:
-        """Compare what was added since the last interval within the groups, piece by piece.
+        """Compare the growth since the last interval within each group, piece by piece.
 
-        Workers may come and go, and heartbeats may arrive, between two pieces.
+        Workers may join or leave, and heartbeats may arrive, between two pieces.
 
         Parameters
         ----------
         at
             Monotonic nanoseconds.
         learn
-            By row, whether the worker is as it should be, so that its history may learn from this interval.
+            By row, whether the worker seems healthy, so that its history may learn from this interval.
 
         Yields
         ------
         int
-            How large each piece was, in numbers that were compared.
+            Size of the piece, in numbers compared.
         """
         yield from self._prefixes.make_room(at=at)
         interval = Interval.of(self.capacity)
@@ -239,7 +239,7 @@ class IntervalComparison:
         return interval
 
     def _grow(self) -> list[int]:
-        """Make twice the room, and return the new rows."""
+        """Double the room, and return the new rows."""
         size = self.capacity
         for part in (self._prefixes, self._processes, self._kernels):
             part.grow(2 * size)

@@ -1,4 +1,4 @@
-"""Findings of a group of workers while a run goes on: the stragglers, since when, and why."""
+"""Diagnosis: the stragglers of a group of workers while a run goes on, since when, and why."""
 
 from __future__ import annotations
 
@@ -27,26 +27,25 @@ from dask_efficiency.straggler.signals import (
     Unit,
 )
 
-#: A share of CPU time is the same as the peers' unless it is lower by this part of it.
+#: Least relative drop of the share of CPU time below the peers' that counts; a guess.
 FLAT_SHARE = 0.08
 
-#: Tasks that compute for a smaller share of their time wait for something else than the CPU.
+#: Share of CPU time below which tasks wait for something else than the CPU; a guess.
 COMPUTING_SHARE = 0.5
 
-#: How much more than its peers' threads those of a worker must wait for a core, as a share of the time in which they
-#: want one.
+#: Least wait for a core above the peers', as a share of the time in which threads want one; a guess.
 MUCH_WAIT = 0.1
 
-#: How many CPU seconds a second more than its peers a process must use beside its tasks.
+#: Least CPU use outside tasks above the peers', in CPU seconds a second; a guess.
 MUCH_BESIDE = 0.1
 
-#: The event loop lags if its turns take so many times as long as the peers'.
+#: Least ratio of the time of a turn of the event loop to the peers' that counts as lag; a guess.
 LAGGING = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class WithPeers:
-    """A number of a worker, and the median of its peers'; NaN where it is not known."""
+    """A worker's number and the median of its peers'; NaN if unknown."""
 
     own: float = math.nan
     peers: float = math.nan
@@ -59,15 +58,13 @@ class Symptoms:
     Parameters
     ----------
     share
-        Share of the time of its tasks on the CPU.
+        Share of its tasks' time on the CPU.
     lag
         Seconds between two turns of its event loop.
     core_wait
-        Share of the time in which its threads want a core that they wait for it, less that of its peers; NaN where that
-        is not known.
+        Wait for a core as a share of the time in which threads want one, less that of the peers; NaN if unknown.
     beside_tasks
-        CPU seconds a second that its process uses beside its tasks, less those of its peers; NaN where that is not
-        known.
+        CPU seconds a second that its process uses outside its tasks, less those of the peers; NaN if unknown.
     disk, network
         Whether its disk, or its transfers, stand out too.
     """
@@ -81,11 +78,11 @@ class Symptoms:
 
 
 def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
-    """Find the cause of a worker's slow tasks.
+    """Cause of a worker's slow tasks.
 
     Tasks that take longer and compute for as much of their time as the peers' have a slow CPU. Otherwise the CPU is
-    taken from them: from inside, if something else in the process computes; from outside, if its threads wait for a
-    core or the whole process stands still.
+    taken from them: from inside, if something else in the process computes; from outside, if threads wait for a core or
+    the whole process stands still.
     """
     share = symptoms.share
     lower = share.peers - share.own > FLAT_SHARE * share.peers
@@ -100,7 +97,7 @@ def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
 
 
 def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
-    """Find what takes the CPU from the tasks of a process, however little they compute; None if nothing does."""
+    """Cause that takes the CPU from a process's tasks, however little they compute; None if nothing does."""
     if symptoms.beside_tasks >= MUCH_BESIDE:
         return Cause.GIL
     return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
@@ -112,29 +109,28 @@ def _of_waiting(symptoms: Symptoms) -> Cause:
     return Cause.NETWORK if symptoms.network else Cause.UNKNOWN
 
 
-#: A flagged worker is cleared below this part of what flags one.
+#: A flagged worker is cleared below this part of the threshold, so that a finding does not flicker; a guess.
 HYSTERESIS = 0.5
 
-#: Slower kernels explain why tasks take longer if they are slower by this part of it at least (in logarithms), as the
-#: other parts of a task are not slower.
+#: Slower kernels explain slower tasks from this part of their residual on, as a task's other parts are not slower.
 GPU_EXPLAINS = 0.8
 
-#: A host is judged as a whole if it has so many workers, and at most half of all.
+#: Workers that a host needs to be judged as a whole, and at most half of all workers.
 MIN_WORKERS_OF_HOST = 2
 
-#: What takes the CPU from a worker slows its disk and its transfers by this much more than its tasks at most, as the
-#: logarithm of how many times as long. A held GIL slows them without bounds, as each call waits for it again.
+#: Most by which lack of the CPU slows disk and transfers more than tasks, as the logarithm of a ratio. A held GIL slows
+#: them without bounds, as each call waits for it again.
 SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
 
-#: Causes for which nothing but the duration of the tasks speaks. Which worker has which tasks is not always chance, so
-#: the worker must differ by more than one standard deviation of the tasks of a prefix.
+#: Causes for which only the tasks' duration speaks. The distribution of tasks is not always chance, so such a worker
+#: must differ by more than one standard deviation of the tasks of a prefix.
 BY_DURATION_ALONE = frozenset({Cause.SLOW_CPU, Cause.UNKNOWN})
 
 _NAMES = tuple(LIVE)
 _ONLY_WITH_DURATION = [row for row, signal in enumerate(LIVE.values()) if signal.only_with_duration]
 _OF_HOSTS = [row for row, signal in enumerate(LIVE.values()) if signal.of_hosts]
 
-#: Findings by worker and host; one of them is empty.
+#: Findings by worker and host, of which one is empty.
 Findings = dict[tuple[str, str], SlowWorker]
 
 
@@ -154,7 +150,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class WindowEnd:
-    """A moment, in monotonic nanoseconds and in seconds since the epoch, and the length of the window before it."""
+    """End of a window: monotonic nanoseconds, seconds since the epoch, and the window's length."""
 
     at: int
     now: float
@@ -164,16 +160,14 @@ class WindowEnd:
 def findings_of(
     group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: WindowEnd
 ) -> Findings:
-    """The stragglers among the workers of a group.
+    """Stragglers among the workers of a group.
 
     Parameters
     ----------
-    scores, history
-        What is known of the workers.
     known
-        The findings so far. It takes less to stay a straggler than to become one.
+        Findings so far: it takes less to stay a straggler than to become one.
     instant
-        When the last interval ended.
+        End of the last interval.
     """
     flagged = np.array(
         [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
@@ -249,7 +243,7 @@ def _symptoms(history: History, rows: NDArray[np.intp], i: int, stands_out: NDAr
 
 
 def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
-    """The signal to report, and the cause: the deepest one of several, as a full memory slows tasks too.
+    """Signal to report, and the deepest of several causes, as a full memory slows tasks too.
 
     A process that lacks the CPU also writes and sends more slowly, but not by much more than its tasks.
     """
@@ -272,14 +266,14 @@ def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[i
 
 
 def _effect(mean: Floats, main: int) -> float | None:
-    """Factor by which the work takes longer; None where that is not known."""
+    """Factor by which the work takes longer; None if unknown."""
     if main == MEMORY:
         return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
     return float(np.exp(mean[main])) if np.isfinite(mean[main]) else None
 
 
 def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[Evidence, ...]:
-    """List the signals that stand out, each with the figures of the peers."""
+    """Signals that stand out, each with the figures of the peers."""
     shown = []
     for signal in np.argsort(-z).tolist():
         if not z[signal] >= scores.limit * HYSTERESIS:
@@ -304,7 +298,7 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
 
 
 def _with_hosts(group: Group, scores: LiveScores, found: Findings) -> Findings:
-    """The findings, with one for a host in place of those for its workers where all of its workers are slow."""
+    """Replace the findings of workers by one for their host, where all of its workers are slow."""
     of_host: dict[str, list[int]] = {}
     for i, host in enumerate(group.hosts):
         of_host.setdefault(host, []).append(i)

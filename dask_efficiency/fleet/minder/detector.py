@@ -1,4 +1,4 @@
-"""Minder: workers whose metrics stay unlike those of their peers for minutes, one metric after the other."""
+"""Minder: finds workers whose metrics stay unlike their peers' for minutes, one metric after the other."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
-#: Length of a window, as in the paper.
+#: Samples of a window, as in the paper.
 WINDOW_SAMPLES = 8
 
-#: At most so many windows of a run are looked at: of a longer run every second one, every third, and so on.
+#: Most windows of a run that are looked at: of a longer run every second one, every third, and so on.
 MAX_WINDOWS = 1000
 
 
@@ -63,7 +63,7 @@ class Minder:
     ----------
     Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
     a robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
-    continuity asks for a share of the time, so that faults may come and go.
+    continuity is needed for a share of the time only, so that faults may come and go.
     """
 
     models: Mapping[str, Autoencoder]
@@ -84,23 +84,23 @@ class Minder:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that it knows, in the order in which they are tried."""
+        """Metrics that it knows, in the order in which they are tried."""
         return tuple(self.models)
 
     def find(self, run: MetricSeries | RunTrace | pd.DataFrame) -> list[SlowWorker]:
-        """The workers at fault.
+        """Workers at fault.
 
         Parameters
         ----------
         run
             A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and
-            ``host``, and one column for each metric. Metrics that it was not trained on are not looked at.
+            ``host``, and one column for each metric. Other metrics than those it was trained on are ignored.
 
         Returns
         -------
         list
-            The most certain first; empty for a run that is shorter than the continuity asks for. The effect and the
-            time lost of each are None, as metrics do not tell how much longer the work takes.
+            The most certain first; empty for a run shorter than the continuity. Effect and lost time of each are None,
+            as metrics do not tell how much longer the work takes.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Minder:
         return []
 
     def embeddings(self, series: MetricSeries, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
-        """Windows of a metric as its autoencoder gives them back; shape (workers, windows, length)."""
+        """Windows of a metric as its autoencoder reconstructs them; shape (workers, windows, length)."""
         values = series.values[[series.metrics.index(metric)]]
         reach = max(int(REACH_SECONDS / series.step_seconds), 1)
         smooth = filled(normalised(values)[0], reach=reach)
@@ -203,7 +203,7 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
 
 
 def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What a model of one metric gives back for windows of shape (workers, windows, length)."""
+    """Reconstruct windows of one metric, of shape (workers, windows, length)."""
     flat = windows.reshape(-1, windows.shape[2], 1)
     return model.reconstruct(flat).reshape(windows.shape)
 
@@ -213,15 +213,15 @@ def _is_worse(series: MetricSeries, finding: SlowWorker) -> bool:
     return (evidence.value - evidence.peers) * series.meaning(evidence.signal).worse >= 0
 
 
-#: How many peers a worker is compared with one by one; of more, so many are taken evenly.
+#: Peers that a worker is compared with one by one; of more, this many are taken evenly. The paper has no bound.
 MAX_PEERS = 256
 
-#: The least spread of the distances that is assumed, in normalised units; less is noise of the embedding.
+#: Least spread of the distances, in normalised units; less is noise of the embedding. A guess.
 MIN_SPREAD = 0.01
 
 
 def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The paper's normal score: the sum of a worker's distances to all others, less their mean, over their SD.
+    """The paper's normal score: sum of a worker's distances to all others, less their mean, over their SD.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def standardised(sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The sums less their mean over the workers, over their standard deviation; shape (workers, windows)."""
+    """Sums less their mean over the workers, over their standard deviation; shape (workers, windows)."""
     known = np.isfinite(sums)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, sums, 0).sum(axis=0) / count
@@ -258,7 +258,7 @@ def standardised(sums: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A worker's distance from the median embedding, less the median distance, over their MAD.
+    """Distance of a worker from the median embedding, less the median distance, over their MAD.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The median over the workers; np.nanmedian is many times slower where nothing is missing."""
+    """Median over the workers; np.nanmedian is many times slower where nothing is missing."""
     missing = np.isnan(values).reshape(len(values), -1)
     if not missing.any():
         return np.asarray(np.median(values, axis=0), np.float32)
@@ -292,16 +292,17 @@ def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.nanmedian(values, axis=0), np.float32)
 
 
+#: Name and version of the file format.
 FORMAT = "dask-efficiency-minder"
 VERSION = 1
 
-#: The numbers of a detector, in the order of the file.
+#: Numbers of a detector, in the order of the file.
 SETTINGS = ("threshold", "continuity_seconds", "share")
 _WEIGHTS = tuple(field.name for field in fields(Autoencoder))
 
 
 class MinderFileError(ValueError):
-    """The file is not a detector that this version understands."""
+    """The file is not a detector that this version can read."""
 
 
 def _array(content: bytes) -> NDArray[Any]:
@@ -345,7 +346,7 @@ def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: 
 
 
 def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[np.intp]:
-    """When something began to hold for most of a stretch.
+    """Instants at which something began to hold for most of a stretch, unlike a burst.
 
     Parameters
     ----------
@@ -354,12 +355,12 @@ def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[n
     length
         Length of the stretch, in instants.
     share
-        For how much of the stretch it must hold, in (0, 1].
+        Share of the stretch for which it must hold, in (0, 1].
 
     Returns
     -------
     array, shape (rows,)
-        The first instant of the first such stretch, without stray instants at its start; -1 where there is none.
+        The first instant of the first such stretch, without stray instants at its start; -1 if there is none.
     """
     if not 0 < share <= 1 or length < 1:
         raise ValueError(f"share is {share!r}, length {length!r}; expected a share in (0, 1] of 1 or more")

@@ -1,4 +1,4 @@
-"""Autoencoder: an LSTM-VAE in numpy, which gives windows of a metric back without their noise."""
+"""Autoencoder: an LSTM-VAE in numpy, which reconstructs normalised windows of a metric without their noise."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def windowed(series: Values, *, length: int, stride: int = 1) -> NDArray[np.floa
 
 Weights = NDArray[np.float32]
 
-#: Windows that go through the network at once.
+#: Windows that pass through the network at once; bounds its memory.
 _BATCH = 16_384
 
 
@@ -108,11 +108,11 @@ class Autoencoder:
 
     @property
     def channels(self) -> int:
-        """How many metrics it takes at once."""
+        """Number of metrics it takes at once."""
         return int(self.output.shape[1])
 
     def reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Windows as the network gives them back: the embeddings whose distances are compared.
+        """Reconstruct windows; the results are the embeddings whose distances are compared.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ def _shapes(channels: int, hidden: int, latents: int) -> dict[str, tuple[int, ..
 
 
 def _turn(gates: NDArray[Any], state: Weights, cell: Weights, recurrent: Weights) -> tuple[Weights, Weights]:
-    """One step of an LSTM: its next state and cell, from what the input adds to the gates."""
+    """One step of an LSTM: its next state and cell, from the input's part of the gates."""
     hidden = state.shape[1]
     gates = gates + state @ recurrent
     put, keep = _sigmoid(gates[:, :hidden]), _sigmoid(gates[:, hidden : 2 * hidden])

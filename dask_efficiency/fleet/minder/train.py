@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
-#: The sizes of the paper's network, which has one layer.
+#: Sizes of the paper's network, which has one layer.
 HIDDEN = 4
 LATENTS = 8
 
-#: At most so many windows of each metric are learnt from; more of them change little.
+#: Most windows of each metric that are learnt from; more change little.
 _MAX_WINDOWS = 16_384
 
+#: Windows of a step, and learning rate of Adam; guesses that train in 800 steps.
 _BATCH = 256
 _RATE = 1e-2
 
@@ -96,7 +97,7 @@ def _by_part(series: Sequence[Sequence[MetricSeries]], faulty: Sequence[Collecti
 
 
 def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generator) -> NDArray[np.float32]:
-    """Windows of a metric, as many of each run as of the others."""
+    """Windows of a metric, equally many of each run."""
     having = [part for part in parts if name in part.metrics]
     each = max(_MAX_WINDOWS // max(len(having), 1), 1)
     chosen = []
@@ -116,7 +117,7 @@ def _windows(parts: Sequence[MetricSeries], name: str, random: np.random.Generat
 def fit(
     windows: NDArray[np.float32], *, steps: int, seed: int, report: Callable[[float], object] = lambda share: None
 ) -> Autoencoder:
-    """An autoencoder trained on windows of shape (windows, steps, channels)."""
+    """Train an autoencoder on windows of shape (windows, steps, channels)."""
     import torch
 
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
@@ -153,7 +154,7 @@ def _network(channels: int) -> Any:
 
 
 def _loss(network: Any, batch: Any) -> Any:
-    """The squared error of what comes back, plus the divergence of the latents from a normal distribution."""
+    """Squared error of the reconstruction, plus the divergence of the latents from a normal distribution."""
     import torch
 
     last = network["encoder"](batch)[1][0][0]
@@ -171,7 +172,7 @@ def decoded(network: Any, latent: Any, steps: int) -> Any:
 
 
 def _weights(network: Any) -> Autoencoder:
-    """The weights of the trained network as arrays, which are used without torch."""
+    """Weights of the trained network as arrays, which are used without torch."""
 
     def taken(tensor: Any) -> NDArray[np.float32]:
         return np.ascontiguousarray(tensor.detach().cpu().numpy().T, np.float32)
@@ -186,25 +187,26 @@ def _weights(network: Any) -> Autoencoder:
     return Autoencoder(*lstm("encoder"), *linear("mean"), *linear("start"), *lstm("decoder"), *linear("output"))
 
 
-#: Consecutive samples that make one example for the tree.
+#: Consecutive samples that make one example for the tree; a guess.
 EXAMPLE_SAMPLES = 60
 
+#: Depth of the decision tree; a guess.
 _TREE_DEPTH = 6
 
 
 def prioritised(
     series: Sequence[MetricSeries], *, faulty: Sequence[Collection[str]], metrics: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Metrics in the order of how much a decision tree uses their largest absolute z-score.
+    """Order metrics by how much a decision tree uses their largest absolute z-score: the best at telling faults first.
 
     Parameters
     ----------
     series
-        Each of the comparable workers of a run.
+        Comparable workers of each run.
     faulty
         For each series, the names of the workers at fault.
     metrics
-        What to order.
+        Metrics to order.
 
     Returns
     -------
@@ -225,7 +227,7 @@ def prioritised(
 
 
 def _features(series: MetricSeries, metrics: tuple[str, ...]) -> NDArray[np.float64]:
-    """By stretch of time and metric, the largest absolute z-score over the workers."""
+    """Largest absolute z-score over the workers, by stretch of time and metric."""
     stretches = max(series.values.shape[2] // EXAMPLE_SAMPLES, 1)
     features = np.zeros((stretches, len(metrics)))
     for j, name in enumerate(metrics):
@@ -253,7 +255,7 @@ def _importances(features: NDArray[np.float64], labels: NDArray[np.bool_]) -> ND
 
 
 def stump_gain(column: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
-    """How much the best single threshold on a feature lessens the Gini impurity of the labels, in [0, 0.5]."""
+    """Decrease of the labels' Gini impurity by the best single threshold on a feature, in [0, 0.5]."""
     order = np.argsort(column, kind="stable")
     ordered, hits = column[order], np.cumsum(labels[order])
     count = len(labels)

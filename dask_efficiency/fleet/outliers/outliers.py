@@ -1,4 +1,4 @@
-"""Outliers: workers whose metrics leave their own past and those of their peers for minutes, or begin to swing."""
+"""Outliers: workers whose metrics leave their own past and their peers for minutes, or begin to swing."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
-#: For how long a worker is an outlier, at least.
+#: Least seconds for which a worker is an outlier, most of the time: about the four minutes of Minder's paper.
 CONTINUITY_SECONDS = 270.0
 
 #: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch.
-#: A faulty machine slows its peers: those that become outliers later, but within the other time, are its victims.
+#: A faulty machine slows its peers: those that become outliers later, within the second time, are its victims.
 TOGETHER_SECONDS = 15.0
 FOLLOW_SECONDS = 120.0
 
-#: Those that begin within so many seconds of a stronger one count if they score so many times ``dominance``. What one
-#: machine has, and what it did to others later, is seen to begin as close only by chance.
+#: Those that begin within so many seconds of a stronger one count from this share of ``dominance`` on: a machine's
+#: fault and its later effects on others only seem to begin that close by chance.
 _ALIKE_SECONDS = 10.0
 _ALIKE_DOMINANCE = 0.7
 
-#: Signals that are weaker than this share of the strongest are no evidence.
+#: Share of the strongest signal below which a signal is no evidence; a guess.
 _MIN_WEIGHT = 0.3
 
-#: Signals of a finding, at most.
+#: Most signals of a finding.
 MAX_EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class OutlierScores:
-    """How far workers are from their peers, in the stretch in which each is furthest.
+    """Distances of workers from their peers, in the stretch in which each is furthest.
 
     Parameters
     ----------
     signals
-        The metric, and whether it is its ``level`` or its ``swings``.
+        The metric, and ``level`` or ``swings``.
     scores
-        By worker, as multiples of what chance brings among so many workers and signals without a fault.
+        By worker, in multiples of the distance that chance brings among as many workers and signals without a fault.
     begins
         By worker, the first block of the first stretch in which it is at least half as far.
     parts
-        Shape (signals, workers): what each signal contributes, in deviations.
+        Shape (signals, workers): contribution of each signal, in deviations.
     peers
         Shape (metrics, samples): the median of all workers at each sample.
     """
@@ -68,7 +68,7 @@ class OutlierScores:
     peers: Values
 
     def evidence(self, worker: int) -> list[int]:
-        """The signals that a worker is an outlier in, the strongest first."""
+        """Signals that a worker is an outlier in, the strongest first."""
         strongest = np.argsort(-self.parts[:, worker], kind="stable")
         least = _MIN_WEIGHT * self.parts[strongest[0], worker]
         return [signal for signal in strongest.tolist() if self.parts[signal, worker] >= least][:MAX_EVIDENCE]
@@ -91,26 +91,26 @@ def find_outliers(
         A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
         and one column for each metric.
     history
-        The same for a time in which all was well, best just before; workers are known by their names. Without it, or
-        for a worker that it does not tell of, what the run holds before a change is the past, two minutes at least: a
-        difference that was there from the beginning is taken for one that lasts, and is not reported.
+        A run or table of a time in which all was well, best just before; workers are known by their names. Without it,
+        or for a worker that it lacks, the part of the run before a change is the past, at least two minutes: a
+        difference that was there from the beginning is taken for a lasting one, and is not reported.
     threshold
         The :attr:`OutlierScores.scores` above which a worker is an outlier.
     continuity_seconds, share
-        For how long a worker must be an outlier, and for how much of that time, in (0, 1]. By default it is about four
-        minutes of four and a half.
+        Time for which a worker must be an outlier, and share of it, in (0, 1]. By default about four minutes of four
+        and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those
-        that become outliers at the same time, seven tenths of it is enough. Those that become outliers within two
-        minutes after another worker, but not within 15 seconds, are its victims, too.
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those that
+        become outliers at the same time, seven tenths of it is enough. Those that become outliers within two minutes
+        after another worker, but not within 15 seconds, are its victims, too.
 
     Returns
     -------
     list
-        The most certain first; empty for a run that is shorter than the continuity and the past ask for, and where
-        fewer than three workers are comparable. The effect and the time lost of each are None, as metrics do not tell
-        how much longer the work takes. Where several workers are on one host, its sensors accuse the host, beside two
-        others at least, and no worker.
+        The most certain first; empty for a run shorter than the continuity and the past, and where fewer than three
+        workers are comparable. Effect and lost time of each are None, as metrics do not tell how much longer the work
+        takes. Where several workers share a host, its sensors accuse the host, among at least two others, and no
+        worker.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def find_outliers(
 def outlier_scores(
     series: MetricSeries, history: MetricSeries | None = None, *, continuity_seconds: float, share: float
 ) -> OutlierScores | None:
-    """How far comparable workers are from their past and their peers; None where there are too few of them, or samples.
+    """Distances of comparable workers from their past and their peers; None with too few workers or samples.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def outlier_scores(
 
 
 def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baseline | None:
-    """What the workers kept in their history; None where it is too short, or tells of less than half of them."""
+    """Usual figures of the workers' history; None if it is too short, or lacks more than half of them."""
     there = {name: i for i, name in enumerate(history.workers)}
     here = [i for i, name in enumerate(series.workers) if name in there]
     short = history.values.shape[2] < 2 * block_samples(history)
@@ -196,7 +196,7 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baselin
 
 
 def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, dominance: float) -> NDArray[np.intp]:
-    """The outliers that are nobody's victims; see :func:`find_outliers`."""
+    """Outliers that are nobody's victims; see :func:`find_outliers`."""
     least = _ALIKE_DOMINANCE * dominance * found.scores.max(initial=0)
     named = np.flatnonzero((found.scores > threshold) & (found.scores >= least))
     if len(named) < 2:
@@ -211,7 +211,7 @@ def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, do
 
 
 def _onsets(series: MetricSeries, found: OutlierScores, workers: NDArray[np.intp]) -> NDArray[np.float64]:
-    """When workers became outliers, in seconds since the first sample."""
+    """Times when workers became outliers, in seconds since the first sample."""
     each = block_samples(series)
     return np.array(
         [
@@ -233,21 +233,21 @@ def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold:
     for signal in found.evidence(worker):
         metric, kind = found.signals[signal]
         z = float(found.parts[signal, worker])
-        # What all workers do at once is nobody's own.
+        # Swings about the peers: a movement of all workers is nobody's own.
         about = found.peers[series.metrics.index(metric)] if kind == "swings" else None
         evidence.append(evidence_of(series, metric, worker, start, z, about=about))
     return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)
 
 
 def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
-    """The metrics of the workers themselves, and those of their hosts, by the hosts' names.
+    """Metrics of the workers themselves, and those of their hosts, by the hosts' names.
 
-    Each worker reads its host for itself, a little sooner or later than the others there, which tells nothing of it.
+    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
 
     Returns
     -------
     workers, hosts
-        No hosts where none has several workers: then all metrics are the worker's.
+        No hosts if none has several workers: then all metrics are the worker's.
     """
     of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
     counts = Counter(host for host in series.hosts if host)
@@ -270,51 +270,51 @@ def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
 
 
 def of_host(finding: SlowWorker, series: MetricSeries) -> SlowWorker:
-    """The finding of a host as one that all its workers share."""
+    """Finding of a host as one that all its workers share."""
     there = tuple(name for name, host in zip(series.workers, series.hosts, strict=True) if host == finding.host)
     return replace(finding, worker="", workers=there)
 
 
 def _mean(values: Values) -> Values:
-    """Over the workers, of shape (metrics, workers, samples), of what is known."""
+    """Mean over the workers, of shape (metrics, workers, samples), without NaN."""
     known = np.isfinite(values)
     counts = known.sum(axis=1)
     sums = np.where(known, values, np.float32(0)).sum(axis=1)
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan), np.float32)
 
 
-#: Samples are averaged over so many seconds, if they are not further apart.
+#: Samples are averaged over this many seconds, if they are closer.
 STEP_SECONDS = 5.0
 
-#: How long it may take until a fault shows in full, in seconds.
+#: Seconds that a fault may take until it shows in full.
 _RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
 
-#: An onset is looked for so many seconds before and after where it is thought to be, and compared with so many.
+#: Seconds before and after a guess in which an onset is searched, and seconds that it is compared with.
 _REACH_SECONDS = 75.0
 _COMPARED_SECONDS = 150.0
 
-#: No step counts for more than so many deviations, so that a burst does not pass for a change.
+#: Most deviations that a step counts, so that a burst does not pass for a change.
 _MAX_STEP = 10.0
 
-#: Swings below this share of the usual ones count as that much.
+#: Share of the usual swings that smaller ones count as.
 _MIN_SWINGS = 0.01
 
 
 def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
-    """When a worker began to be an outlier, in seconds since the first sample.
+    """Time when a worker began to be an outlier, in seconds since the first sample.
 
-    A change from one value to another, over some seconds, is fitted to all signals; it is the same in time for all.
+    A change from one value to another, over some seconds, is fitted to all signals, at one time for all.
 
     Parameters
     ----------
     series
-        Of all comparable workers.
+        All comparable workers.
     peers
         Shape (metrics, samples): their median at each sample.
     worker, begin
-        Its position, and the sample at which it is thought to have begun; 0 for what was there from the beginning.
+        Its position, and the sample at which it seems to have begun; 0 if it was there from the beginning.
     signals
-        Metrics that it is an outlier in, and of each whether it is the ``level`` or the ``swings``.
+        Metrics that it is an outlier in, each with ``level`` or ``swings``.
     """
     if begin == 0:
         return 0.0
@@ -332,7 +332,7 @@ def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals:
 
 
 def _means(samples: Values, each: int) -> NDArray[np.float64]:
-    """The means of so many samples; where all of them are missing, what it was before."""
+    """Means of so many samples each; the value before where all of them are missing."""
     parts = samples[: len(samples) // each * each].reshape(-1, each).astype(np.float64)
     known = np.isfinite(parts)
     counts = known.sum(axis=1)
@@ -342,14 +342,14 @@ def _means(samples: Values, each: int) -> NDArray[np.float64]:
 
 
 def _swings(samples: Values, each: int) -> NDArray[np.float64]:
-    """The logarithms of the mean squared change from one sample to the next, to which the level does not matter."""
+    """Logarithms of the mean squared change between samples, which do not depend on the level."""
     squares = _means(np.diff(samples, prepend=samples[:1]) ** 2, each)
     some = squares[squares > 0]
     return np.log(np.maximum(squares, _MIN_SWINGS * np.median(some))) if len(some) else np.zeros(len(squares))
 
 
 def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
-    """The step from which on the rows change, near a guess: the mean of all that are likely, and of all ramps."""
+    """Step from which on the rows change, near a guess: the mean over all likely steps and ramps."""
     steps = np.arange(rows.shape[1])
     reach = round(_REACH_SECONDS / step)
     starts = np.arange(max(guess - reach, 1), min(guess + reach, len(steps) - 2))
@@ -368,16 +368,16 @@ def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
 
 
 def independent(begins: NDArray[Any], *, together: float, follow: float) -> NDArray[np.bool_]:
-    """Which of some faults are not the consequence of another one that began shortly before.
+    """Mark the faults that are no consequence of another one that began shortly before.
 
     Parameters
     ----------
     begins
-        The instants at which they begin, in any unit of time.
+        Instants at which they begin, in any unit of time.
     together
-        Faults that begin at most so far apart began at the same time.
+        Faults that begin at most this far apart began at the same time.
     follow
-        A fault that begins later than that, but at most so much later, is a consequence.
+        A fault that begins later than that, but at most this much later, is a consequence.
     """
     kept: list[float] = []
     result = np.zeros(len(begins), np.bool_)

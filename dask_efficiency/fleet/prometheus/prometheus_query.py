@@ -1,4 +1,4 @@
-"""A client of Prometheus' HTTP API: range queries whose answers are read while they come."""
+"""Client of Prometheus' HTTP API: range queries whose series are parsed as they arrive, one at a time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dask_efficiency.fleet.prometheus.http_config import HttpConfig
 
 Result = TypeVar("Result")
 
-#: How often something is asked that fails by no fault of the question's, and how long after the first time.
+#: Attempts at a request that fails through no fault of its own, and seconds until the second; they double.
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
 
-#: A server, or a proxy before it, that says these is busy, or about to be there again.
+#: HTTP statuses of a server, or a proxy, that is busy or restarting.
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-#: An answer that is no series is read up to here.
+#: Most bytes read of an answer without series.
 _MAX_BYTES = 1 << 26
 
 
@@ -37,18 +37,18 @@ class PrometheusAwayError(OSError):
 
 
 class NotPrometheusError(ValueError):
-    """Something else answers, or lets nobody in without a password."""
+    """Something else answers, or asks for a password."""
 
 
 class QueryRefusedError(ValueError):
-    """Prometheus answered that it will not answer this.
+    """Prometheus refused a query.
 
     Parameters
     ----------
     kind
-        As Prometheus names it: ``bad_data``, ``execution``; empty where it gave none.
+        As Prometheus names it: ``bad_data``, ``execution``; empty if it gave none.
     wrong
-        What it said.
+        Its message.
     """
 
     def __init__(self, kind: str, wrong: str) -> None:
@@ -64,7 +64,7 @@ class _Response(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PrometheusClient:
-    """Asks a Prometheus, or what answers like it.
+    """Client of a Prometheus, or of anything with its API.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class PrometheusClient:
     config
         Passwords and certificates.
     timeout_seconds
-        For how long a server may send nothing; also how long it may evaluate.
+        How long a server may send nothing; also how long it may evaluate.
     sleep
         Waits between attempts.
 
@@ -101,16 +101,16 @@ class PrometheusClient:
     def range_query(
         self, query: str, *, start: float, stop: float, step_seconds: float, take: Callable[[Answered], None]
     ) -> None:
-        """Give each series of the answer to a function, as it comes; more than once, if the answer breaks off.
+        """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off.
 
         Raises
         ------
         QueryRefusedError
-            If the query is wrong, or takes too much.
+            If the query is wrong, or too large.
         NotPrometheusError
-            If what answers is something else.
+            If something else answers.
         PrometheusAwayError
-            If nothing answers in time, however often it is asked.
+            If no attempt is answered in time.
         """
         asked = {
             "query": query,
@@ -127,7 +127,7 @@ class PrometheusClient:
         self._persistently("query_range", asked, answered)
 
     def metric_names(self) -> list[str]:
-        """The names of all metrics that there are."""
+        """Names of all metrics."""
         found = self._persistently("label/__name__/values", {}, _content)
         return [str(name) for name in found.get("data") or ()]
 
@@ -143,7 +143,7 @@ class PrometheusClient:
         raise AssertionError
 
     def _open(self, what: str, asked: Mapping[str, str]) -> _Response:
-        # As a form, for queries may be longer than URLs.
+        # As a form, because queries may be longer than URLs.
         data = urllib.parse.urlencode(asked).encode() if asked else None
         request = urllib.request.Request(
             f"{self.url.rstrip('/')}/api/v1/{what}", data, {"Accept": "application/json", **self.config.sent_headers()}
@@ -159,8 +159,8 @@ class PrometheusClient:
 def _refusal(error: urllib.error.HTTPError) -> Exception:
     content = error.read(_MAX_BYTES)
     try:
-        said = json.loads(content)
-        kind, wrong = str(said["errorType"]), str(said["error"])
+        answer = json.loads(content)
+        kind, wrong = str(answer["errorType"]), str(answer["error"])
     except (ValueError, KeyError, TypeError):
         text = " ".join(content.decode("utf-8", "replace").split())[:200]
         wrong = f"HTTP status {error.code} {error.reason}: {text}".rstrip(": ")
@@ -190,36 +190,36 @@ def _why(error: Exception) -> str:
 
 
 def slices(start: float, stop: float, step_seconds: float, *, steps: int) -> Iterator[tuple[float, float]]:
-    """First and last instant of each part of a range of time, both included, of so many steps at most."""
+    """First and last instant, both included, of each part of a range of time with at most so many steps."""
     count = round((stop - start) / step_seconds) + 1
     for first in range(0, count, steps):
         last = min(first + steps, count) - 1
         yield start + first * step_seconds, start + last * step_seconds
 
 
-#: Read at a time; if one series is longer, twice as much, and so on.
+#: Bytes read at a time; if one series is longer, twice as much, and so on.
 _CHUNK = 1 << 20
 
-#: A series of 11,000 points, the most that Prometheus answers, takes a third of a megabyte.
+#: Most bytes of a series. One of 11,000 points, the most that Prometheus answers, takes a third of a megabyte.
 MAX_SERIES_BYTES = 1 << 26
 
 _DECODER = json.JSONDecoder()
 
 
 class AnswerError(ValueError):
-    """What came is not an answer of Prometheus' to a range query."""
+    """Not an answer of Prometheus to a range query."""
 
 
 class Readable(Protocol):
-    """Where bytes come from."""
+    """Source of bytes."""
 
     def read(self, amount: int, /) -> bytes:
-        """At most so many of them; none at the end."""
+        """Read at most this many bytes; none at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A series: its labels, times in seconds since the epoch, and values."""
+    """Series: labels, times in seconds since the epoch, and values."""
 
     labels: dict[str, str]
     at: NDArray[np.float64]
@@ -227,12 +227,12 @@ class Answered:
 
 
 def matrix(source: Readable) -> Iterator[Answered]:
-    """The series of an answer to a range query, one after the other.
+    """Series of an answer to a range query, one after the other.
 
     Raises
     ------
     AnswerError
-        If it is none, or has an end too early.
+        If it is none, or ends too early.
     """
     text = _Text(source)
     text.skip_past('"result"')
@@ -260,7 +260,7 @@ def _answered(content: Any) -> Answered:
 
 
 class _Text:
-    """Text that comes in pieces, of which only what is not yet read is kept."""
+    """Text that arrives in pieces, of which only the unread part is kept."""
 
     def __init__(self, source: Readable) -> None:
         self._source = source
@@ -269,21 +269,21 @@ class _Text:
         self._at = 0
 
     def _more(self, amount: int = _CHUNK) -> bool:
-        """Whether something came."""
+        """Read more; False at the end."""
         content = self._source.read(amount)
         self._text = self._text[self._at :] + self._decode(content, final=not content)
         self._at = 0
         return bool(content)
 
     def skip_past(self, word: str) -> None:
-        """Go on behind a word near the beginning."""
+        """Skip to the end of a word near the beginning."""
         while (found := self._text.find(word)) < 0:
             if len(self._text) > _CHUNK or not self._more():
                 raise AnswerError(f"expected JSON with a result, got {self._text[:200]!r}")
         self._at = found + len(word)
 
     def next_is(self, sign: str) -> bool:
-        """Whether that is what comes next, which is then read."""
+        """Read a character if it comes next; False if another one does."""
         while True:
             while self._at < len(self._text) and self._text[self._at].isspace():
                 self._at += 1
@@ -297,7 +297,7 @@ class _Text:
         return True
 
     def expect(self, sign: str) -> None:
-        """Read a sign."""
+        """Read a character."""
         if not self.next_is(sign):
             raise AnswerError(f"expected {sign!r}, got {self._text[self._at : self._at + 200]!r}")
 

@@ -1,4 +1,4 @@
-"""The metrics of a fleet from a Prometheus: all queries of a file over a range of time, several at a time."""
+"""PrometheusSource: a fleet's metrics from all queries of a file over a range of time, several queries at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.prometheus.prometheus_query import Answered, PrometheusClient, QueryRefusedError, slices
 from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile, shown_duration
 
-#: Prometheus answers 11,000 points a series at most. Fewer at a time, for one answer that breaks off is asked again.
+#: Points of a series a request: Prometheus answers 11,000 at most, and a broken answer is asked again whole.
 SLICE_STEPS = 3_600
 
-#: Queries at a time: Prometheus evaluates 20 at a time, and others ask it too.
+#: Queries at a time: Prometheus evaluates 20, and serves others too.
 THREADS = 4
 
-#: What is no name of a metric: strings, labels, ranges, and the labels after a word that groups.
+#: Parts of a query that hold no names of metrics: strings, labels, ranges, and labels after grouping words.
 _NO_NAMES = re.compile(
     r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\{[^}]*\}|\[[^]]*\]"""
     r"""|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"""
@@ -41,7 +41,7 @@ class PrometheusSource:
     client
         The server.
     file
-        What is asked.
+        The queries.
     threads
         Queries at a time.
     """
@@ -52,21 +52,21 @@ class PrometheusSource:
 
     @property
     def name(self) -> str:
-        """Where they come from."""
+        """URL of the server."""
         return self.client.url
 
     @property
     def step_seconds(self) -> float:
-        """Between two samples."""
+        """Seconds between two samples."""
         return self.file.step_seconds
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """The metrics between two instants, in seconds since the epoch; at multiples of the step.
+        """Metrics between two instants, in seconds since the epoch, at multiples of the step.
 
         Raises
         ------
         TextFileError
-            If Prometheus refuses a query of the file, or answers something else than a series a machine.
+            If Prometheus refuses a query of the file, or answers with something else than a series a machine.
         PrometheusAwayError
             If it does not answer.
         """
@@ -93,7 +93,7 @@ class PrometheusSource:
         Raises
         ------
         TextFileError
-            With the line of the query, and the metric that Prometheus does not have, if it is that.
+            With the line of the query, and the metric that Prometheus lacks, if any.
         """
         for j, metric in enumerate(self.file.metrics):
             if not metric.optional and not np.isfinite(series.values[j]).any():
@@ -108,7 +108,7 @@ class PrometheusSource:
         return f"the query returned nothing for the last {span}; expected a series a machine, or 'optional: true'"
 
     def _ask(self, gathered: Gathered, number: int, start: float, stop: float) -> None:
-        """A part of the time; in halves, if it is too much for the server."""
+        """Ask for a part of the time; in halves, if it is too much for the server."""
         metric = self.file.metrics[number]
 
         def take(series: Answered) -> None:
@@ -127,35 +127,35 @@ class PrometheusSource:
 
 
 def metric_names(query: str) -> list[str]:
-    """What look like names of metrics in a query."""
+    """Names in a query that look like metrics."""
     return [name for name in _NAMES.findall(_NO_NAMES.sub(" ", query)) if name.lower() not in _KEYWORDS]
 
 
-#: Values that are held at most, of all machines, metrics and instants: 512 MB.
+#: Most values held, of all machines, metrics and instants: 512 MB.
 MAX_VALUES = 1 << 27
 
-#: If two series of one machine have values at more than this share of the shorter one's instants, the query does not
-#: tell machines apart. Less is a machine that got other labels: its old series goes on for some minutes.
+#: Two series of a machine may share this part of the shorter one's instants: a machine that got other labels has its
+#: old series for some minutes more. If they share more, the query does not tell machines apart.
 _MAX_SHARED = 0.5
 
 Labels = Mapping[str, str]
 
 
 class TooLargeError(ValueError):
-    """More values than are held at most."""
+    """More values than can be held."""
 
 
 class Gathered:
-    """The answers to the queries of a file, for some even steps of time. May be filled by several threads.
+    """Answers to the queries of a file, for some even steps of time. Several threads may fill it.
 
     Parameters
     ----------
     file
-        Which queries, in which order.
+        The queries.
     start
         Time of the first sample, in seconds since the epoch.
     samples
-        How many there are, each ``file.step_seconds`` after the one before.
+        Number of samples, each ``file.step_seconds`` after the one before.
     """
 
     def __init__(self, file: MetricsFile, *, start: float, samples: int) -> None:
@@ -169,14 +169,14 @@ class Gathered:
         self._lock = threading.Lock()
 
     def add(self, number: int, labels: Labels, at: NDArray[np.float64], values: NDArray[np.float32]) -> None:
-        """Take a series of the query of that number.
+        """Add a series of the query of this number.
 
         Raises
         ------
         TextFileError
-            If it does not say which machine it is of, or that machine has another series at the same time.
+            If it names no machine, or the machine has another series at the same time.
         TooLargeError
-            If there are too many of them.
+            If there are too many values.
         """
         metric = self.file.metrics[number]
         name = labels.get(metric.machine, "")
@@ -210,7 +210,7 @@ class Gathered:
         return row
 
     def series(self) -> MetricSeries:
-        """All of it; of a metric of which nothing came, all values are missing.
+        """Series of all machines; NaN for a metric without an answer.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class Gathered:
         for j, rows in enumerate(self._rows):
             for i, name in enumerate(machines):
                 if name in rows:
-                    values[j, i] = rows.pop(name)  # so that not all is held twice
+                    values[j, i] = rows.pop(name)  # not all is held twice
         return MetricSeries(
             tuple(metric.name for metric in self.file.metrics),
             tuple(machines),
@@ -236,7 +236,7 @@ class Gathered:
         )
 
     def _check_groups(self, machines: Sequence[str]) -> None:
-        """A query that sums up may leave the group out, if another one has it."""
+        """Check that each machine has a group; a query that sums up may drop it, if another one has it."""
         asking = [j for j, metric in enumerate(self.file.metrics) if metric.group]
         without = [name for name in machines if name not in self._groups]
         for j in asking:

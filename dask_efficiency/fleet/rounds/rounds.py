@@ -1,4 +1,4 @@
-"""Rounds: a finding is told once when it begins, and once when it has ended."""
+"""Rounds: reports a finding once when it begins and once when it has ended, as a line, as JSON and to webhooks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
 from dask_efficiency.show.figures import harmless
 from dask_efficiency.straggler.wording import as_finding
 
-#: A finding has ended once so many rounds in a row did not make it: one that is near a threshold comes and goes.
+#: Rounds in a row without a finding after which it has ended: one near a threshold comes and goes.
 END_ROUNDS = 2
 
 
 class FindingChange(StrEnum):
-    """What became of a finding in a round."""
+    """Change of a finding in a round."""
 
     BEGINS = "begins"
     #: The machine is no longer unlike its peers.
@@ -31,16 +31,16 @@ class FindingChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell.
+    """A finding that begins or has ended.
 
     Parameters
     ----------
     change
-        What happened.
+        Which of these.
     at
         Time of the round, in seconds since the epoch.
     finding
-        As it was when it was made last; ``since`` as it was when it began.
+        As it was last; ``since`` as it was when it began.
     """
 
     change: FindingChange
@@ -51,37 +51,37 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class _Ongoing:
     finding: SlowWorker
-    #: Rounds in a row that did not make it.
+    #: Rounds in a row without it.
     missed: int = 0
 
 
 class Rounds:
-    """The findings that go on, from one round to the next."""
+    """Ongoing findings, from one round to the next."""
 
     def __init__(self) -> None:
         self._ongoing: dict[str, _Ongoing] = {}
 
     @property
     def ongoing(self) -> tuple[SlowWorker, ...]:
-        """Those that began and have not ended, the oldest first."""
+        """Ongoing findings, the oldest first."""
         return tuple(one.finding for one in self._ongoing.values())
 
     def judged(self, findings: Iterable[SlowWorker], present: Collection[str], *, at: float) -> list[Event]:
-        """Take what a round found.
+        """Take the findings of a round.
 
         Parameters
         ----------
         findings
-            Of one machine, the first one counts.
+            The first one of each machine counts.
         present
-            The machines of which there were samples.
+            Machines with samples.
         at
-            When, in seconds since the epoch.
+            Time of the round, in seconds since the epoch.
 
         Returns
         -------
         list
-            What is new: first what ended, in the order in which it began, then what begins.
+            Events: first ends, in the order in which the findings began, then beginnings.
         """
         found: dict[str, SlowWorker] = {}
         for finding in findings:
@@ -103,21 +103,21 @@ class Rounds:
         return ended + begun
 
 
-#: The name that a finding has as an alert.
+#: Name of a finding as an alert.
 ALERT = "DaskEfficiencyMachineFinding"
 
 #: Version of the webhook's body, as Alertmanager numbers it.
 WEBHOOK_VERSION = "4"
 
-#: Signals that a line names, at most.
+#: Most signals that a line names.
 _SHOWN = 3
 
-#: What Alertmanager writes for an end that is not there yet.
+#: Alertmanager's value for an end that is not there yet.
 _NO_END = "0001-01-01T00:00:00Z"
 
 
 def as_line(event: Event) -> str:
-    """A line for people."""
+    """Event as a line for people."""
     return harmless(_line(event))
 
 
@@ -134,24 +134,24 @@ def _line(event: Event) -> str:
 
 
 def as_record(event: Event) -> dict[str, Any]:
-    """As values that JSON has."""
-    return {"change": str(event.change), "at": event.at, **_told(event.finding)}
+    """Event as values that JSON has."""
+    return {"change": str(event.change), "at": event.at, **_details(event.finding)}
 
 
-def _told(slow: SlowWorker) -> dict[str, Any]:
-    """What is the matter, and who it is with what was measured."""
+def _details(slow: SlowWorker) -> dict[str, Any]:
+    """Finding for people, and the slow worker with its figures."""
     return {"finding": as_finding(slow).to_dict(), "slow_worker": slow.to_dict()}
 
 
 def as_webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
-    """The body that Alertmanager would send: all of them fire, or all are resolved.
+    """Body that Alertmanager would send: all events fire, or all are resolved.
 
     Parameters
     ----------
     events
         At least one, and all of one kind.
     source
-        Where the metrics are: a URL, or a scheduler's address.
+        URL of the metrics, or a scheduler's address.
     """
     firing = events[0].change is FindingChange.BEGINS
     common = {"alertname": ALERT, "source": source}
@@ -182,7 +182,7 @@ def _alert(event: Event, common: dict[str, str]) -> dict[str, Any]:
             "summary": as_line(event),
             "description": ". ".join(as_finding(slow).lines),
             "confidence": f"{slow.confidence:.3f}",
-            **{name: json.dumps(value) for name, value in _told(slow).items()},
+            **{name: json.dumps(value) for name, value in _details(slow).items()},
         },
         "startsAt": format_instant(slow.since),
         "endsAt": _NO_END if firing else format_instant(event.at),
@@ -192,11 +192,11 @@ def _alert(event: Event, common: dict[str, str]) -> dict[str, Any]:
 
 
 def format_instant(at: float) -> str:
-    """A time as RFC 3339 has it, to the second."""
+    """Time in RFC 3339, to the second."""
     if not math.isfinite(at):
         return _NO_END
     return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _signal(evidence: Evidence) -> str:
-    return f"{evidence.signal} {evidence.value:.4g} beside {evidence.peers:.4g}"
+    return f"{evidence.signal} {evidence.value:.4g}, peers {evidence.peers:.4g}"

@@ -34,46 +34,46 @@ if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
 
 
-#: Between two samples, in seconds: a heartbeat of a cluster of 800 workers. The outlier detector averages three.
+#: Seconds between two samples: a heartbeat of a cluster of 800 workers. The outlier detector averages three.
 STEP_SECONDS = 5.0
 
 
 class SeriesRing:
-    """One worker's; a sample is the mean of what the worker reported within its step.
+    """Last minutes of one worker; a sample is the mean of the reports within its step.
 
     Parameters
     ----------
     metrics
-        How many there are.
+        Number of metrics.
     steps
-        How many of the last steps are remembered: 4 bytes of each metric, and 8 more.
+        Number of steps remembered: 4 bytes of each metric, and 8 more.
     """
 
     __slots__ = ("_counts", "_first", "_held", "_step", "_sums", "_values")
 
     def __init__(self, metrics: int, steps: int) -> None:
-        #: By place in the ring, a sample, and of which step it is.
+        #: By place in the ring, a sample, and its step.
         self._values = np.full((steps, metrics), np.nan, np.float32)
         self._held = np.full(steps, -1, np.int64)
-        #: The newest step; the sum of what was reported in it, and by metric of how many reports.
+        #: Newest step; sum of its reports, and number of them by metric.
         self._step = -1
         self._sums = np.zeros(metrics)
         self._counts = np.zeros(metrics)
-        #: The first report of it, which is in neither of them yet: of many workers there is one report a step.
+        #: First report of it, not yet in the sums: with many workers there is one report a step.
         self._first: Sequence[float] | None = None
 
     @property
     def nbytes(self) -> int:
-        """Of its arrays."""
+        """Size of the arrays in bytes."""
         return sum(array.nbytes for array in (self._values, self._held, self._sums, self._counts))
 
     def add(self, values: Sequence[float], step: int) -> None:
-        """Take a report in; one of an older step than the newest came late, and is left out.
+        """Add a report; one of an older step than the newest came late, and is left out.
 
         Parameters
         ----------
         values
-            By metric; NaN for what was not reported.
+            By metric; NaN if not reported.
         step
             Its number, not negative.
         """
@@ -100,7 +100,7 @@ class SeriesRing:
         self._counts += known
 
     def read(self, steps: NDArray[np.int64]) -> Values:
-        """Its samples of some steps, shape (steps, metrics); NaN where it reported nothing, or too long ago."""
+        """Samples of some steps, shape (steps, metrics); NaN without a report, or if it is too old."""
         places = steps % len(self._held)
         found = self._values[places]
         found[self._held[places] != steps] = np.nan
@@ -118,9 +118,9 @@ def series_of(
     last: int,
     start: float,
 ) -> MetricSeries:
-    """The metric series of some workers over some steps, of the metrics that any of them has.
+    """Metric series of some workers over some steps, of the metrics that any of them has.
 
-    Where a worker's heartbeats are further apart than a step, the sample that is nearest in time counts, as in a trace.
+    Where a worker's heartbeats are further apart than a step, the sample nearest in time counts, as in a trace.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def series_of(
     metrics
         In the order of the rings.
     first, last
-        The numbers of the steps between which, both included. Those before anybody reported anything are left out.
+        Numbers of the first and the last step. Those before the first report are left out.
     start
         Seconds since the epoch at which the first step begins.
     """
@@ -158,10 +158,10 @@ def series_of(
 _SHARES = tuple(name for name, metric in METRICS.items() if metric.of_busy_time)
 _OF_DASK = tuple(name for name in METRICS if name in DASK_METRICS)
 
-#: The metrics that are remembered, in this order.
+#: Metrics that are remembered, in this order.
 NAMES = (*_SHARES, *_OF_DASK, *HOST_SENSORS, *GPU_SENSORS)
 
-#: Where an account has what slots do while they have work, and while they have none.
+#: Positions in an account of the time with work by activity, and of the time without.
 _BUSY = [place("activity", Bucket(name.replace("_", "-"))) for name in _SHARES]
 _FREE = [place("activity", bucket) for bucket in (Bucket.IDLE, Bucket.NO_WORK, Bucket.CONSTRAINED)]
 _PLACES = np.array([*_BUSY, *_FREE])
@@ -170,7 +170,7 @@ _NO_SHARES = (math.nan,) * len(_SHARES)
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """A worker that is there, and its account at its last heartbeat."""
+    """A present worker, and its account at its last heartbeat."""
 
     name: str
     host: str
@@ -180,7 +180,7 @@ class _Worker:
 
 
 class WorkerSeries:
-    """Remembers the workers that are there. If it fails, it says so once and the meter goes on without it.
+    """Remembers present workers. If it fails, it logs that once and the meter goes on without it.
 
     Parameters
     ----------
@@ -198,16 +198,16 @@ class WorkerSeries:
 
     @property
     def off(self) -> str | None:
-        """Why nothing is remembered any more; None while it is."""
+        """Reason why it has failed; None while it works."""
         return self._guard.off
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays: 50 kB a worker for twenty minutes."""
+        """Size of the arrays in bytes: 50 kB a worker for twenty minutes."""
         return sum(worker.ring.nbytes for worker in self._workers.values())
 
     def limit(self, seconds: float) -> None:
-        """Remember so much from now on; where that is another length, what was remembered is forgotten."""
+        """Set how much is remembered; another length forgets everything."""
         if seconds != self._seconds:
             self._seconds = seconds
             for worker in self._workers.values():
@@ -217,7 +217,7 @@ class WorkerSeries:
         return SeriesRing(len(NAMES), max(1, round(self._seconds / STEP_SECONDS)))
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
-        """A worker is there."""
+        """Add a worker."""
         self._guard(self._join, address, ws)
 
     def _join(self, address: str, ws: WorkerState) -> None:
@@ -225,11 +225,11 @@ class WorkerSeries:
         self._workers[address] = _Worker(str(ws.name), str(ws.host), group, self._new_ring())
 
     def worker_left(self, address: str) -> None:
-        """A worker was removed, and what it did is forgotten."""
+        """Remove a worker, and forget its metrics."""
         self._workers.pop(address, None)
 
     def take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:
-        """Take a heartbeat in; ``at`` is when it came, in monotonic nanoseconds."""
+        """Take in a heartbeat that came at this instant, in monotonic nanoseconds."""
         self._guard(self._take_heartbeat, address, ws, at)
 
     def _take_heartbeat(self, address: str, ws: WorkerState, at: int) -> None:
@@ -246,7 +246,7 @@ class WorkerSeries:
         worker.ring.add(row, int(at / (STEP_SECONDS * 1e9)))
 
     def reader(self, seconds: float) -> Callable[[], MetricSeries]:
-        """What gives the last seconds of the workers that are there now; it may be called on any thread.
+        """Function that gives the last seconds of present workers, on any thread.
 
         Parameters
         ----------
@@ -279,21 +279,21 @@ class WorkerSeries:
 
 
 def _shares(before: Sequence[int], now: Sequence[int]) -> Sequence[float]:
-    """The share of their busy time that slots spent in each way; NaN where there was hardly any."""
+    """Share of busy time that slots spent in each way; NaN if there was hardly any."""
     gained = list(map(sub, now, before))
     busy = sum(gained[: len(_BUSY)])
     return [ns / busy for ns in gained[: len(_BUSY)]] if busy > MIN_BUSY * sum(gained) else _NO_SHARES
 
 
 class Metrics(SchedulerPart):
-    """Remembers the workers' metrics, and gives the watch for stragglers the outliers among them.
+    """Part of the scheduler that remembers the workers' metrics, and adds the outliers among them to the stragglers.
 
     Parameters
     ----------
     accounts
         The cluster's accounts.
     options
-        Gives the options in force.
+        Returns the options in force.
     """
 
     def __init__(self, accounts: ClusterAccounts, options: Callable[[], Options]) -> None:
@@ -307,7 +307,7 @@ class Metrics(SchedulerPart):
         return cls(meter.accounts, lambda: meter.options)
 
     async def configured(self) -> None:
-        """Remember as much as the option says."""
+        """Apply the option ``worker_series``."""
         self.series.limit(self._options().worker_series)
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:  # noqa: D102
@@ -320,7 +320,7 @@ class Metrics(SchedulerPart):
         self.series.take_heartbeat(address, ws, at)
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The last seconds of the metrics; put together on a thread, as they may be megabytes."""
+        """Metrics of the last seconds; collected on a thread, as they may be megabytes."""
         await self._accounts.poll_all()
         series = await asyncio.to_thread(self.series.reader(asked["seconds"]))
         return {

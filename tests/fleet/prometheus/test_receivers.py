@@ -159,7 +159,7 @@ def test_a_webhook_that_answers_byte_by_byte_has_as_long_as_any_other() -> None:
         try:
             with pytest.raises(NotReceivedError, match=r"timed out after 0.5 s"):
                 webhook.tell(BODY)
-            with pytest.raises(NotReceivedError, match="has not yet answered to what it was told last"):
+            with pytest.raises(NotReceivedError, match="has not yet answered the last message"):
                 webhook.tell(BODY)
         finally:
             over.set()

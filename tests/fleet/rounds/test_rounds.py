@@ -76,7 +76,7 @@ BEGINS = Event(FindingChange.BEGINS, 1_700_000_480.0, FINDING)
 
 def test_a_line_says_when_who_why_and_by_what() -> None:
     assert as_line(BEGINS) == (
-        "2023-11-14T22:21:20Z begins m04: Slow worker, its transfers are slow; pfc 812.3 beside 4.1; "
+        "2023-11-14T22:21:20Z begins m04: Slow worker, its transfers are slow; pfc 812.3, peers 4.1; "
         "since 2023-11-14T22:13:20Z, confidence 96%"
     )
     ended = as_line(replace(BEGINS, change=FindingChange.ENDS))
