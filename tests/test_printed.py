@@ -47,7 +47,7 @@ PRINTED = {
     "fleet/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
     "simulation/cli.py": ["one.message", "one.category", "one.filename", "one.lineno"],
     # its own words and numbers
-    "preflights/client.py": ["said"],
+    "preflights/client.py": ["stopped"],
     "show/progress.py": ["unit"],
     # numbers, and settings by name
     "simulation/calls.py": ["judged.doubt"],

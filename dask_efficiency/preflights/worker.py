@@ -1,4 +1,4 @@
-"""Child: a process that measures for a worker, and ends with the worker, with its deadline, or when it is told to."""
+"""WorkerPreflight: a worker's side of a test: alone in a child process and a thread, in pairs by Dask's comms."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 _MODULE = "dask_efficiency.preflights.hardware"
 
-#: Threads of libraries are switched off: what is asked for says how many threads compute.
+#: Switches off the threads of libraries: the request says how many threads compute.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
 
-#: How often it is looked whether it is to end early.
+#: Seconds between two checks whether the child is to end early.
 LOOK_SECONDS = 0.05
 
 
 class Child:
-    """One child.
+    """Process that measures for a worker, and ends with the worker, at its deadline, or on request.
 
     Attributes
     ----------
     found
-        By component, what it has measured so far.
+        Measurements so far, by component.
     cpu_seconds
-        CPU time that it took; until it has ended, what is known of it.
+        Its CPU time; until it has ended, as far as known.
     """
 
     def __init__(self) -> None:
@@ -55,16 +55,16 @@ class Child:
     async def run(
         self, request: Mapping[str, Any], payload: bytes, *, seconds: float, ended: Callable[[], bool]
     ) -> str:
-        """Measure what is asked for; why it ended early, or nothing if it did not.
+        """Measure the requested components; returns why it ended early, or an empty string.
 
         Parameters
         ----------
         request, payload
             For the child; see :mod:`~dask_efficiency.preflights.hardware.__main__`.
         seconds
-            Until it is killed.
+            Time after which it is killed.
         ended
-            Looked at all the time: whether it is to end at once.
+            Called all the time: whether it is to end at once.
         """
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = process = await asyncio.create_subprocess_exec(
@@ -75,11 +75,11 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
-            # Of its own, so that Ctrl-C reaches the worker first, and all that a workload starts can be ended.
+            # A session of its own: Ctrl-C reaches the worker first, and everything that a workload starts can be ended.
             start_new_session=True,
         )
         try:
-            # Its input stays open: when that ends, however the worker ends, it ends itself.
+            # Its input stays open: when the worker ends in any way, the input ends, and the child with it.
             assert process.stdin is not None
             process.stdin.write(json.dumps({**request, "nbytes": len(payload)}).encode() + b"\n" + payload)
             reading = asyncio.ensure_future(self._read(process))
@@ -118,7 +118,7 @@ class Child:
                 self.found[component] = content
 
     def kill(self) -> None:
-        """End it, and all that it started."""
+        """End it, and everything that it started."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -129,36 +129,37 @@ class Child:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-#: What it takes is shown by this name, beside the buckets.
+#: Name of its CPU time outside the buckets.
 OWN_TEST = "preflight"
 
-#: What is measured in the worker's own process.
+#: Component measured in the worker's own process.
 _PYTHON = "python"
 
-#: What is the same as that of one thread where there is no more.
+#: Component that equals that of one thread on a worker with one thread.
 _CPU_ALL = "cpu_all"
 
-#: Bytes of a message: the first; and the most, of which a link of 10 Gbit/s takes 150 a second.
+#: Bytes of the first message; and of the largest, of which a link of 10 Gbit/s takes 150 a second.
 FIRST_NBYTES = 64 * 2**10
 MAX_NBYTES = 8 * 2**20
 
-#: Repetitions, of which the best counts; and how much of one a message takes, at most about that.
+#: Repetitions, of which the best counts; and the share of one that a message takes at most.
 REPEATS = 3
 MESSAGE_SHARE = 0.3
 
-#: Of Python a repetition takes longer: a process that is stopped for a tenth of a second at a time would seem well.
+#: Python's repetitions are this many times as long: a process that is stopped for a tenth of a second at a time would
+#: seem well.
 REPETITIONS_OF_PYTHON = 3
 
-#: Until a partner is not waited for any more when it is over.
+#: Seconds to wait for a partner at the end.
 PART_SECONDS = 1.0
 
 #: Round trips of a repetition.
 ROUND_TRIPS = 10
 
-#: Known to all that runs on one machine, in whatever container.
+#: Equal for everything on one machine, in any container.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-#: Where the driver of NVIDIA's GPUs is.
+#: Device file of NVIDIA's driver.
 _GPU_DRIVER = Path("/dev/nvidiactl")
 
 
@@ -180,7 +181,7 @@ class WorkerPreflight(WorkerPart):
         #: CPU nanoseconds of children and of the event loop; and of threads of this process.
         self._elsewhere = 0
         self.in_threads = 0
-        #: CPU seconds of the event loop when a partner began.
+        #: By partner, the event loop's CPU seconds when its test began.
         self._met: dict[str, float] = {}
         self._steps: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             names.READY: self._ready,
@@ -214,7 +215,7 @@ class WorkerPreflight(WorkerPart):
             return {"failed": f"{type(error).__name__}: {error}"[:500]}
 
     def stop(self) -> None:
-        """End what is being measured, also in a child that is being started; nothing is measured any more."""
+        """End the measurements, also in a child that is just starting; nothing is measured any more."""
         self._closed = True
         self._stop()
 
@@ -226,7 +227,7 @@ class WorkerPreflight(WorkerPart):
     # -- alone -------------------------------------------------------------------------------
 
     async def _ready(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Where it runs, and whether it takes tasks."""
+        """Machine of the worker, and whether it takes tasks."""
         return {
             "machine": machine(),
             "paused": self._worker.status == Status.paused,
@@ -236,13 +237,13 @@ class WorkerPreflight(WorkerPart):
         }
 
     async def _measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Measure some components of it alone.
+        """Measure some components of the worker alone.
 
         Returns
         -------
         dict
-            ``measured``, by component as :func:`~dask_efficiency.preflights.judge.readings.read_measurements` takes
-            it; or ``busy``, if a task began meanwhile and ``force`` was not asked for.
+            ``measured``, by component as :func:`~dask_efficiency.preflights.judge.readings.read_measurements` takes it;
+            or ``busy``, if a task began in the meantime and ``force`` was not set.
         """
         test, seconds, force = asked["test"], float(asked["seconds"]), bool(asked["force"])
         began = time.monotonic()
@@ -300,7 +301,7 @@ class WorkerPreflight(WorkerPart):
         return python_loops(REPETITIONS_OF_PYTHON * repetition, repeats, spent)
 
     async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        # Tests are few, and one may be stopped before it has begun here.
+        # A test may be stopped before it begins here, so its name stays; tests are few.
         self._stopped.add(asked["test"])
         self._stop()
         return {}
@@ -360,14 +361,14 @@ class WorkerPreflight(WorkerPart):
         return {}
 
     async def _random_data(self) -> bytes:
-        """Bytes that cannot be compressed, whatever Dask's configuration says of compression."""
+        """Bytes that cannot be compressed, whatever Dask's configuration of compression."""
         if not self._data:
             self._data = await asyncio.to_thread(os.urandom, MAX_NBYTES)
         return self._data
 
 
 async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> list[float]:
-    """Of each repetition, in messages as large as the link carries in a short time."""
+    """Seconds a byte of each repetition, in messages as large as the link carries in a short time."""
     await move(FIRST_NBYTES)  # the first one opens the connection
     began = time.perf_counter()
     await move(FIRST_NBYTES)
@@ -384,7 +385,7 @@ async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: 
 
 
 async def _round_trip(go: Callable[[], Awaitable[Any]]) -> float:
-    """The best of the medians of some round trips."""
+    """Best of the medians of some round trips."""
     medians = []
     for _ in range(REPEATS):
         took = []
@@ -408,7 +409,7 @@ def _free_port() -> int:
 
 
 def machine() -> str:
-    """Equal for all workers on one machine, in whatever containers they are."""
+    """Name equal for all workers on one machine, in any container."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

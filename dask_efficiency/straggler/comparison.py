@@ -93,8 +93,8 @@ class ProcessComparison:
             # A share of the time in which its threads want a core, so that it does not matter how much they have to do.
             waited = np.where(known & (wait + cpu > MIN_RUNNABLE * took), wait / (wait + cpu), np.nan)
             _put(interval, CORE_WAIT, rows, waited)
-            beside = np.where(known, np.maximum(cpu - of_tasks, 0.0) / took, np.nan)
-            _put(interval, BESIDE_TASKS, rows, beside)
+            outside = np.where(known, np.maximum(cpu - of_tasks, 0.0) / took, np.nan)
+            _put(interval, BESIDE_TASKS, rows, outside)
         interval.loop_lag[rows] = self._lag[rows]
 
 

@@ -75,7 +75,7 @@ class Webhook:
         """Post it, and wait for the first byte of the answer's body, within the timeout in all."""
         url = _without_secrets(self.url)
         if any(thread.is_alive() for thread in self._waiting):
-            raise NotReceivedError(f"the webhook {url} was not told: it has not yet answered the last message")
+            raise NotReceivedError(f"the webhook {url} was not reached: it has not yet answered the last message")
         failed: list[Exception] = []
 
         def post() -> None:
@@ -101,10 +101,10 @@ class Webhook:
             with self.config.opener().open(request, timeout=self.timeout_seconds) as response:
                 response.read(1)
         except OSError as error:
-            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not told: {error}") from error
+            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not reached: {error}") from error
         except (ValueError, http.client.HTTPException) as error:  # these quote paths and headers
             why = type(error).__name__
-            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not told: {why}") from error
+            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not reached: {why}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Command:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise NotReceivedError(f"{self.arguments[0]} was not told: {error}") from error
+                raise NotReceivedError(f"{self.arguments[0]} was not reached: {error}") from error
             try:
                 status = process.wait(self.timeout_seconds)
             except subprocess.TimeoutExpired as error:  # which quotes all arguments

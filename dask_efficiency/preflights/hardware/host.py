@@ -1,4 +1,4 @@
-"""Measured: what one measurement shows, and how the best of several is taken."""
+"""Measurements of a host: processor, memory, disk, Python's loops and a user's workload, each with repetitions."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-#: Each measurement is repeated so often, and the best counts: what disturbs it only makes it slower.
+#: Repetitions of each measurement, of which the best counts: disturbances only make it slower.
 REPEATS = 3
 
-#: A measurement that takes longer than that is not repeated.
+#: Seconds after which a measurement is not repeated; a guess.
 MAX_SECONDS = 2.0
 
 
 class CannotMeasure(Exception):
-    """Something is not there to be measured, or cannot be used; says what."""
+    """Hardware or software that a measurement needs is missing; the message names it."""
 
 
 def best_rate(measure: Callable[[], tuple[float, float]], repeats: int = REPEATS) -> dict[str, Any]:
-    """The repetition with the highest rate.
+    """Repetition with the highest rate.
 
     Parameters
     ----------
     measure
-        Gives a rate, and the share of its time for which its threads computed, or NaN.
+        Returns a rate, and the share of its time for which its threads computed, or NaN.
     """
     found = []
     began = time.perf_counter()
@@ -42,7 +42,7 @@ def best_rate(measure: Callable[[], tuple[float, float]], repeats: int = REPEATS
 
 
 def least_seconds(measure: Callable[[], float], repeats: int = REPEATS) -> dict[str, Any]:
-    """The repetition with the fewest seconds."""
+    """Repetition with the fewest seconds."""
     found = []
     began = time.perf_counter()
     for _ in range(repeats):
@@ -53,7 +53,7 @@ def least_seconds(measure: Callable[[], float], repeats: int = REPEATS) -> dict[
 
 
 def spread_of(found: Sequence[float]) -> float:
-    """Logarithm of the largest repetition over the least, NaN for one alone: how much chance has a say in it."""
+    """Logarithm of the largest repetition over the least, which shows chance; NaN for a single one."""
     if len(found) < 2 or min(found) <= 0:
         return math.nan
     return math.log(max(found) / min(found))
@@ -66,12 +66,12 @@ ROWS = 256
 def matrix_products(threads: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
     """Floating-point operations a second of products in double precision.
 
-    NumPy's own threads must be switched off by the environment of the process: here each thread multiplies matrices of
-    its own, as tasks on several threads of a worker do.
+    NumPy's own threads must be switched off by the environment of the process: here each thread multiplies its own
+    matrices, as tasks on several threads of a worker do.
     """
     matrices = [np.random.default_rng(i).random((ROWS, ROWS)) for i in range(threads)]
     for matrix in matrices:
-        matrix @ matrix  # the first one loads the library and touches the memory
+        matrix @ matrix  # the first product loads the library and touches the memory
 
     def once() -> tuple[float, float]:
         counts, cpu = [0] * threads, [0.0] * threads
@@ -100,27 +100,27 @@ def matrix_products(threads: int, seconds: float, repeats: int = REPEATS) -> dic
     return best_rate(once, repeats)
 
 
-#: Bytes of each of the two arrays. Caches of today's servers hold tens of megabytes for each core that may use them.
+#: Bytes of each of the two arrays. Caches of today's servers hold tens of megabytes for each core.
 NBYTES = 64 * 2**20
 MIN_NBYTES = 4 * 2**20
 
 
 def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Bytes a second that are read and written.
+    """Bytes a second that one thread reads and writes between two arrays that no cache holds.
 
     Parameters
     ----------
     limit
-        Of the worker's memory, in bytes; 0 for none. The two arrays take an eighth of it at most.
+        The worker's memory in bytes; 0 for none. The two arrays take an eighth of it at most.
     seconds
-        Of one repetition.
+        Length of a repetition.
     repeats
-        How many there are.
+        Number of repetitions.
 
     References
     ----------
-    ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold, and takes memory
-    from the system for each.
+    ``distributed.worker.benchmark_memory`` copies pieces of 10 MiB at most, which a cache may hold, and allocates
+    memory for each.
     """
     nbytes = min(NBYTES, max(limit // 16, MIN_NBYTES)) if limit else NBYTES
     source, target = np.ones(nbytes // 8), np.empty(nbytes // 8)
@@ -138,27 +138,28 @@ def copies(limit: int, seconds: float, repeats: int = REPEATS) -> dict[str, Any]
     return best_rate(once, repeats)
 
 
-#: Bytes that are written at once: at first, and on a disk that takes them in a moment. A fast disk takes less time for
-#: a MiB than a core takes to wake up for it: whether it has to is chance, and made a rate of 2 or of 6 GB/s.
+#: Bytes written at once: at first, and at most on a disk that takes them in less than this many seconds. A fast disk
+#: takes less time for a MiB than a core takes to wake up for it, and whether it has to is chance: rates of 2 or of 6
+#: GB/s.
 CHUNK = 2**20
 MAX_CHUNK = 16 * 2**20
 MOMENT_SECONDS = 5e-3
 
-#: Bytes that are written at most in all repetitions.
+#: Most bytes written in all repetitions.
 MAX_NBYTES = 96 * 2**20
 
 
 def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, Any]:
-    """Bytes a second that are written, each chunk until the disk has it.
+    """Bytes a second written to the disk where a worker spills, each chunk until the disk has it.
 
     Raises
     ------
     CannotMeasure
-        If nothing can be written there.
+        If the directory cannot be written to.
 
     References
     ----------
-    ``distributed.worker.benchmark_disk`` measures the same. Here the file has no name, so that nothing is left of it
+    ``distributed.worker.benchmark_disk`` measures this too. Here the file has no name, so that nothing remains of it
     however the process ends.
     """
     try:
@@ -185,7 +186,7 @@ def writes(directory: str, seconds: float, repeats: int = REPEATS) -> dict[str, 
 
 
 def _of_a_moment(write: Callable[[bytes], None]) -> bytes:
-    """Data for which the disk takes about a moment, found by writing ever more of it."""
+    """Data that the disk takes a moment to write, found by writing ever more."""
     data = os.urandom(CHUNK)
     while len(data) < MAX_CHUNK:
         began = time.perf_counter()
@@ -203,21 +204,21 @@ TURNS = 5_000
 def python_loops(
     seconds: float, repeats: int = REPEATS, spent: Callable[[float], object] = lambda seconds: None
 ) -> dict[str, Any]:
-    """Turns a second of a loop in pure Python, in the calling thread.
+    """Turns a second of a loop in pure Python, in the calling thread of this process.
 
     Parameters
     ----------
     seconds
-        Of one repetition.
+        Length of a repetition.
     repeats
-        How many there are.
+        Number of repetitions.
     spent
-        Called every quarter of a millisecond with the CPU seconds that it took so far.
+        Called every quarter of a millisecond with the CPU seconds used so far.
 
     Returns
     -------
     dict
-        ``value``; ``share``, of the time in which the thread computed; ``others``, CPU seconds a second of all other
+        ``value``; ``share`` of the time in which the thread computed; ``others``, CPU seconds a second of all other
         threads of the process; ``count`` and ``range`` of the repetitions.
     """
     found = []
@@ -239,12 +240,12 @@ def python_loops(
     return {"value": rate, "share": share, "others": others, "count": repeats, "range": spread}
 
 
-#: What a workload may be.
+#: Kinds of a workload.
 CALLABLE, SCRIPT = "callable", "script"
 
 
 def run(kind: str, payload: bytes, repeats: int = REPEATS) -> dict[str, Any]:
-    """Seconds of a workload: of the best of three runs, if one takes less than two seconds.
+    """Seconds of a workload: the best of three runs, if one takes less than two seconds.
 
     Parameters
     ----------

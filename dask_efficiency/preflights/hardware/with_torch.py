@@ -15,24 +15,24 @@ from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, l
 #: Rows of the matrices: a product takes 2 to 20 ms on the GPUs of today's servers.
 ROWS = 8192
 
-#: Bytes that are copied: more than any cache of a GPU holds.
+#: Bytes copied: more than any cache of a GPU holds.
 COPIED_NBYTES = 256 * 2**20
 
-#: Of the free memory of a GPU, how much the soak fills.
+#: Share of a GPU's free memory that the soak fills.
 SOAK_SHARE = 0.8
 
-#: The transformer of the soak: width, heads, length of a sequence, layers. Then the bytes that a training step takes
-#: for each token and layer: 34 for each of its width in 16 bits (Korthikanti et al., MLSys 2023, eq. 1), and for the
-#: attention 5 x heads x length / width = 40 more, rounded up.
+#: Transformer of the soak: width, heads, length of a sequence, layers. Then the bytes of a training step for each token
+#: and layer: 34 for each of its width in 16 bits (Korthikanti et al., MLSys 2023, eq. 1), and for the attention 5 x
+#: heads x length / width = 40 more, rounded up.
 WIDTH, HEADS, LENGTH, LAYERS = 1024, 16, 512, 4
 BYTES_PER_TOKEN = 80 * WIDTH
 
-#: The first compute capability whose matrix units take bfloat16.
+#: First compute capability whose matrix units take bfloat16.
 BFLOAT16_CAPABILITY = (8, 0)
 
 
 def gpu_of(torch: Any) -> Any:
-    """The GPU that this process may use.
+    """GPU that this process may use.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def gpu_of(torch: Any) -> Any:
 
 
 def matrix_products(torch: Any) -> dict[str, Any]:
-    """Floating-point operations a second, in the type that the matrix units of the GPU are made for."""
+    """Floating-point operations a second, in the type of the GPU's matrix units."""
     gpu = gpu_of(torch)
     modern = tuple(torch.cuda.get_device_capability(gpu)) >= BFLOAT16_CAPABILITY
     kind = torch.bfloat16 if modern else torch.float16
@@ -55,7 +55,7 @@ def matrix_products(torch: Any) -> dict[str, Any]:
 
 
 def memory(torch: Any) -> dict[str, Any]:
-    """Bytes a second that are read and written within the GPU's memory."""
+    """Bytes a second read and written within the GPU's memory."""
     gpu = gpu_of(torch)
     source = torch.ones(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
     target = torch.empty_like(source)
@@ -64,7 +64,7 @@ def memory(torch: Any) -> dict[str, Any]:
 
 
 def host_copies(torch: Any) -> dict[str, Any]:
-    """Bytes a second of the slower of the two ways between page-locked memory of the host and the GPU."""
+    """Bytes a second of the slower direction between page-locked memory of the host and the GPU."""
     gpu = gpu_of(torch)
     here = torch.ones(COPIED_NBYTES, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(COPIED_NBYTES, dtype=torch.uint8, device=gpu)
@@ -121,7 +121,7 @@ def soak(torch: Any) -> dict[str, Any]:
 
 
 def _timed(torch: Any, work: Callable[[], Any]) -> Callable[[], float]:
-    """A function that does it, and gives the seconds until the GPU has done it; it has been done once before."""
+    """Function that runs the work and returns the seconds until the GPU has done it; runs it once before."""
     work()
     torch.cuda.synchronize()
 
@@ -134,7 +134,7 @@ def _timed(torch: Any, work: Callable[[], Any]) -> Callable[[], float]:
     return seconds
 
 
-#: Bytes that are reduced.
+#: Bytes reduced.
 REDUCED_NBYTES = 16 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""Alone: how many times as long each worker takes as comparable ones for what was measured of it alone."""
+"""Comparison of workers measured alone: ratio of each one's time to comparable ones', and its confirmation."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from dask_efficiency.straggler.peers import MIN_PEERS
 
 @dataclass(frozen=True, slots=True)
 class WorkerComparison:
-    """A worker in one component, beside its peers.
+    """A worker in one component, compared with its peers.
 
     Parameters
     ----------
     ratio
-        How many times as long it takes as the median of the fastest half; infinite if it failed. Where it was measured
-        in turns with good workers, as these: the median of the pairs.
+        Ratio of its time to the median of the fastest half; infinite if it failed. After measurements in turns with
+        good workers, the median of these ratios.
     low, median, high
-        The same of its peers: the least, the median and the most.
+        The peers' least, median and highest ratio.
     z
         Logarithm of the ratio in units of the spread of healthy workers.
     confirmed
-        Whether it is slow by those pairs; None where there are none, or not enough.
+        Whether it is slow by those turns; None without any, or with too few.
     """
 
     ratio: float
@@ -47,22 +47,22 @@ class WorkerComparison:
 
     @property
     def seems_slow(self) -> bool:
-        """Whether it is to be measured in turns with good workers before the worker is named."""
+        """True if the worker is to be measured in turns with good workers before it is named."""
         return self._is_beyond and self.z > 0 and math.isfinite(self.ratio)
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is so much slower that the worker is named."""
+        """True if it is slow enough to be named."""
         return self.confirmed if self.confirmed is not None else self._is_beyond and self.z >= MIN_Z
 
     @property
     def _is_beyond(self) -> bool:
-        """Whether it is so much slower than most peers too: nobody is slow because one is very fast."""
+        """True if it is slower than most peers too: nobody is slow because one is very fast."""
         return self.ratio >= THRESHOLD and self.ratio / self.median >= THRESHOLD
 
 
 def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, WorkerComparison]]:
-    """Each worker by address beside the comparable ones, by component.
+    """Compare each worker with comparable ones, by address and component.
 
     Workers of a group of two have a ratio, and never enough of a ``z`` to be named: nobody can tell which one is slow.
     """
@@ -91,7 +91,7 @@ def _in_turns(comparison: WorkerComparison, ratios: Sequence[float]) -> WorkerCo
 
 
 def suspects(compared: Mapping[str, Mapping[Component, WorkerComparison]]) -> dict[str, dict[Component, float]]:
-    """Address to the components in which a worker seems slow, with its ratio: they are measured again."""
+    """Components in which a worker seems slow, with its ratio, by address: they are measured again."""
     slow = {
         address: {component: one.ratio for component, one in of_worker.items() if one.seems_slow}
         for address, of_worker in compared.items()
@@ -109,7 +109,7 @@ def _noise(component: Component, group: Iterable[Subject]) -> float:
 def _compared(component: Component, seconds: dict[str, float], noise: float) -> dict[str, WorkerComparison]:
     known = [value for value in seconds.values() if math.isfinite(value)]
     reference = median_of_fastest(known) if known else math.inf
-    if not 0 < reference < math.inf:  # it failed everywhere: that is no worker's fault
+    if not 0 < reference < math.inf:  # a failure everywhere is no worker's fault
         return {}
     half = [math.log(value / reference) for value in fastest_half(known)]
     scale = math.hypot(spread_of_half(half), MEANINGS[component].spread, noise)
@@ -124,28 +124,27 @@ def _compared(component: Component, seconds: dict[str, float], noise: float) -> 
     return found
 
 
-#: Pairs of measurements, next to each other in time, by which it is known whether a worker is slow.
+#: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
 PAIRS = 5
 
-#: Pairs that are enough where the worker takes as many times as long in each of them, and did when it was suspected.
+#: Turns that are enough if the worker takes this many times as long in each, and did when it was suspected.
 PAIRS_OF_MUCH_SLOWER = 2
 MUCH_SLOWER = 2.0
 
-#: Below this a pair speaks for the worker. One such pair may be chance, two are not.
+#: Ratio below which a turn speaks for the worker. One such turn may be chance, two are not.
 ALIKE = 1.15
 MAX_ALIKE = 1
 
 
 def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
-    """Whether a worker is slow; None until there are enough pairs to tell.
+    """True if a worker is slow; None until there are enough turns to tell.
 
     Parameters
     ----------
     first
-        How many times as long as its peers it took at first, which is why it is suspected.
+        Ratio to its peers for which it is suspected.
     ratios
-        How many times as long it took as a good worker, of each pair. What the two have in common, such as a machine
-        that is slow for a second, is not in them.
+        Ratio to a good worker's time, of each turn. Anything that slows both, such as their machine, cancels.
     """
     if sum(ratio < ALIKE for ratio in ratios) > MAX_ALIKE:
         return False
@@ -157,30 +156,28 @@ def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
 
 
 def unsettled(subject: Subject, suspected: Mapping[Component, float]) -> list[Component]:
-    """Components of which it takes more pairs to tell whether the worker is slow.
+    """Components that need more turns to tell whether the worker is slow.
 
     Parameters
     ----------
-    subject
-        The worker.
     suspected
-        By component in which it seems slow, how many times as long as its peers it took at first.
+        First ratio of each component in which it seems slow.
     """
     return [one for one, first in suspected.items() if is_confirmed(first, subject.readings[one].beside) is None]
 
 
 def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
-    """A worker with one more pair of each component that was measured of both.
+    """Worker with one more turn of each component measured on both.
 
     Parameters
     ----------
     own, good
-        What it and a good worker showed, one right after the other.
+        Readings of it and of a good worker, one right after the other.
     """
     readings = dict(subject.readings)
     for component in own.keys() & good.keys() & readings.keys():
         seconds, least = (seconds_of(component, each[component].value) for each in (own, good))
-        if 0 < least < math.inf and seconds < math.inf:  # what fails in a short time that is left says nothing
+        if 0 < least < math.inf and seconds < math.inf:  # a failure in the short time that is left says nothing
             before = readings[component]
             readings[component] = replace(before, beside=(*before.beside, seconds / least))
     return replace(subject, readings=readings)

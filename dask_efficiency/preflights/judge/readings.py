@@ -1,4 +1,4 @@
-"""Components: what is measured of a worker before a job starts, and what its slowness means."""
+"""Readings: components that are measured of a worker, what their slowness means, and the measurements themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask_efficiency.accounts.slow_worker import Cause
 
 
 class Component(StrEnum):
-    """A part of a worker that has a measurement of its own; in the order in which one explains those after it."""
+    """A measured part of a worker; earlier ones explain later ones."""
 
     CPU = "cpu"
     CPU_ALL = "cpu_all"
@@ -34,18 +34,18 @@ class Component(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """How a component is read.
+    """Meaning of a component.
 
     Parameters
     ----------
     words
         Its name for people.
     unit
-        What a reading counts: a rate, of which more is better, or seconds, of which fewer are.
+        Unit of a reading: a rate, of which more is better, or seconds, of which fewer are.
     cause
-        What slows a worker that is slow in this component and in none that explains it.
+        Cause of a worker that is slow in this component and in none that explains it.
     spread
-        Standard deviation among healthy workers that is assumed at least, as a logarithm.
+        Least standard deviation among healthy workers that is assumed, as a logarithm.
     """
 
     words: str
@@ -55,11 +55,11 @@ class Meaning:
 
     @property
     def is_time(self) -> bool:
-        """Whether fewer are better."""
+        """True if fewer are better."""
         return self.unit == "s"
 
 
-#: The spreads are assumed: wider where more than the worker takes part. Where readings scatter more, that counts too.
+#: Spreads are guesses: wider where more than the worker takes part. Readings that scatter more count too.
 MEANINGS: Mapping[Component, Meaning] = {
     Component.CPU: Meaning(words="matrix product, one thread", unit="FLOP/s", cause=Cause.SLOW_CPU),
     Component.CPU_ALL: Meaning(words="matrix product, all threads", unit="FLOP/s", cause=Cause.SLOW_CPU),
@@ -78,52 +78,51 @@ MEANINGS: Mapping[Component, Meaning] = {
     Component.WORKLOAD: Meaning(words="the given workload", unit="s", cause=Cause.UNKNOWN, spread=0.06),
 }
 
-#: What is measured of each worker alone; the others are measured in pairs.
+#: Components measured of each worker alone; the others are measured in pairs.
 ALONE = tuple(one for one in Component if MEANINGS[one].cause is not Cause.NETWORK)
 
-#: A worker is slow that takes so many times as long as the median of the fastest half. DLRover's 2 finds no slowdown of
+#: Ratio of its time to the median of the fastest half from which a worker is slow. DLRover's 2 finds no slowdown of
 #: 1.5; healthy machines of one kind differ by less than 1.1.
 THRESHOLD = 1.3
 
-#: A worker is slow that is so many spreads of the fastest half from their median: where healthy workers differ much, it
-#: takes more than the threshold. One normal value in 700 is so far out on this side.
+#: Spreads of the fastest half, from their median, from which a worker is slow: the threshold is higher where healthy
+#: workers differ much. One normal value in 700 is that far out on this side.
 MIN_Z = 3.0
 
-#: Round trips below this are all alike: what Dask itself takes for one, which says nothing of the network.
+#: Round trips below this are equal: Dask's own time, which says nothing of the network.
 MIN_LATENCY_SECONDS = 2e-3
 
 
 def seconds_of(component: Component, reading: float) -> float:
-    """How long a worker takes for one unit of work; less is better, infinite for a reading of nothing."""
+    """Seconds for one unit of work; infinite for a reading of nothing."""
     if MEANINGS[component].is_time:
         return reading
     return 1 / reading if reading > 0 else math.inf
 
 
 def worst(component: Component) -> float:
-    """The reading of a worker that failed: nothing of a rate, infinite seconds."""
+    """Reading of a worker that failed: a rate of 0, infinite seconds."""
     return math.inf if MEANINGS[component].is_time else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The best that a worker showed in one component.
+    """Best measurement of a worker in one component.
 
     Parameters
     ----------
     value
-        In the unit of the component; infinitely bad (nothing of a rate, infinite seconds) where it failed or hung.
+        In the unit of the component; infinitely bad (a rate of 0, infinite seconds) if it failed or hung.
     share
-        Share of that time in which the thread computed, or NaN where that does not tell anything.
+        Share of its time in which the thread computed; NaN if that does not apply.
     others
-        CPU seconds a second that other threads of the process used meanwhile; NaN where that is not known.
+        CPU seconds a second that other threads of the process used at the time; NaN if unknown.
     count
-        How often it was measured.
+        Number of repetitions.
     range
-        Logarithm of the largest of these over the least; NaN where it was measured once.
+        Logarithm of the largest repetition over the least; NaN for a single one.
     beside
-        How many times as long it took as a good worker that was measured right before or after it, each time that it
-        was; empty where nobody doubted it.
+        Ratios of its time to that of a good worker measured right before or after it; empty if it was never suspected.
     """
 
     value: float
@@ -136,22 +135,22 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A worker, and what was measured of it alone.
+    """A worker, and the measurements of it alone.
 
     Parameters
     ----------
     name, address, host
         Of the worker.
     group
-        Equal for workers that were made alike, which are compared.
+        Equal for comparable workers.
     readings
         By component.
     missing
-        By component that was not measured, why.
+        Reason, by component that was not measured.
     not_tested
-        Why nothing was measured of it; empty if something was.
+        Reason why nothing was measured; empty if something was.
     broken
-        Why it cannot work at all, of a worker that does not answer or takes no tasks; empty for any other.
+        Reason why it cannot work at all: it does not answer, or takes no tasks; else empty.
     paused
         Whether that is because its memory is full.
     """
@@ -168,13 +167,13 @@ class Subject:
 
 
 def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Component, str]]:
-    """What a worker measured of itself, and what it could not measure and why.
+    """Readings of a worker's answer, and the reasons of those that are missing.
 
     Parameters
     ----------
     answer
-        By component, ``value`` with ``share``, ``others``, ``count`` and ``range`` where they are known; or
-        ``missing``, the reason; or ``failed``, the reason of what failed or hung, which is infinitely slow.
+        By component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or ``missing``, the
+        reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow.
 
     Raises
     ------
@@ -215,7 +214,7 @@ def _reading(component: Component, content: Mapping[str, Any]) -> Reading:
 
 
 def better(component: Component, one: Reading | None, other: Reading) -> Reading:
-    """The better of two readings, with how often both were measured."""
+    """Better of two readings, with the repetitions of both."""
     if one is None:
         return other
     best = min(one, other, key=lambda reading: seconds_of(component, reading.value))
