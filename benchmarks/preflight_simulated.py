@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.hardware.measured import REPEATS
+from dask_efficiency.preflights.hardware.host import REPEATS
+from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
 
 #: How much healthy workers differ, and one measurement from the next, as standard deviations of logarithms.

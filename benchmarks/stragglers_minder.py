@@ -26,11 +26,18 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import HOST_NAMES, METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from benchmarks.stragglers_outliers import f1
-from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
-from dask_efficiency.fleet.minder.distances import pairwise_scores, robust_scores
+from dask_efficiency.fleet.minder.detector import (
+    WINDOW_SAMPLES,
+    Minder,
+    embedded,
+    independent,
+    lasting,
+    load_minder,
+    pairwise_scores,
+    robust_scores,
+)
+from dask_efficiency.fleet.minder.network import normalised, windowed
 from dask_efficiency.fleet.minder.train import train_minder
-from dask_efficiency.fleet.minder.windows import normalised, windowed
-from dask_efficiency.fleet.outliers.lasting import independent, lasting
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
 from dask_efficiency.fleet.outliers.outliers import culprits, find_outliers, outlier_scores
 
