@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dask_efficiency.fleet.outliers.outliers import independent
+
 # one core, as others share the machine
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -30,7 +32,6 @@ from dask_efficiency.fleet.minder.detector import (
     WINDOW_SAMPLES,
     Minder,
     embedded,
-    independent,
     lasting,
     load_minder,
     pairwise_scores,
