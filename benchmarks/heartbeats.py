@@ -36,8 +36,13 @@ from dask_efficiency.accounts.wire.heartbeats import EVERYTHING, HeartbeatWriter
 from dask_efficiency.accounts.wire.wire import Snapshot, SnapshotCauses
 from dask_efficiency.accounts.worker.balance import Balance, Outcome
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
-from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
+from dask_efficiency.straggler.task_rates import (
+    ReceivedRates,
+    RunningTask,
+    TaskRateCounter,
+    TaskRateWriter,
+    read_task_rates,
+)
 
 CLAIMED_BYTES = 5_000
 CLAIMED_GPU_BYTES = 6_500

@@ -65,7 +65,7 @@ while True:
 """
 
 _BANDWIDTH = """
-from dask_efficiency.preflights.hardware.memory import copies
+from dask_efficiency.preflights.hardware.host import copies
 print(copies(0, 0.3)["value"])
 """
 

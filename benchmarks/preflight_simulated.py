@@ -15,10 +15,11 @@ from random import Random
 from typing import Any
 
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.hardware.measured import REPEATS
+from dask_efficiency.preflights.hardware.host import REPEATS
+from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
+from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
+from dask_efficiency.preflights.scheduler.preflight import Preflight
 
 #: How much healthy workers differ, and one measurement from the next, as standard deviations of logarithms.
 WORKERS_DIFFER = 0.02

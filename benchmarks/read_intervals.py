@@ -19,8 +19,13 @@ import numpy as np
 from dask_efficiency.accounts.wire.heartbeats import REPEATS
 from dask_efficiency.plugin.scheduler.straggler_watch import POLL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, TaskRateWriter, read_task_rates
-from dask_efficiency.straggler.task_rates import TaskRateCounter
+from dask_efficiency.straggler.task_rates import (
+    MissedRates,
+    ReceivedRates,
+    TaskRateCounter,
+    TaskRateWriter,
+    read_task_rates,
+)
 
 SEED = 71_000
 HEARTBEAT_SECONDS = 6.0

@@ -25,8 +25,7 @@ from dask_efficiency.accounts.wire.heartbeats import HeartbeatWriter
 from dask_efficiency.accounts.wire.wire import CORE_WAIT, OTHER_CPU, OWN_WORK, Snapshot, SnapshotCauses, encode_window
 from dask_efficiency.accounts.worker.balance import TASK_BUCKETS, Outcome, WindowBalance
 from dask_efficiency.accounts.worker.ledger import Ledger
-from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
-from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter
+from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, TaskRateWriter
 
 if TYPE_CHECKING:
     from distributed import Scheduler

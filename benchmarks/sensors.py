@@ -27,8 +27,7 @@ from dask_efficiency.accounts.cluster.cluster import ClusterLedger
 from dask_efficiency.accounts.sensors.names import HOST_SENSORS
 from dask_efficiency.accounts.sensors.wire import encode_sensors
 from dask_efficiency.fleet.outliers.outliers import find_outliers
-from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS
-from dask_efficiency.fleet.scheduler.worker_series import NAMES, WorkerSeries
+from dask_efficiency.fleet.scheduler.worker_series import NAMES, STEP_SECONDS, WorkerSeries
 from dask_efficiency.plugin.worker.sensors.host import HostSensors
 
 CLAIMED_READING_MS = 1.0

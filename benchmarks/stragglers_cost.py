@@ -20,14 +20,16 @@ from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.plugin.scheduler.meter import POLL_MS
 from dask_efficiency.plugin.scheduler.straggler_watch import INTERVAL_SECONDS
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
 from dask_efficiency.straggler.task_rates import (
     MIN_SECONDS_A_BYTE,
     MIN_WALL_SECONDS,
     TASK_SUMS,
     TRANSFER_SUMS,
+    ReceivedRates,
     RunningTask,
     TaskRateCounter,
+    TaskRateWriter,
+    read_task_rates,
 )
 
 CLAIMED_POLL_MS = 5.0

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dask_efficiency.fleet.outliers.outliers import independent
+
 # one core, as others share the machine
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -26,11 +28,17 @@ from numpy.typing import NDArray
 
 from benchmarks.stragglers_generator import HOST_NAMES, METRICS, REPORT, SEVEN, TRAIN, TUNE, Window, generate
 from benchmarks.stragglers_outliers import f1
-from dask_efficiency.fleet.minder.detector import WINDOW_SAMPLES, Minder, embedded, load_minder
-from dask_efficiency.fleet.minder.distances import pairwise_scores, robust_scores
+from dask_efficiency.fleet.minder.detector import (
+    WINDOW_SAMPLES,
+    Minder,
+    embedded,
+    lasting,
+    load_minder,
+    pairwise_scores,
+    robust_scores,
+)
+from dask_efficiency.fleet.minder.network import normalised, windowed
 from dask_efficiency.fleet.minder.train import train_minder
-from dask_efficiency.fleet.minder.windows import normalised, windowed
-from dask_efficiency.fleet.outliers.lasting import independent, lasting
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, filled
 from dask_efficiency.fleet.outliers.outliers import culprits, find_outliers, outlier_scores
 

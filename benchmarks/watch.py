@@ -31,9 +31,9 @@ from dashboards.monitor.prometheus import running
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient
 from dask_efficiency.fleet.prometheus.prometheus_source import PrometheusSource
-from dask_efficiency.fleet.rounds.judging import Outliers
 from dask_efficiency.fleet.rounds.metrics_file import read_metrics_file
-from dask_efficiency.fleet.rounds.rounds import Change, Event
+from dask_efficiency.fleet.rounds.rounds import Event, FindingChange
+from dask_efficiency.fleet.settings import outlier_detector
 from dask_efficiency.fleet.watch import FleetWatch, instants
 
 #: When generated time begins.
@@ -152,7 +152,7 @@ def faults(count: int, step: int = 10) -> None:
             file = read_metrics_file(written(folder, names, step=step, fleet=fleet))
             onset = START + QUIET + (window.onset or 0)
             events = replayed(PrometheusSource(PrometheusClient(url), file))
-            begun = [event for event in events if event.change is Change.BEGINS]
+            begun = [event for event in events if event.change is FindingChange.BEGINS]
             faulty = set(map(str, window.faulty))
             right = [event.at for event in begun if event.finding.subject in faulty and event.at >= onset]
             wrong = [event.at for event in begun if event.finding.subject not in faulty or event.at < onset]
@@ -175,7 +175,7 @@ def replayed(source: PrometheusSource) -> list[Event]:
     events: list[Event] = []
     watch = FleetWatch(
         source=source,
-        detector=Outliers(),
+        detector=outlier_detector(),
         window_seconds=WINDOW,
         history_seconds=HISTORY,
         show=events.append,

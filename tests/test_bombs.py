@@ -24,7 +24,7 @@ from dask_efficiency.cli import main
 from dask_efficiency.files import storage
 from dask_efficiency.files.storage import DamagedFileError, FileTooLargeError, Members, any_size, reading
 from dask_efficiency.fleet import load_minder
-from dask_efficiency.fleet.minder.files import MinderFileError
+from dask_efficiency.fleet.minder.detector import MinderFileError
 from dask_efficiency.mpi import load_trace as from_mpi_trace
 from dask_efficiency.torch_traces import load_critical_path as load_path
 from dask_efficiency.torch_traces import load_kineto

@@ -25,8 +25,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "torch path": ("dask_efficiency.torch_traces.cli:command", "Say what the GPUs and threads of PyTorch waited for."),
     "mpi record": ("dask_efficiency.mpi.cli.record:command", "Record the calls of an MPI program, for `mpi simulate`."),
     "mpi simulate": ("dask_efficiency.mpi.cli.simulate:command", "Say what a recorded program would take elsewhere."),
-    "fleet watch": ("dask_efficiency.fleet.cli.watch:command", "Name the machines that are unlike their peers."),
-    "fleet train": ("dask_efficiency.fleet.cli.train:command", "Learn how a fleet behaves while all is well."),
+    "fleet watch": ("dask_efficiency.fleet.cli:watch_command", "Name the machines that are unlike their peers."),
+    "fleet train": ("dask_efficiency.fleet.cli:train_command", "Learn how a fleet behaves while all is well."),
 }
 
 #: Groups of commands, each with its line of help.

@@ -1,15 +1,15 @@
-"""A fleet of machines in Prometheus: who is an outlier, round by round, with Dask or without."""
+"""A fleet of machines in Prometheus: finds outliers round by round, with Dask or without."""
 
 from typing import TYPE_CHECKING
 
 from dask_efficiency.plugin.wings import public
 
 if TYPE_CHECKING:
+    from dask_efficiency.fleet.dask_source import worker_series
     from dask_efficiency.fleet.minder.detector import load_minder
     from dask_efficiency.fleet.minder.train import train_minder
     from dask_efficiency.fleet.outliers.metric_series import MetricSeries
     from dask_efficiency.fleet.outliers.outliers import find_outliers
-    from dask_efficiency.fleet.questions import worker_series
 
 __all__ = [
     "MetricSeries",
@@ -26,6 +26,6 @@ __getattr__, __dir__ = public(
         "find_outliers": "outliers.outliers",
         "load_minder": "minder.detector",
         "train_minder": "minder.train",
-        "worker_series": "questions",
+        "worker_series": "dask_source",
     },
 )

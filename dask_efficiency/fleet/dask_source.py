@@ -1,4 +1,4 @@
-"""A Dask cluster as a fleet that is watched: its workers' metrics, and their retirement."""
+"""Metrics of a Dask cluster's workers, for users and for a watch of the cluster, and the workers' retirement."""
 
 from __future__ import annotations
 
@@ -8,23 +8,81 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+from distributed import Client
+from distributed.protocol import Serialize
+
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.outliers.series_ring import STEP_SECONDS
-from dask_efficiency.fleet.questions import ask_series
-from dask_efficiency.plugin.client.questions import Caller, NoAnswerError
+from dask_efficiency.fleet.scheduler.worker_series import STEP_SECONDS
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.client.questions import Caller, NoAnswerError, ask, sync
 from dask_efficiency.straggler.retirements import Retirements
 
-#: Seconds until a worker that is retired is waited for no more: its data has to go to others first.
+
+def worker_series(client: Client | None = None, seconds: float = 900.0) -> Any:
+    """Metrics of the workers in the last minutes, for :func:`~dask_efficiency.stragglers`; no trace is needed.
+
+    Parameters
+    ----------
+    client
+        The current client by default.
+    seconds
+        How far back; the option ``worker_series`` limits how much the scheduler remembers.
+
+    Returns
+    -------
+    MetricSeries
+        Metrics of present workers, every five seconds: shares of busy time, memory, network, disk, event loop, and the
+        sensors of host and GPUs. Attributes ``metrics``, ``workers``, ``hosts``, ``groups`` (workers of one group are
+        comparable), ``start``, ``step_seconds`` and ``values`` of shape (metrics, workers, samples), NaN if unknown. An
+        awaitable if the client is asynchronous.
+
+    Raises
+    ------
+    NotRegisteredError
+        If the plugin is not on the scheduler.
+    ValueError
+        If ``seconds`` is not a positive number.
+    """
+    return sync(client, ask_series, seconds)
+
+
+async def ask_series(caller: Caller, seconds: float = 900.0) -> MetricSeries:
+    """Metrics of the workers in the last seconds, as far as the scheduler remembers; see ``worker_series``.
+
+    Raises
+    ------
+    ValueError
+        If ``seconds`` is not a positive number.
+    """
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"seconds is {seconds!r}; expected a positive number")
+    payload = await ask(caller, names.SERIES, seconds=float(seconds))
+    values = payload["values"]
+    # Within one process they arrive wrapped, not serialized.
+    values = values.data if isinstance(values, Serialize) else values
+    return MetricSeries(
+        metrics=tuple(payload["metrics"]),
+        workers=tuple(payload["workers"]),
+        groups=tuple(payload["groups"]),
+        hosts=tuple(payload["hosts"]),
+        start=float(payload["start"]),
+        step_seconds=float(payload["step_seconds"]),
+        values=np.asarray(values, np.float32),
+    )
+
+
+#: Seconds to wait for a worker's retirement: its data has to move first; a guess.
 RETIRE_SECONDS = 60.0
 
-#: Asks the scheduler a question, and waits for the answer.
+#: Asks the scheduler a question, and returns the answer.
 Asking = Callable[[Callable[[Caller], Awaitable[Any]]], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSource:
-    """The metrics of a cluster's workers, as far back as its scheduler remembers them.
+    """Metrics of a cluster's workers, as far back as its scheduler remembers them.
 
     Parameters
     ----------
@@ -33,7 +91,7 @@ class SchedulerSource:
     asking
         Asks it.
     timeout_seconds
-        For how long it may take to answer.
+        How long it may take to answer.
     """
 
     name: str
@@ -42,7 +100,7 @@ class SchedulerSource:
     step_seconds: float = STEP_SECONDS
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """The metrics of the last ``stop - start`` seconds; they end at ``stop``, whatever the scheduler's clock says.
+        """Metrics of the last ``stop - start`` seconds, which end at ``stop`` whatever the scheduler's clock shows.
 
         Raises
         ------
@@ -61,19 +119,19 @@ class SchedulerSource:
             ) from error
 
     def check(self, series: MetricSeries, /) -> None:
-        """A cluster that has no workers yet gets some later."""
+        """Accept anything: a cluster without workers gets some later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retiring:
-    """Retires workers that are found, as far as a limit lets it.
+    """Retires workers that were found, within a limit.
 
     Parameters
     ----------
     asking
         Asks the scheduler.
     limit
-        Says who may be retired, and when.
+        Decides who may be retired, and when.
     say
         Takes a line for people.
     """
@@ -83,7 +141,7 @@ class Retiring:
     say: Callable[[str], None]
 
     def __call__(self, findings: Sequence[SlowWorker], fleet: Sequence[str], *, at: float) -> None:
-        """Retire one of those that were found, if that is possible now.
+        """Retire one of the workers that were found, if the limit allows it now.
 
         Raises
         ------
@@ -104,12 +162,12 @@ class Retiring:
         else:
             self.say(f"{name[:200]} {'is retired' if there else 'was not retired: the scheduler has no such worker'}")
         finally:
-            if there:  # also if it takes too long: the scheduler goes on with it
+            if there:  # also after a timeout: the scheduler goes on with it
                 self.limit.retired(name, at=at)
 
 
 async def retire(caller: Caller, name: str) -> bool:
-    """Move a worker's data to others, and end it; whether there was such a worker."""
+    """Move a worker's data to others, and end it; False if there is no such worker."""
     retired = await asyncio.wait_for(
         caller.scheduler.retire_workers(names=[name], close_workers=True, remove=True), RETIRE_SECONDS
     )

@@ -1,60 +1,66 @@
-"""FleetWatch: pull, judge, tell, and again; what goes wrong in a round is told, and the next one comes."""
+"""FleetWatch: pulls metrics, judges and reports, round by round, and goes on after an error."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, Receiver
-from dask_efficiency.fleet.rounds import messages as said
-from dask_efficiency.fleet.rounds.habits import Habits
-from dask_efficiency.fleet.rounds.judging import Detector, unjudged
-from dask_efficiency.fleet.rounds.past import extended, missing_samples, parted
-from dask_efficiency.fleet.rounds.rounds import Change, Event, Rounds
+import numpy as np
 
-#: Samples that are pulled once more in the next round, as some reach Prometheus late.
+from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.fleet.outliers.departures import MIN_PAST_SECONDS
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.fleet.outliers.outliers import CONTINUITY_SECONDS
+from dask_efficiency.fleet.prometheus.receivers import NotReceivedError, Receiver
+from dask_efficiency.fleet.rounds.past import Habits, extended, missing_samples, parted
+from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_webhook
+from dask_efficiency.straggler.peers import MIN_PEERS
+
+#: Seconds of samples pulled again in the next round, as some reach Prometheus late: four scrapes of 15 s.
 LATE_SECONDS = 60.0
 
-#: Events that nobody could be told of yet; of more, the oldest are given up.
+#: Events kept for a receiver that was not reached; of more, the oldest are dropped.
 MAX_UNTOLD = 1_000
 
 
-class Source(Protocol):
-    """Where the metrics of a fleet come from."""
+#: Finds machines of a window that are unlike their peers; the second series, if any, is from just before it.
+Detector = Callable[[MetricSeries, MetricSeries | None], list[SlowWorker]]
+
+
+class MetricsSource(Protocol):
+    """Source of a fleet's metrics."""
 
     @property
     def name(self) -> str:
-        """A URL or an address."""
+        """URL or address."""
 
     @property
     def step_seconds(self) -> float:
-        """Between two samples."""
+        """Seconds between two samples."""
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """The metrics between two instants in seconds since the epoch. Raises OSError if there is no answer."""
+        """Metrics between two instants in seconds since the epoch. Raises OSError if there is no answer."""
 
     def check(self, series: MetricSeries, /) -> None:
-        """Raise ValueError if the first pull lacks something that was asked for."""
+        """Raise ValueError if the first pull lacks required metrics."""
 
 
-class Observer(Protocol):
-    """Is told how rounds went."""
+class RoundObserver(Protocol):
+    """Counts how rounds went."""
 
     def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
-        """A round came to a judgement."""
+        """Count a round with a verdict."""
 
     def failed(self, *, pull: float) -> None:
-        """A round came to none."""
+        """Count a round without a verdict."""
 
     def untold(self) -> None:
-        """Somebody could not be told."""
+        """Count a receiver that was not reached."""
 
     def ongoing(self, findings: tuple[SlowWorker, ...], /) -> None:
-        """What goes on now."""
+        """Set the present findings."""
 
 
 @dataclass(slots=True)
@@ -64,26 +70,26 @@ class FleetWatch:
     Parameters
     ----------
     source
-        Where the metrics come from.
+        Source of the metrics.
     detector
-        Judges them.
+        Finds machines in a window.
     window_seconds, history_seconds
-        What is judged, and what came before it.
+        Length of the judged window, and of the past before it.
     show
         Takes each event once.
     warn
-        Takes a line on what went wrong.
+        Takes a line about an error.
     clock
         Seconds, by which rounds are timed.
     receivers
-        Are told of each event once; again, if they were not there.
+        Get each event once; again, if they were not reached.
     observers
-        Are told how rounds went.
+        Count how rounds went.
     continuity_seconds
-        For how long somebody must be unlike others; None for the usual.
+        Seconds for which a machine must be unlike others; None for the default.
     """
 
-    source: Source
+    source: MetricsSource
     detector: Detector
     window_seconds: float
     history_seconds: float
@@ -91,31 +97,31 @@ class FleetWatch:
     warn: Callable[[str], None]
     clock: Callable[[], float]
     receivers: tuple[Receiver, ...] = ()
-    observers: tuple[Observer, ...] = ()
+    observers: tuple[RoundObserver, ...] = ()
     continuity_seconds: float | None = None
     rounds: Rounds = field(default_factory=Rounds)
-    #: What the last round judged, and whom it found; or why nobody could be found.
+    #: Window and findings of the last round; or the reason why nobody could be found.
     window: MetricSeries | None = field(default=None, init=False)
     found: tuple[SlowWorker, ...] = field(default=(), init=False)
     unjudged: str = field(default="", init=False)
-    #: Who was there in the last pull, of those that the window knows.
+    #: Machines of the window that were in the last pull.
     present: tuple[str, ...] = field(default=(), init=False)
     _habits: Habits = field(default_factory=Habits, init=False)
     _known: MetricSeries | None = field(default=None, init=False)
-    _untold: list[deque[Event]] = field(default_factory=list, init=False)
+    _pending: list[deque[Event]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self._untold = [deque(maxlen=MAX_UNTOLD) for _ in self.receivers]
+        self._pending = [deque(maxlen=MAX_UNTOLD) for _ in self.receivers]
 
     def round(self, at: float) -> list[Event]:
-        """Judge the window that ends at an instant, and tell what is new.
+        """Judge the window that ends at an instant, and report what is new.
 
         Raises
         ------
         OSError
             If there is no answer.
         ValueError
-            If there is a wrong one.
+            If an answer is wrong.
         """
         began = self.clock()
         try:
@@ -123,7 +129,7 @@ class FleetWatch:
         except (OSError, ValueError):
             for observer in self.observers:
                 observer.failed(pull=self.clock() - began)
-            self._tell([])
+            self._send([])
             raise
         pulled = self.clock()
         past, self.window = parted(self._known, window_start=at - self.window_seconds)
@@ -141,13 +147,13 @@ class FleetWatch:
                 missing=missing_samples(self.window),
             )
             observer.ongoing(self.rounds.ongoing)
-        self._tell(events)  # first: nobody may read what is shown any more
+        self._send(events)  # before `show`, which may raise BrokenPipeError
         for event in events:
             self.show(event)
         return events
 
     def _pulled(self, at: float) -> MetricSeries:
-        """What is known up to an instant: only what is not yet known is pulled."""
+        """Series up to an instant; only the part that is not known yet is pulled."""
         start = at - self.window_seconds - self.history_seconds
         if self._known is None:
             first = self.source.pull(start=start, stop=at)
@@ -159,36 +165,51 @@ class FleetWatch:
         self.present = latest.workers
         return extended(self._known, latest, start=start)
 
-    def _tell(self, events: list[Event]) -> None:
-        for receiver, untold in zip(self.receivers, self._untold, strict=True):
-            untold.extend(events)
-            while untold:
-                alike = _alike(untold)
+    def _send(self, events: list[Event]) -> None:
+        for receiver, pending in zip(self.receivers, self._pending, strict=True):
+            pending.extend(events)
+            while pending:
+                alike = _alike(pending)
                 try:
-                    receiver.tell(said.webhook(alike, source=self.source.name))
+                    receiver.tell(as_webhook(alike, source=self.source.name))
                 except NotReceivedError as error:
                     self.warn(f"{error}; tried again in the next round")
                     for observer in self.observers:
                         observer.untold()
                     break
                 for _ in alike:
-                    untold.popleft()
+                    pending.popleft()
 
 
 def _alike(events: deque[Event]) -> list[Event]:
-    """The first events, as far as all of them begin something, or all of them end it."""
-    firing = events[0].change is Change.BEGINS
+    """The first events, as long as all of them begin a finding, or all of them end one."""
+    firing = events[0].change is FindingChange.BEGINS
     alike = []
     for event in events:
-        if (event.change is Change.BEGINS) != firing:
+        if (event.change is FindingChange.BEGINS) != firing:
             break
         alike.append(event)
     return alike
 
 
 def instants(first: float, last: float, *, every_seconds: float) -> Iterator[float]:
-    """When rounds are, in a replay of the past."""
+    """Times of rounds in a replay of the past."""
     number = 0
     while (at := first + number * every_seconds) <= last:
         yield at
         number += 1
+
+
+def unjudged(window: MetricSeries, past: MetricSeries | None, *, continuity_seconds: float | None = None) -> str:
+    """Reason why nobody in a window could be found, whoever is at fault; empty if somebody could."""
+    if not window.workers:
+        return "nobody reported anything"
+    alike = max(Counter(window.groups).values())
+    if alike < MIN_PEERS:
+        return f"{len(window.workers)} reported, of which {alike} can be compared; expected {MIN_PEERS} at least"
+    expected = CONTINUITY_SECONDS if continuity_seconds is None else continuity_seconds
+    expected += 0 if past is not None else MIN_PAST_SECONDS
+    known = int(np.isfinite(window.values).any(axis=(0, 1)).sum()) * window.step_seconds
+    if known < expected:
+        return f"what was reported covers {known:.0f} s; expected {expected:.0f} s at least"
+    return ""

@@ -1,4 +1,4 @@
-"""Preflights: which workers are slow, measured before a job starts."""
+"""Preflights: measure workers before a job starts, to find the slow ones."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`dask-efficiency preflight`: which workers of a cluster are slow, before a job starts."""
+"""Command `dask-efficiency preflight`: finds slow workers of a cluster before a job starts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 @click.option(
     "--fail", is_flag=True, help="End with exit code 1 if a worker or a path is slow, 2 if nothing was tested."
 )
-@click.option("--retire", is_flag=True, help="Retire the slow workers, the most certain first; two are always left.")
+@click.option("--retire", is_flag=True, help="Retire the slow workers, the most certain first; two always stay.")
 @click.option(
     "--retire-share",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=RETIRE_SHARE,
     show_default=True,
-    help="Never more of the workers, or one.",
+    help="Largest share of the workers that is retired, or one.",
 )
-@click.option("--force", is_flag=True, help="Test a busy cluster, too.")
+@click.option("--force", is_flag=True, help="Test a busy cluster too.")
 @click.option("--device", default="auto", show_default=True, type=click.Choice(("auto", "cpu", "gpu")))
-@click.option("--workload", metavar="SCRIPT", help="A script in Python that is timed on each worker as well.")
+@click.option("--workload", metavar="SCRIPT", help="A Python script to time on each worker as well.")
 @click.option("--soak", is_flag=True, help="Fill each GPU with a training step.")
-@click.option("--collective", type=click.Choice(("gloo", "nccl")), help="Pairs run an all-reduce of torch, too.")
+@click.option("--collective", type=click.Choice(("gloo", "nccl")), help="Pairs run an all-reduce of torch too.")
 @click.option(
     "--limit", default="60s", show_default=True, callback=timedelta, metavar="TIME", help="How long the test may take."
 )
@@ -53,7 +53,7 @@ def command(scheduler: str, as_json: bool, fail: bool, limit: float, connection:
       1  with --fail, a worker or a path between hosts is slow
       2  with --fail, nothing was tested; a wrong option, or no scheduler
     """  # noqa: D301 click wants the character
-    # RuntimeError is NotRegisteredError, or was raised over there.
+    # RuntimeError is NotRegisteredError, or was raised on the scheduler.
     with one_line_errors(RuntimeError, kind=NotJudgedError):
         found = _tested(scheduler_address(scheduler), connection, timeout=limit, **asked)
         say(found, as_json=as_json)

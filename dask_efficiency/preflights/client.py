@@ -1,4 +1,4 @@
-"""``preflight``: find the slow workers before a job starts."""
+"""``preflight``: finds slow workers before a job starts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ from distributed.protocol import to_serialize
 from dask_efficiency.plugin import names
 from dask_efficiency.plugin.client.questions import ask, register
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
-from dask_efficiency.preflights.hardware.workload import CALLABLE, SCRIPT
-from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.wire import decode
-from dask_efficiency.preflights.scheduler.preflight import STOPPED, Plan
+from dask_efficiency.preflights.hardware.host import CALLABLE, SCRIPT
+from dask_efficiency.preflights.judge.result import PreflightResult, decode
+from dask_efficiency.preflights.scheduler.plan import STOPPED, Plan
 from dask_efficiency.show.progress import StoppedWarning, progress
 from dask_efficiency.straggler.retirements import RETIRE_SHARE, most_retired
 
-#: Where it is measured.
+#: Values of the option ``device``.
 DEVICES = ("auto", "cpu", "gpu")
 
-#: What reduces between workers.
+#: Backends of the all-reduce.
 COLLECTIVES = ("gloo", "nccl")
 
-#: Seconds until a retired worker is waited for no more.
+#: Seconds to wait for the retirement of slow workers; a guess.
 RETIRE_SECONDS = 60.0
 
-#: Bytes of a workload at most: it is sent to each worker, by way of the scheduler.
+#: Most bytes of a workload, which is sent to each worker by way of the scheduler.
 MAX_WORKLOAD = 10 * 2**20
 
 
@@ -54,39 +53,39 @@ def preflight(
 ) -> Any:
     """Find the slow workers before a job starts: ``dask_efficiency.preflight(client)``.
 
-    Each worker is measured for two to three seconds by itself, in a process of its own beside the worker's, and then
-    with two or three others in turns. Workers of one machine take turns. Nothing of it is a task. Where the plugin is
-    not on the scheduler, it is registered meanwhile.
+    Each worker is measured alone for two to three seconds, in a process next to its own, and then with two or three
+    others. Workers of one machine take turns. None of it is a task. If the plugin is not on the scheduler, it is
+    registered for the time of the test.
 
     Parameters
     ----------
     client
         The current client by default.
     device
-        ``"auto"``: GPUs too where a worker has the driver of NVIDIA's, ``"cpu"``: no GPU, or ``"gpu"``: GPUs even where
-        none is seen, so that the result says why.
+        ``"auto"``: GPUs too where a worker has NVIDIA's driver, ``"cpu"``: no GPU, or ``"gpu"``: GPUs even where none
+        is seen, so that the result gives the reason.
     timeout
-        Seconds, or a duration such as ``"60s"``, after which who had no turn is not tested.
+        Seconds, or a duration such as ``"60s"``, after which workers that had no turn are not tested.
     workload
-        What else is timed on each worker, in that process: a function without arguments, or the path of a script here.
+        Timed on each worker as well, in that process: a function without arguments, or the path of a local script.
     soak
         Whether each GPU runs a training step of a transformer that fills 80 % of its free memory.
     collective
         ``"gloo"`` or ``"nccl"``: the pairs run an all-reduce of torch as well.
     force
-        Whether a busy cluster is tested; its figures then say what was free beside its tasks.
+        Whether a busy cluster is tested; its figures then show what its tasks left free.
     retire
         Whether slow workers are retired, as by ``client.retire_workers``, the most certain first.
     retire_share
-        At most so much of the workers is retired, in (0, 1), or one of them; two are always left.
+        Largest share of the workers that is retired, in (0, 1), or one of them; two always stay.
 
     Returns
     -------
     PreflightResult
-        ``findings``, what each slow worker, host and path between hosts costs, from ``slow_workers``, a
+        ``findings``, the costs of slow workers, hosts and paths between hosts, from ``slow_workers``, a
         :class:`~dask_efficiency.accounts.slow_worker.SlowWorker` for each worker or host, and ``paths``; ``retired``
-        and ``kept``, names of slow workers. An awaitable if the client is asynchronous; else Ctrl-C ends it early,
-        with what was measured by then and a note that says so, and retires nobody.
+        and ``kept``, names of slow workers. An awaitable if the client is asynchronous; else Ctrl-C ends it early, with
+        the measurements so far and a note about it, and retires nobody.
 
     Raises
     ------
@@ -112,8 +111,8 @@ def preflight(
         found = future.result()
     if not found.tested:
         raise KeyboardInterrupt("preflight: nothing was measured yet")
-    said = next((note for note in found.notes if note.startswith(STOPPED)), "stopped as the test was at its end")
-    warnings.warn(said, StoppedWarning, stacklevel=2)
+    stopped = next((note for note in found.notes if note.startswith(STOPPED)), "stopped as the test was at its end")
+    warnings.warn(stopped, StoppedWarning, stacklevel=2)
     return found
 
 
@@ -135,7 +134,7 @@ def _plan(*, device: Any, timeout: Any, soak: Any, collective: Any, force: Any, 
 
 
 def _workload(workload: Any) -> dict[str, Any]:
-    """The kind and the bytes of a workload."""
+    """Kind and bytes of a workload."""
     if workload is None:
         return {}
     if isinstance(workload, str | os.PathLike):
@@ -154,7 +153,7 @@ def _workload(workload: Any) -> dict[str, Any]:
 
 
 async def _preflight(client: Client, plan: Plan, retire_share: float | None, stop: asyncio.Event) -> PreflightResult:
-    """Test, until the end or until it is to stop."""
+    """Test until the end, or until ``stop`` is set."""
     await register(client, EfficiencyPlugin.leased_to(client.id))
     try:
         content = {**asdict(plan), "payload": to_serialize(plan.payload) if plan.payload else b""}
@@ -182,7 +181,7 @@ async def _step(caller: Client, step: str, /, **asked: Any) -> dict[str, Any]:
 
 
 async def _retire(client: Client, found: PreflightResult, share: float) -> PreflightResult:
-    """Retire the slow workers, as many as may be."""
+    """Retire the slow workers, as many as allowed."""
     most = most_retired(len(found.subjects), share)
     found = replace(found, kept=found.slow[most:])
     slow = [one for one in found.subjects if one.name in found.slow[:most]]

@@ -1,4 +1,4 @@
-"""Preflight: which workers are slow before a job starts, what each showed, and who was not tested."""
+"""Sections of a preflight: slow workers, measurements, and who was not tested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.preflights.judge.components import MEANINGS, Component
+from dask_efficiency.preflights.judge.readings import MEANINGS, Component
 from dask_efficiency.preflights.judge.result import PATHS, PreflightResult
 from dask_efficiency.show.document import Aside, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
@@ -21,10 +21,10 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_SHOWN
 from dask_efficiency.straggler.wording import how_many
 
-#: Rows of a table; of the rest the number is given.
+#: Most rows of a table; the number of the others is given.
 MAX_ROWS = 20
 
-#: What a column of the table of measurements is called; the words of the component stand below it.
+#: Heads of the columns of measurements; the components' words stand below the table.
 HEADS = {
     Component.CPU: "CPU",
     Component.CPU_ALL: "all threads",
@@ -45,7 +45,7 @@ HEADS = {
 
 
 def document(found: PreflightResult) -> Document:
-    """What a preflight found."""
+    """Document of a preflight."""
     context = "" if found.reason else f"{format_count(len(found.subjects), 'worker')}, {format_seconds(found.seconds)}"
     beyond = found.findings[MAX_SHOWN:MAX_ROWS]
     sections = with_content(
@@ -61,7 +61,7 @@ def document(found: PreflightResult) -> Document:
 
 
 def headline(found: PreflightResult) -> str:
-    """How many workers and paths are slow, or why nothing was tested; no full stop."""
+    """Number of slow workers and paths, or why nothing was tested; no full stop."""
     if found.reason or not (found.tested or found.findings):
         return shorten(f"Nothing was tested{f': {found.reason}' if found.reason else ''}", MAX_HEADLINE)
     slow = how_many(found.slow_workers, len(found.subjects) - len(found.not_tested))
@@ -85,7 +85,7 @@ def _slow(found: PreflightResult) -> Section:
 
 
 def _measured(found: PreflightResult) -> Section:
-    """How many times as long each worker takes, the slowest first."""
+    """Ratio of each worker's time to the reference, the slowest worker first."""
     ratios = found.ratios
     components = [one for one in Component if any(one in of_worker for of_worker in ratios.values())]
     if not components:
@@ -97,15 +97,15 @@ def _measured(found: PreflightResult) -> Section:
         (name_of(one.name), *(_times(ratios[one.name].get(component)) for component in components))
         for one in worst[:MAX_ROWS]
     )
-    said = "How many times as long as the median of the fastest half: " + "; ".join(
+    legend = "Times as long as the median of the fastest half: " + "; ".join(
         f"{HEADS[component]}, {MEANINGS[component].words}" for component in components
     )
     heads = ("", *(HEADS[component] for component in components))
-    return section("Measured", _rest(measured), Table(heads, (*rows, best), words=(0,)), Aside(f"{said}."))
+    return section("Measured", _rest(measured), Table(heads, (*rows, best), words=(0,)), Aside(f"{legend}."))
 
 
 def _reading(component: Component, found: PreflightResult) -> str:
-    """The best reading of all."""
+    """Best reading of all workers."""
     meaning = MEANINGS[component]
     known = [value for one in found.subjects if math.isfinite(value := found.reading(one, component)) and value > 0]
     if not known:
@@ -139,12 +139,12 @@ def _not_tested(found: PreflightResult) -> Section:
 
 
 def name_of_reason(why: str) -> str:
-    """A reason in a table, made harmless."""
+    """Reason in a table, made harmless."""
     return name_of(why) if len(why) <= 80 else name_of(f"{why[:77]}...")
 
 
 def _missing_everywhere(found: PreflightResult) -> dict[Component, str]:
-    """What was measured of no worker, with the first reason."""
+    """Components measured on no worker, with the first reason."""
     reasons: dict[Component, str] = {}
     for one in found.subjects:
         for component, why in one.missing.items():
@@ -163,15 +163,15 @@ def _notes(found: PreflightResult) -> Section:
     ]
     for names in found.too_few:
         lines.append(
-            f"Too few to tell who is slow: {named(names)}. Those are compared that have as many threads, as much "
-            "memory and the same resources, three of them at least."
+            f"Too few to tell who is slow: {named(names)}. Only workers with as many threads, as much memory and the "
+            "same resources are compared, at least three of them."
         )
     if found.retired:
         lines.append(f"Retired: {named(found.retired)}.")
     if found.kept:
         lines.append(
             f"Kept, though slow: {named(found.kept)}. Of {len(found.subjects)} workers "
-            f"{len(found.slow) - len(found.kept)} may be retired: --retire-share allows more, and two are always left."
+            f"{len(found.slow) - len(found.kept)} may be retired: --retire-share allows more, and two always stay."
         )
     return section("Notes", *lines, caveat=True)
 

@@ -48,8 +48,7 @@ from dask_efficiency.runs.trace.profiles import cost_note
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import harmless, sentence
 from dask_efficiency.show.log import logger
-from dask_efficiency.straggler.breakdowns import explained
-from dask_efficiency.straggler.lines import with_lines
+from dask_efficiency.straggler.breakdowns import explained, with_lines
 
 #: Note in the first report of a client whose scheduler has the plugin only while reports are open.
 LEASED = "the plugin was registered for this report only; client.register_plugin(EfficiencyPlugin()) keeps it"

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dask_efficiency.report.facts import MOST, NOTHING_KNOWN, Facts
-from dask_efficiency.straggler.sizes import SIZES_DIFFER
+from dask_efficiency.straggler.observations import SIZES_DIFFER
 
 #: Seconds in a thread below which a task is small: Dask spends about a millisecond on each.
 SMALL_TASK_SECONDS = 0.02

@@ -28,8 +28,7 @@ from dask_efficiency.report.model import EfficiencyReport
 from dask_efficiency.report.source_files import in_the_script
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import Amount, GilHolder, HeldResult, LongHold, MeteredRow, ProfileRow, Repeat
-from dask_efficiency.straggler.breakdowns import explained
-from dask_efficiency.straggler.lines import with_lines
+from dask_efficiency.straggler.breakdowns import explained, with_lines
 
 _FOR_PARALLELISM = name_of(Bucket.IDLE, "parallelism")
 

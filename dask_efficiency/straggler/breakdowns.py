@@ -1,8 +1,9 @@
-"""Breakdowns: the cause of a straggler, from what its threads waited for compared with its peers'."""
+"""Causes and lines of stragglers from what their threads waited for, compared with their peers'."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import GOOD, Breakdown, Bucket
 from dask_efficiency.accounts.causes import CAUSES, UNKNOWN, name_of
 from dask_efficiency.accounts.cluster.account import place
+from dask_efficiency.accounts.lines import blamed, place_of
+from dask_efficiency.accounts.profile import Place
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 
-#: Cause of a slow worker by what its threads wait for; other waiting shows no cause.
+#: Cause of a slow worker by what its threads wait for. Any other waiting shows no cause.
 BY_WAITING: dict[str, Cause] = {
     "gil": Cause.GIL,
     "core": Cause.CONTENTION,
@@ -25,16 +28,16 @@ BY_WAITING: dict[str, Cause] = {
     "network": Cause.NETWORK,
 }
 
-#: Causes that signals of tasks and processes leave open; what threads were seen waiting for decides instead.
+#: Causes that the signals leave open: here the threads' waiting decides.
 OPEN = frozenset((Cause.GIL, Cause.CONTENTION, Cause.UNKNOWN))
 
-#: Tasks of a straggler wait for its cause for this share of their time more than its peers' at least.
+#: Share of its tasks' time by which a straggler must wait more than its peers' median; a guess, see tests.
 MIN_EXCESS = 0.1
 
-#: The time of tasks that succeeded, of which waiting is a part.
+#: Buckets of tasks that succeeded. Waiting is a part of their sum.
 WORKED = (*GOOD, Bucket.THREAD_NONCPU, Bucket.SPILL, Bucket.OVERHEAD)
 
-#: What remains of older intervals with each new one: half after half a minute.
+#: Factor by which older intervals count less with each new one: half after half a minute of 2.5 s intervals.
 KEPT = 0.95
 
 _WAITING = [name_of(Bucket.THREAD_NONCPU, cause) for cause in CAUSES[Bucket.THREAD_NONCPU] if cause != UNKNOWN]
@@ -44,15 +47,15 @@ _PLACES = [place("causes", name) for name in _WAITING]
 
 
 class RecentWaiting:
-    """Recent waiting of each worker's tasks, by cause; older intervals fade."""
+    """Waiting of each worker's tasks by cause, of which older intervals fade."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
-        #: By row: nanoseconds of tasks, then by cause; since the accounts began, and of late.
+        #: By row, nanoseconds of all tasks and then by cause: since the accounts began, and recently.
         self._totals = self._recent = np.zeros((0, 1 + len(_PLACES)))
 
     def follow(self, accounts: Mapping[str, NDArray[np.int64]]) -> None:
-        """Add an interval that is over, from the accounts of the present workers."""
+        """Add a finished interval, from the accounts of the workers that are present."""
         if not accounts:
             return
         every = np.stack(list(accounts.values()))
@@ -65,7 +68,7 @@ class RecentWaiting:
         self._totals, self._recent = totals, recent
 
     def cause(self, worker: str) -> Cause | None:
-        """Find what a worker's tasks wait for more than its peers'; None if nothing stands out, or it is not known."""
+        """Cause that a worker's tasks wait for more than its peers' do; None if none stands out."""
         row = self._rows.get(worker)
         return None if row is None else _cause(self._recent[:, 1:], self._recent[:, 0], row)
 
@@ -73,16 +76,14 @@ class RecentWaiting:
 def explained(
     findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], by_worker: Mapping[str, Breakdown]
 ) -> tuple[SlowWorker, ...]:
-    """Give findings the cause that a report's breakdowns show.
+    """Give findings the causes that a report's breakdowns show.
 
     Parameters
     ----------
-    findings
-        As signals have them.
     causes
         By worker and :func:`~dask_efficiency.accounts.causes.name_of`, nanoseconds.
     by_worker
-        What all of its time was.
+        Breakdown of each worker's time.
     """
     workers = [worker for worker in by_worker if causes.get(worker)]
     if not workers:
@@ -94,7 +95,7 @@ def explained(
 
 
 def decided(finding: SlowWorker, cause: Cause | None) -> SlowWorker:
-    """Give a finding whose cause is open the one that breakdowns show, if they show any."""
+    """Give a finding with an open cause the one that breakdowns show, if any."""
     return finding if cause is None or finding.cause not in OPEN else replace(finding, cause=cause)
 
 
@@ -107,3 +108,40 @@ def _cause(waited: NDArray[np.float64], worked: NDArray[np.float64], row: int) -
     excess = shares[own] - np.median(np.delete(shares, own, axis=0), axis=0)
     most = int(np.argmax(excess))
     return _CAUSES[most] if excess[most] >= MIN_EXCESS else None
+
+
+#: Name of the waiting, by the cause of a slow worker that it is; other causes lie in the machine.
+WAITING: dict[Cause, str] = {Cause.SLEEP: "sleep", Cause.LOCK: "lock"}
+
+
+def line_of(cause: Cause, rows: Iterable[tuple[Place, int]]) -> str:
+    """Line where tasks waited most for the cause of their worker, such as ``"etl.py:88"``; empty if unknown."""
+    waiting, found = WAITING.get(cause), Counter[str]()
+    for row, ns in rows:
+        if row.stack and (row.bucket, row.cause) == (Bucket.THREAD_NONCPU, waiting):
+            found[place_of(blamed(row.stack))] += ns
+    return next((line for line, _ in found.most_common(1)), "")
+
+
+def with_lines(
+    findings: Sequence[SlowWorker], causes: Mapping[str, Mapping[str, int]], profile: Iterable[tuple[Place, int]]
+) -> tuple[SlowWorker, ...]:
+    """Give each finding its line, if most of the waiting of all workers was the straggler's.
+
+    Parameters
+    ----------
+    findings
+        With the causes that breakdowns show.
+    causes
+        By worker and :func:`~dask_efficiency.accounts.causes.name_of`, nanoseconds.
+    profile
+        Nanoseconds of all workers together.
+    """
+    rows = list(profile)
+
+    def is_most(finding: SlowWorker) -> bool:
+        name = name_of(Bucket.THREAD_NONCPU, WAITING.get(finding.cause, ""))
+        waited = {worker: row.get(name, 0) for worker, row in causes.items()}
+        return 2 * waited.get(finding.worker, 0) > sum(waited.values())
+
+    return tuple(replace(one, line=line_of(one.cause, rows)) if is_most(one) else one for one in findings)

@@ -1,4 +1,4 @@
-"""Columns: gives each of a bounded number of names a column of an array."""
+"""Columns: assigns the columns of an array to a bounded number of names, least recently used ones first."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ Name = TypeVar("Name")
 
 
 class Columns(Generic[Name]):
-    """Gives names a column each.
+    """Assigns a column to each name.
 
-    Where there is none left, a new name takes the one that was unused for longest, unless somebody else makes room.
+    If none is free, a new name takes the column that was unused for longest.
 
     Parameters
     ----------
     size
-        How many columns there are.
+        Number of columns.
     """
 
     def __init__(self, size: int) -> None:
         self._columns: dict[Name, int] = {}
         self._free = list(range(size - 1, -1, -1))
-        #: By column, when it was last used, in monotonic nanoseconds.
+        #: By column, its last use in monotonic nanoseconds.
         self.used_at: NDArray[np.int64] = np.zeros(size, np.int64)
 
     def __len__(self) -> int:
         return len(self._columns)
 
     def get(self, name: Name) -> int | None:
-        """The column of a name; None where it has none."""
+        """Column of a name; None if it has none."""
         return self._columns.get(name)
 
     def of(self, names: Iterable[Name]) -> list[int | None]:
-        """The columns of some names; None for each that has none."""
+        """Columns of several names; None for each that has none."""
         return list(map(self._columns.get, names))
 
     @property
     def free(self) -> int:
-        """Number of columns that are left."""
+        """Number of free columns."""
         return len(self._free)
 
     def free_since(self) -> int | None:
-        """Instant since which the column that the next name gets is unused; None where it has no name."""
+        """Last use of the column that the next name would take; None if it is free."""
         return None if self._free else int(self.used_at.min())
 
     def quiet(self, *, before: int) -> list[Name]:
-        """Names whose columns were not used since an instant, those first that were unused for longest."""
+        """Names whose columns were not used since an instant, the longest unused first."""
         used = [(int(self.used_at[column]), column, name) for name, column in self._columns.items()]
         return [name for at, _, name in sorted(used, key=lambda each: each[:2]) if at < before]
 
     def add(self, name: Name, *, at: int) -> tuple[int, Name | None]:
-        """Give a new name a column; returns it with the name that had it before, if one had."""
+        """Assign a column to a new name; returns it and the name that lost it, if any."""
         displaced = None
         if self._free:
             column = self._free.pop()
@@ -67,13 +67,13 @@ class Columns(Generic[Name]):
         return column, displaced
 
     def take_away(self, name: Name) -> int:
-        """Take a column from its name; it is unavailable until :meth:`put_back`."""
+        """Remove a name's column, which is unavailable until :meth:`put_back`."""
         return self._columns.pop(name)
 
     def put_back(self, column: int) -> None:
-        """Make a column available for a new name."""
+        """Make a column available again."""
         self._free.append(column)
 
     def occupied(self) -> NDArray[np.intp]:
-        """The columns that have a name, in order."""
+        """Columns that have a name, in order."""
         return np.array(sorted(self._columns.values()), np.intp)

@@ -1,4 +1,4 @@
-"""Findings of a group of workers while a run goes on: the stragglers, since when, and why."""
+"""Diagnosis: the stragglers of a group of workers while a run goes on, since when, and why."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.straggler.causes import Symptoms, WithPeers, cause_of_slow_tasks, who_takes_the_cpu
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.live_score import CLEARED, MIN_EFFECT, MIN_INTERVALS, PERSISTENT, LiveScores
+from dask_efficiency.straggler.live_score import CLEARED, MIN_INTERVALS, MIN_RESIDUAL, PERSISTENT, LiveScores
 from dask_efficiency.straggler.peers import Floats, median_of_others
 from dask_efficiency.straggler.signals import (
     BESIDE_TASKS,
@@ -28,29 +27,110 @@ from dask_efficiency.straggler.signals import (
     Unit,
 )
 
-#: A flagged worker is cleared below this part of what flags one.
+#: Least relative drop of the share of CPU time below the peers' that counts; a guess.
+FLAT_SHARE = 0.08
+
+#: Share of CPU time below which tasks wait for something else than the CPU; a guess.
+COMPUTING_SHARE = 0.5
+
+#: Least wait for a core above the peers', as a share of the time in which threads want one; a guess.
+MUCH_WAIT = 0.1
+
+#: Least CPU use outside tasks above the peers', in CPU seconds a second; a guess.
+MUCH_BESIDE = 0.1
+
+#: Least ratio of the time of a turn of the event loop to the peers' that counts as lag; a guess.
+LAGGING = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class WithPeers:
+    """A worker's number and the median of its peers'; NaN if unknown."""
+
+    own: float = math.nan
+    peers: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Symptoms:
+    """Figures of a worker whose tasks take longer.
+
+    Parameters
+    ----------
+    share
+        Share of its tasks' time on the CPU.
+    lag
+        Seconds between two turns of its event loop.
+    core_wait
+        Wait for a core as a share of the time in which threads want one, less that of the peers; NaN if unknown.
+    beside_tasks
+        CPU seconds a second that its process uses outside its tasks, less those of the peers; NaN if unknown.
+    disk, network
+        Whether its disk, or its transfers, stand out too.
+    """
+
+    share: WithPeers = WithPeers()
+    lag: WithPeers = WithPeers()
+    core_wait: float = math.nan
+    beside_tasks: float = math.nan
+    disk: bool = False
+    network: bool = False
+
+
+def cause_of_slow_tasks(symptoms: Symptoms) -> Cause:
+    """Cause of a worker's slow tasks.
+
+    Tasks that take longer and compute for as much of their time as the peers' have a slow CPU. Otherwise the CPU is
+    taken from them: from inside, if something else in the process computes; from outside, if threads wait for a core or
+    the whole process stands still.
+    """
+    share = symptoms.share
+    lower = share.peers - share.own > FLAT_SHARE * share.peers
+    if not lower and share.peers >= COMPUTING_SHARE:
+        return Cause.SLOW_CPU
+    taken = who_takes_the_cpu(symptoms)
+    if taken is not None:
+        return taken
+    if lower and symptoms.lag.own >= LAGGING * symptoms.lag.peers:
+        return Cause.CONTENTION
+    return _of_waiting(symptoms)
+
+
+def who_takes_the_cpu(symptoms: Symptoms) -> Cause | None:
+    """Cause that takes the CPU from a process's tasks, however little they compute; None if nothing does."""
+    if symptoms.beside_tasks >= MUCH_BESIDE:
+        return Cause.GIL
+    return Cause.CONTENTION if symptoms.core_wait >= MUCH_WAIT else None
+
+
+def _of_waiting(symptoms: Symptoms) -> Cause:
+    if symptoms.disk:
+        return Cause.DISK
+    return Cause.NETWORK if symptoms.network else Cause.UNKNOWN
+
+
+#: A flagged worker is cleared below this part of the threshold, so that a finding does not flicker; a guess.
 HYSTERESIS = 0.5
 
-#: Slower kernels explain why tasks take longer if they are slower by this part of it at least (in logarithms), as the
-#: other parts of a task are not slower.
+#: Slower kernels explain slower tasks from this part of their residual on, as a task's other parts are not slower.
 GPU_EXPLAINS = 0.8
 
-#: A host is judged as a whole if it has so many workers, and at most half of all.
+#: Workers that a host needs to be judged as a whole, and at most half of all workers.
 MIN_WORKERS_OF_HOST = 2
 
-#: What takes the CPU from a worker slows its disk and its transfers by this much more than its tasks at most, as the
-#: logarithm of how many times as long. A held GIL slows them without bounds, as each call waits for it again.
+#: Most by which lack of the CPU slows disk and transfers more than tasks, as the logarithm of a ratio. A held GIL slows
+#: them without bounds, as each call waits for it again.
 SLOWED_WITH_TASKS = {Cause.CONTENTION: math.log(2.5), Cause.SLOW_CPU: math.log(2.5), Cause.GIL: math.inf}
 
-#: Causes for which nothing but the duration of the tasks speaks. Which worker has which tasks is not always chance, so
-#: the worker must differ by more than one standard deviation of the tasks of a prefix.
+#: Causes for which only the tasks' duration speaks. The distribution of tasks is not always chance, so such a worker
+#: must differ by more than one standard deviation of the tasks of a prefix.
 BY_DURATION_ALONE = frozenset({Cause.SLOW_CPU, Cause.UNKNOWN})
 
 _NAMES = tuple(LIVE)
 _ONLY_WITH_DURATION = [row for row, signal in enumerate(LIVE.values()) if signal.only_with_duration]
 _OF_HOSTS = [row for row, signal in enumerate(LIVE.values()) if signal.of_hosts]
 
-#: Findings by worker and host; one of them is empty.
+#: Findings by worker and host, of which one is empty.
 Findings = dict[tuple[str, str], SlowWorker]
 
 
@@ -69,8 +149,8 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
-    """A moment, in monotonic nanoseconds and in seconds since the epoch, and the length of the window before it."""
+class WindowEnd:
+    """End of a window: monotonic nanoseconds, seconds since the epoch, and the window's length."""
 
     at: int
     now: float
@@ -78,18 +158,16 @@ class Instant:
 
 
 def findings_of(
-    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: Instant
+    group: Group, scores: LiveScores, history: History, known: Mapping[tuple[str, str], SlowWorker], instant: WindowEnd
 ) -> Findings:
-    """The stragglers among the workers of a group.
+    """Stragglers among the workers of a group.
 
     Parameters
     ----------
-    scores, history
-        What is known of the workers.
     known
-        The findings so far. It takes less to stay a straggler than to become one.
+        Findings so far: it takes less to stay a straggler than to become one.
     instant
-        When the last interval ended.
+        End of the last interval.
     """
     flagged = np.array(
         [(worker, "") in known or ("", host) in known for worker, host in zip(group.workers, group.hosts, strict=True)]
@@ -110,7 +188,7 @@ def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool
         return flagged
     ease = np.where(flagged, HYSTERESIS, 1.0)[None, :]
     with np.errstate(invalid="ignore"):
-        effect = scores.mean >= MIN_EFFECT[:, None] * ease
+        effect = scores.mean >= MIN_RESIDUAL[:, None] * ease
         lasting = scores.adverse >= np.where(flagged, CLEARED, PERSISTENT)[None, :]
         stands_out: NDArray[np.bool_] = (scores.z >= scores.limit * ease) & effect & lasting
         stands_out[_ONLY_WITH_DURATION] &= effect[DURATION]
@@ -118,9 +196,9 @@ def _suspects(scores: LiveScores, flagged: NDArray[np.bool_]) -> NDArray[np.bool
 
 
 def _finding(
-    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, instant: Instant
+    group: Group, scores: LiveScores, history: History, i: int, known: SlowWorker | None, instant: WindowEnd
 ) -> SlowWorker:
-    z = np.where(scores.mean[:, i] >= MIN_EFFECT / 2, scores.z[:, i], -np.inf)
+    z = np.where(scores.mean[:, i] >= MIN_RESIDUAL / 2, scores.z[:, i], -np.inf)
     if not scores.mean[DURATION, i] > 0:
         z[_ONLY_WITH_DURATION] = -np.inf
     z = np.nan_to_num(z, nan=-np.inf)
@@ -130,7 +208,7 @@ def _finding(
     if known is not None:
         since = known.since
     else:
-        row, least = int(group.rows[i]), float(MIN_EFFECT[main]) / 2
+        row, least = int(group.rows[i]), float(MIN_RESIDUAL[main]) / 2
         began = history.since(row, main, least, at=instant.at, window_ns=instant.window_ns)
         since = instant.now - (instant.at - began) / 1e9
     return SlowWorker(
@@ -165,7 +243,7 @@ def _symptoms(history: History, rows: NDArray[np.intp], i: int, stands_out: NDAr
 
 
 def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[int, Cause]:
-    """The signal to report, and the cause: the deepest one of several, as a full memory slows tasks too.
+    """Signal to report, and the deepest of several causes, as a full memory slows tasks too.
 
     A process that lacks the CPU also writes and sends more slowly, but not by much more than its tasks.
     """
@@ -188,14 +266,14 @@ def _cause(z: Floats, mean: Floats, limit: float, symptoms: Symptoms) -> tuple[i
 
 
 def _effect(mean: Floats, main: int) -> float | None:
-    """Factor by which the work takes longer; None where that is not known."""
+    """Factor by which the work takes longer; None if unknown."""
     if main == MEMORY:
         return float(1.0 / (1.0 - min(max(mean[MEMORY], 0.0), 0.99)))
     return float(np.exp(mean[main])) if np.isfinite(mean[main]) else None
 
 
 def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[Evidence, ...]:
-    """List the signals that stand out, each with the figures of the peers."""
+    """Signals that stand out, each with the figures of the peers."""
     shown = []
     for signal in np.argsort(-z).tolist():
         if not z[signal] >= scores.limit * HYSTERESIS:
@@ -220,7 +298,7 @@ def _evidence(scores: LiveScores, i: int, z: Floats, share: WithPeers) -> tuple[
 
 
 def _with_hosts(group: Group, scores: LiveScores, found: Findings) -> Findings:
-    """The findings, with one for a host in place of those for its workers where all of its workers are slow."""
+    """Replace the findings of workers by one for their host, where all of its workers are slow."""
     of_host: dict[str, list[int]] = {}
     for i, host in enumerate(group.hosts):
         of_host.setdefault(host, []).append(i)

@@ -13,39 +13,39 @@ from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.score import ROUNDING, Scores, Usual
 from dask_efficiency.straggler.signals import FINISHED
 
-#: What counts as one spread of the signals of a worker that uses a slow disk, or may. With a z of 3, which flags one of
-#: a few dozen workers, it waits for the disk 1.5 times as long as usual, or its tasks are blocked 1.6 times as long.
-#: Chosen on FlowBench; half or twice as much makes little difference.
+#: One spread of each signal of a worker that may use a slow disk. With a z of 3, which flags one of a few dozen
+#: workers, it waits 1.5 times as long as usual, or its tasks are blocked 1.6 times as long. Chosen on FlowBench; half
+#: or double makes little difference.
 SPREADS = {"io_wait": 0.13, "blocked": 0.16}
 AT_THE_DISK = frozenset(SPREADS)
 
-#: A host's disk is slow if its workers move data for so many times as long as usual.
+#: A host's disk is slow if its workers take this many times as long as usual to move data; a guess.
 SLOWER = 1.2
 
-#: A worker that waits for the disk by this many times what flags it is the reason why the others of its host are slow.
-#: Where it is less clear, the others remain suspects.
+#: A worker whose wait exceeds the limit this many times is why the others of its host are slow. Below, the others
+#: remain suspects. A guess.
 CLEARLY = 3.0
 
-#: A worker has not been held up if its tasks are blocked for fewer times as long as usual.
+#: A worker was held up if its tasks are blocked this many times as long as usual; a guess.
 HELD_UP = 1.05
 
-#: Signals that are compared with what is usual, not with peers, as those wait for the same disk.
+#: Signals compared with earlier runs, not with peers, which wait for the same disk.
 AGAINST_USUAL = tuple(name for name, signal in FINISHED.items() if signal.against_usual)
 
 
 @dataclass(frozen=True, slots=True)
-class Disks:
-    """Judgement of the disks of a run's hosts.
+class DiskVerdict:
+    """Verdict on the disks of a run's hosts.
 
     Parameters
     ----------
     scores
-        ``io_wait`` of the workers that wait for the disk themselves, and ``blocked`` of those that are suspects, as
-        nothing tells which of the workers of their host use the disk.
+        ``io_wait`` of workers that wait for the disk themselves, and ``blocked`` of those that are suspects, as nothing
+        tells which of their host's workers use the disk.
     waiting
-        By worker, whether it only waits for what another one does to the disk.
+        By worker, whether it only waits for another one's use of the disk.
     whole
-        By worker, how much longer than usual its tasks take, with their data, as a logarithm; NaN if that is not known.
+        By worker, how much longer than usual its tasks take with their data, as a logarithm; NaN if unknown.
     """
 
     scores: tuple[Scores, ...]
@@ -59,31 +59,31 @@ class Disks:
 
 def judge_disks(
     found: Mapping[str, Observations], hosts: Sequence[str], usuals: Mapping[str, Usual], behind: Float64, limit: float
-) -> Disks | None:
+) -> DiskVerdict | None:
     """Tell the workers that hold a disk up from those that wait for it.
 
-    A slow disk makes all workers of its host slow, so comparing them with each other shows nothing, and they are
-    compared with what is usual. If some workers of a host wait for the disk in the kernel for longer than they usually
-    do, they use it, and the others wait for them. If none does, a worker is a suspect if each single one of its tasks
-    is blocked for longer, and not only those that ran at the same time as another worker's.
+    A slow disk slows all workers of its host, so they are compared with earlier runs, not with each other. If some
+    workers of a host wait for the disk in the kernel for longer than usual, they use it, and the others wait for them.
+    If none does, a worker is a suspect if each of its tasks is blocked for longer, and not only those that ran at the
+    same time as another worker's.
 
     Parameters
     ----------
     found
         Observations by signal.
     hosts
-        By worker; a worker whose host is not known has a disk of its own.
+        By worker; a worker without a known host has a disk of its own.
     usuals
-        What is usual, by signal.
+        Usual figures, by signal.
     behind
-        By worker, how much longer than the others of its host it moves data, as a logarithm.
+        By worker, how much longer than the others of its host it takes to move data, as a logarithm.
     limit
         The z that flags a worker.
 
     Returns
     -------
-    Disks, or None
-        None where the times, or what is usual, are not known.
+    DiskVerdict, or None
+        None if times or usual figures are unknown.
     """
     if any(signal not in found or signal not in usuals for signal in (*AGAINST_USUAL, "io_wait")):
         return None
@@ -109,7 +109,7 @@ def judge_disks(
         _scores(found["io_wait"], own, waits, SPREADS["io_wait"]),
         _scores(found["blocked"], mean_blocked, suspect, SPREADS["blocked"]),
     )
-    return Disks(scores, held_up & ~flagged & _any(flagged, place), whole)
+    return DiskVerdict(scores, held_up & ~flagged & _any(flagged, place), whole)
 
 
 def _scores(observations: Observations, level: Float64, z: Float64, spread: float) -> Scores:
@@ -118,7 +118,7 @@ def _scores(observations: Observations, level: Float64, z: Float64, spread: floa
 
 
 def _off(observations: Observations, reference: Mapping[str, float]) -> Float64:
-    """Subtract from each observation what is usual for its work; NaN where that is not known."""
+    """Subtract from each observation the usual figure of its work; NaN if unknown."""
     usual = np.array([reference.get(kind, math.nan) for kind in observations.kinds], np.float64)
     found: Float64 = observations.value - usual[observations.work]
     return found
@@ -139,7 +139,7 @@ def _least(worker: Int64, values: Float64, workers: int) -> Float64:
 
 
 def _places(hosts: Sequence[str]) -> Int64:
-    """Number the hosts; gives that of each worker."""
+    """Number the hosts, and give each worker's number."""
     names: dict[object, int] = {}
     return np.array([names.setdefault(host or number, len(names)) for number, host in enumerate(hosts)], np.int64)
 
@@ -150,6 +150,6 @@ def _any(holds: Bool, place: Int64) -> Bool:
 
 
 def _middle(values: Float64, place: Int64) -> Float64:
-    """Compute for each worker the median over its host."""
+    """Median over its host, for each worker."""
     known = np.isfinite(values)
     return medians(values[known], place[known], int(place.max(initial=0)) + 1)[place]

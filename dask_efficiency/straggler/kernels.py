@@ -9,24 +9,30 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.straggler.columns import Columns
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others
-from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
+from dask_efficiency.straggler.peers import (
+    MIN_PEERS,
+    Floats,
+    WeightedSums,
+    in_pieces,
+    median_of_others,
+    variance_of_difference,
+)
 
-#: Kernels that are compared, by prefix and name; and how many of one worker, those that took most time.
+#: Kernels compared, by prefix and name; and kernels of one worker, those that took most time. A guess.
 MAX_KERNELS = 64
 TOP = 16
 
-#: A new kernel takes the place of one that was quiet for so long. If there is none, it is not compared.
+#: Nanoseconds after which an unused kernel's column may go to a new one; a guess.
 QUIET_NS = 60_000_000_000
 
-#: Launches of a kernel that a worker must have had to be compared by it.
+#: Launches of a kernel since the last comparison that a worker needs to be compared; a guess.
 MIN_LAUNCHES = 5
 
-#: Variance of the logarithm of the time of a launch, which totals do not contain. How much the kernels of a worker,
-#: and its intervals, disagree comes on top.
+#: Variance of the logarithm of a launch's time, which the totals do not contain: 0.2 squared, as of tasks. Disagreement
+#: between a worker's kernels and between its intervals is added.
 NOISE = 0.04
 
-#: Taking in a kernel's totals takes as long as comparing so many numbers, and a piece has those of so many workers.
+#: Cost of reading one kernel's totals, in comparisons; and workers per piece, so that a piece takes under 1 ms.
 TOTALS_COST = 2
 TOTALS_AT_ONCE = 20
 
@@ -34,53 +40,53 @@ TOTALS_AT_ONCE = 20
 class KernelComparison:
     """Keeps the totals of kernels, and compares the time of a launch since the last comparison.
 
-    Kernels of one name that tasks of one prefix launch are the same work, except for the size of their input. So they
-    can explain why tasks of the same size take longer, and they accuse nobody alone. This follows the score of NVIDIA's
-    resiliency extension, with the median of the peers in place of the fastest peer, which may be an outlier.
+    Kernels with one name and prefix do the same work, apart from the size of their input. They explain why tasks of the
+    same size take longer, and accuse nobody alone. This follows the score of NVIDIA's resiliency extension, with the
+    median of the peers in place of the fastest peer, which may be an outlier.
 
     Parameters
     ----------
     rows
-        How many workers there is room for.
+        Number of workers there is room for.
     """
 
     def __init__(self, rows: int) -> None:
         self._columns: Columns[tuple[str, str]] = Columns(MAX_KERNELS)
-        #: Launches and seconds, of shape (2, kernels, workers).
+        #: Launches and seconds, shape (2, kernels, workers): now, and when they were last compared.
         self._now = np.zeros((2, MAX_KERNELS, rows))
         self._base = np.zeros((2, MAX_KERNELS, rows))
-        #: By row, the last totals that were not looked at yet, and when they came.
+        #: By row, totals not read yet and when they came.
         self._latest: dict[int, tuple[Sequence[KernelTotals], int]] = {}
 
     @property
     def any(self) -> bool:
-        """True if there is any kernel."""
+        """True once there is any kernel."""
         return bool(self._columns or self._latest)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         return self._now.nbytes + self._base.nbytes
 
     def grow(self, rows: int) -> None:
-        """Make room for so many workers."""
+        """Make room for this many workers."""
         more = np.zeros((2, MAX_KERNELS, rows - self._now.shape[2]))
         self._now, self._base = (np.concatenate([sums, more], axis=2) for sums in (self._now, self._base))
 
     def reset(self, row: int) -> None:
-        """Forget what is known of a row, as it is another worker's now."""
+        """Clear a row, which another worker has now."""
         self._latest.pop(row, None)
         self._now[:, :, row] = self._base[:, :, row] = 0.0
 
     def receive(self, row: int, kernels: Sequence[KernelTotals], *, at: int) -> None:
-        """Take a worker's totals in, those first that took most time. A total that shrinks has begun anew."""
+        """Store a worker's totals, largest first; a total that shrinks has started anew."""
         self._latest[row] = kernels, at
 
     def _take(self, row: int) -> None:
         kernels, at = self._latest.pop(row, ((), 0))
         for kernel in kernels[:TOP]:
             if kernel.prefix.startswith("(") or kernel.name.startswith("(other"):
-                continue  # several kernels in one total, or a total that is not final
+                continue  # a total of several kernels, or one that is not final
             column = self._column((kernel.prefix, kernel.name), at)
             if column is None:
                 continue
@@ -91,13 +97,13 @@ class KernelComparison:
                 self._now[:, column, row] = kernel.launches, kernel.ns / 1e9
 
     def compare(self, rows: NDArray[np.intp]) -> Generator[int, None, tuple[Floats, Floats, Floats]]:
-        """Compare the time of a launch on each of some workers with the others', piece by piece.
+        """Compare the time of a launch among some workers, piece by piece.
 
         Returns
         -------
         mean, variance, launches
-            Each of shape (rows,). The mean is the logarithm of a ratio, weighted by what the kernels take on the peers,
-            and NaN where nothing is known.
+            Each of shape (rows,). The mean is a residual, weighted by the time that the kernels take on the peers; NaN
+            if unknown.
         """
         for number, row in enumerate(rows.tolist(), 1):
             self._take(row)

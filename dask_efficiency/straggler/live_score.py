@@ -1,4 +1,4 @@
-"""LiveScores: each worker's distance from its peers over the last intervals, in units of the spread of healthy ones."""
+"""LiveScores: residuals of each worker over the last intervals, in units of the spread of healthy workers."""
 
 from __future__ import annotations
 
@@ -13,46 +13,45 @@ from dask_efficiency.straggler.history import History
 from dask_efficiency.straggler.peers import Floats, healthy_spread
 from dask_efficiency.straggler.signals import DURATION, GPU_KERNEL, LIVE
 
-#: A worker is judged by the last intervals that hold this many tasks, and by no fewer intervals than these; or, where
-#: tasks are rare, by the whole window if it holds so few of them.
+#: A worker is judged by the last intervals that hold 20 tasks, and at least 7 of them; where tasks are rare, by the
+#: whole window with 5 tasks in 3 intervals. A guess.
 WINDOW_TASKS = 20
 MIN_INTERVALS = 7
 FEW_TASKS = 5
 FEW_INTERVALS = 3
 
-#: The part of the window that must have gone by before so few tasks do.
+#: Part of the window that must have passed before so few tasks suffice; a guess.
 LONG_ENOUGH = 0.8
 
-#: Of those intervals, the share in which the worker must be worse than its peers; and below which it is cleared.
+#: Share of those intervals in which a worker must be worse than its peers; and below which it is cleared.
 PERSISTENT = 0.8
 CLEARED = 0.5
 
-#: How far from its peers a worker must be, in units of their spread, times sqrt(2 ln(workers x signals)), which is as
-#: far as chance brings one of them. The factor is there because spreads are estimated from few workers.
+#: The limit of z in units of sqrt(2 ln(workers x signals)), as far as chance brings one of them. Above 1, because
+#: spreads are estimated from few workers.
 SENSITIVITY = 1.1
 
-#: With few workers it takes more: sqrt(1 + this / peers) times as much.
+#: With few workers the limit is sqrt(1 + this / peers) times as high.
 FEW_WORKERS = 1.0
 
-#: By signal, how much worse than its peers a worker must be, and the least spread that is assumed.
-MIN_EFFECT = np.array([signal.min_effect for signal in LIVE.values()])
+#: By signal, the least residual of a slow worker, and the least spread that is assumed.
+MIN_RESIDUAL = np.array([signal.min_residual for signal in LIVE.values()])
 FLOOR = np.array([signal.floor for signal in LIVE.values()])
 
-#: Weight of an interval in the history of the spread, and how much wider than it the spread may seem.
+#: Weight of an interval in the usual spread, and the most by which the present one may exceed it; guesses.
 SPREAD_LEARNING = 0.05
 MAX_SPREAD = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveScores:
-    """Distances from the peers over the last intervals; shape (signals, workers)."""
+    """Residuals over the last intervals; shape (signals, workers)."""
 
-    #: How much worse than its peers a worker is, and the same in units of their spread; NaN where there is too little
-    #: to judge by.
+    #: Mean residual, and in units of the peers' spread; NaN where there is too little to judge by.
     mean: Floats
     z: Floats
     tasks: Floats
-    #: The share of the intervals in which it is worse than its peers.
+    #: Share of the intervals in which the worker is worse than its peers.
     adverse: Floats
     #: By worker, the standard deviation of the logarithm of the seconds among the tasks of a prefix.
     task_spread: Floats
@@ -61,12 +60,12 @@ class LiveScores:
 
     @classmethod
     def of(cls, workers: int, signals: int) -> LiveScores:
-        """Make empty scores of so many workers, for so many signals of which anything is known."""
+        """Empty scores; ``signals`` is the number of signals that are measured."""
         mean, z, tasks, adverse = np.full((4, len(LIVE), workers), np.nan)
         return cls(mean, z, tasks, adverse, np.full(workers, np.nan), _limit(workers, signals))
 
     def only(self, workers: NDArray[np.bool_]) -> LiveScores:
-        """Select some of the workers."""
+        """Some of the workers."""
         mean, z, tasks, adverse = (array[:, workers] for array in (self.mean, self.z, self.tasks, self.adverse))
         return LiveScores(mean, z, tasks, adverse, self.task_spread[workers], self.limit)
 
@@ -77,7 +76,7 @@ class LiveScoring:
     Parameters
     ----------
     window_ns
-        How far back it looks.
+        Length of the window.
     """
 
     def __init__(self, window_ns: int) -> None:
@@ -86,33 +85,33 @@ class LiveScoring:
         self._spread: dict[Hashable, Floats] = {}
 
     def keep(self, groups: Iterable[Hashable]) -> None:
-        """Forget all groups but these."""
+        """Forget all other groups."""
         there = set(groups)
         self._spread = {group: spread for group, spread in self._spread.items() if group in there}
 
     def score(
         self, history: History, group: Hashable, rows: NDArray[np.intp], *, kernels: bool, at: int
     ) -> Generator[int, None, LiveScores | None]:
-        """Score the workers of a group by one signal after the other.
+        """Score the workers of a group, signal by signal.
 
         Parameters
         ----------
         rows
-            Of the workers, in order.
+            Rows of the workers, in order.
         kernels
-            Whether kernels of GPUs are known.
+            Whether any worker reports kernels of a GPU.
         at
             Monotonic nanoseconds.
 
         Yields
         ------
         int
-            How large each piece was, in numbers that were compared.
+            Size of the piece, in numbers compared.
 
         Returns
         -------
         LiveScores or None
-            None where too few intervals are remembered.
+            None if too few intervals are remembered.
         """
         order = history.within(at=at, window_ns=self._window_ns)
         if len(order) < FEW_INTERVALS:
@@ -149,7 +148,7 @@ class LiveScoring:
                     among_tasks = np.nan_to_num(history.task_variance[order][:, place].astype(np.float64))
                     scores.task_spread[:] = np.sqrt((share * np.where(inside, among_tasks, 0.0)).sum(axis=0))
                 noise = np.maximum(noise, _noise_over_time(residual, mean, share, inside))
-                worse = inside & (residual > MIN_EFFECT[signal] / 2)
+                worse = inside & (residual > MIN_RESIDUAL[signal] / 2)
                 scores.adverse[signal] = worse.sum(axis=0) / count
                 scores.mean[signal] = mean = np.where(complete, mean, np.nan)
                 scores.tasks[signal] = total
@@ -167,7 +166,7 @@ class LiveScoring:
     def _learn(self, group: Hashable, scores: LiveScores) -> None:
         """Learn the usual spread from intervals in which nobody seems slow."""
         with np.errstate(invalid="ignore"):
-            suspect = (scores.mean >= MIN_EFFECT[:, None]) & (scores.adverse >= CLEARED)
+            suspect = (scores.mean >= MIN_RESIDUAL[:, None]) & (scores.adverse >= CLEARED)
         seen = np.array([healthy_spread(row) for row in scores.mean])
         seen[suspect.any(axis=1)] = np.nan
         usual = self._spread.get(group, seen)
@@ -177,15 +176,15 @@ class LiveScoring:
 
 
 def _limit(workers: int, signals: int) -> float:
-    """The z that none of so many healthy workers reaches; higher for few workers, whose spread is less known."""
+    """The z that no healthy worker reaches; higher for few workers, whose spread is less certain."""
     by_chance = math.sqrt(2 * math.log(max(2, workers) * signals))
     return SENSITIVITY * by_chance * math.sqrt(1 + FEW_WORKERS / max(1, workers - 1))
 
 
 def _noise_over_time(residual: Floats, mean: Floats, share: Floats, inside: NDArray[np.bool_]) -> Floats:
-    """Variance of the means as their intervals show it: half from the worker's own, half from its peers'.
+    """Variance of the means from the scatter of their intervals: half from the worker's own, half from its peers'.
 
-    It holds whatever the tasks are like, and whatever the system does to all of them for a while.
+    It holds for any kind of tasks, and for anything that disturbs the whole system for a while.
     """
     squares = (share**2).sum(axis=0)
     scatter = (share * np.where(inside, residual - mean, 0.0) ** 2).sum(axis=0)

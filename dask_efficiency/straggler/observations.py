@@ -1,49 +1,49 @@
-"""Observations: one signal of a run, with a number for each task, transfer or heartbeat, to compare workers by."""
+"""Observations: one signal of a run, with a number for each task, transfer or heartbeat, and corrected for size."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
 from dask_efficiency.straggler.signals import FINISHED, MIN_TRANSFER_BYTES
 
-#: A task that is on its CPU for a smaller share of its time shows nothing of its CPU.
+#: Share of its time on the CPU below which a task shows nothing of its CPU; a guess.
 MIN_SHARE = 0.02
 
-#: Longer tasks count for more, up to this many times the median of the same work.
+#: Longer tasks count for more, up to this many times the median of their work; a guess.
 MAX_WEIGHT = 4.0
 
-#: Shorter waits for the disk count as none, as kernels count them in hundredths or tenths of a second.
+#: Seconds of wait for the disk below which it counts as none: kernels count in hundredths or tenths.
 IO_WAIT_SECONDS = 0.1
 
-#: Clocks are not finer than this.
+#: Assumed resolution of clocks, in seconds.
 CLOCK_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """A signal of a run; larger values are worse. All arrays have an entry for each observation.
+    """One signal of a run; larger values are worse. Each array has an entry for each observation.
 
     Parameters
     ----------
     signal
-        Its name, one of those in :data:`~dask_efficiency.straggler.signals.FINISHED`.
+        One of :data:`~dask_efficiency.straggler.signals.FINISHED`.
     worker
-        Position of the worker.
+        Index of the worker.
     work
-        Position in ``kinds``; observations are compared where it is the same.
+        Index in ``kinds``; observations of one kind of work are compared.
     value
-        Logarithm of a time, of a time a byte, or of a share. A worker's difference from its peers is then the logarithm
-        of how many times as long it takes.
+        Logarithm of a time, of a time a byte, or of a share, so that a difference is the logarithm of a ratio.
     weight
-        How much the observation counts for its worker, above 0.
+        Weight of the observation for its worker, above 0.
     size
-        Logarithm of the bytes that the value may depend on; NaN where they are not known.
+        Logarithm of the bytes that the value may depend on; NaN if unknown.
     at
-        When it was, in seconds.
+        Time in seconds.
     censored
         Whether the value is only a lower bound, as the task has not ended.
     kinds
@@ -77,20 +77,20 @@ class Observations:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Tasks of a table or a trace that ran, or still run, in seconds and bytes; NaN where a figure is not known.
+class TaskTimes:
+    """Tasks that ran, or still run, in seconds and bytes; NaN if unknown.
 
     Parameters
     ----------
     worker, kind
-        Positions of the worker, and in ``kinds`` of the prefix within a group of workers that can be compared.
+        Index of the worker, and in ``kinds`` of the prefix within a group of comparable workers.
     start, stop
-        When the task was in its thread; ``stop`` of a task that has not ended is the last instant of the run.
+        When the task was in its thread; for a task that has not ended, ``stop`` is the last instant of the run.
     running
         Whether it has not ended.
     cpu, disk, io_wait, transfer
-        Seconds on the CPU; moving data between memory and disk, before ``start`` or after ``stop``; blocked on the disk
-        between them; and getting inputs from elsewhere.
+        Seconds on the CPU; moving data between memory and disk before ``start`` or after ``stop``; blocked on the disk
+        between them; and fetching inputs from other workers.
     input_bytes
         Size of its inputs.
     """
@@ -108,8 +108,8 @@ class Work:
     input_bytes: Float64
 
 
-def observations_of(work: Work) -> list[Observations]:
-    """The signals that can be read from tasks."""
+def observations_of(work: TaskTimes) -> list[Observations]:
+    """Signals that tasks show."""
     took = work.stop - work.start
     tick = _tick(took)
     took = np.maximum(took, tick)
@@ -143,20 +143,20 @@ def observations_of(work: Work) -> list[Observations]:
     return [observations for observations in found if len(observations.value)]
 
 
-def _of_tasks(work: Work, signal: str, value: Float64, weight: Float64, size: Float64, rows: Bool) -> Observations:
+def _of_tasks(work: TaskTimes, signal: str, value: Float64, weight: Float64, size: Float64, rows: Bool) -> Observations:
     rows = rows & np.isfinite(value)
     whole = Observations(signal, work.worker, work.kind, value, weight, size, work.start, work.running, work.kinds)
     return whole.take(rows)
 
 
 def _tick(seconds: Float64) -> float:
-    """The resolution of the clock that measured the times: one second where all of them are whole."""
+    """Resolution of the clock that measured the times: one second where all of them are whole."""
     known = seconds[np.isfinite(seconds)]
     return 1.0 if len(known) and known.max() > 0 and bool((known == np.rint(known)).all()) else CLOCK_SECONDS
 
 
 def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64, at: Float64) -> Observations:
-    """Observations that are compared where something else is the same, such as the other end of a transfer."""
+    """Observations that are compared where something else is equal, such as the other end of a transfer."""
     names, work = np.unique(np.asarray(other, dtype=object).astype(str), return_inverse=True)
     count = len(value)
     known = np.isfinite(value)
@@ -174,7 +174,7 @@ def compare_by(signal: str, worker: Int64, other: Sequence[str], value: Float64,
 
 
 def medians(values: Float64, group: Int64, groups: int) -> Float64:
-    """The median of the values of each group; NaN for a group without any."""
+    """Median of each group's values; NaN for an empty group."""
     order = np.lexsort((values, group))
     counts = np.bincount(group, minlength=groups)
     first = np.cumsum(counts) - counts
@@ -184,3 +184,60 @@ def medians(values: Float64, group: Int64, groups: int) -> Float64:
     low, high = first[some] + (counts[some] - 1) // 2, first[some] + counts[some] // 2
     found[some] = (ordered[low] + ordered[high]) / 2
     return found
+
+
+#: Sizes count where they differ by more than this factor within a kind of work; a guess.
+SIZES_DIFFER = 2.0
+
+#: Observations this many times as large as usual for their work are giants, if at most this share of the work is; a
+#: guess.
+GIANT = 4.0
+FEW_GIANTS = 0.1
+
+#: Differences from a worker's median are winsorised at this many times their median, or the least deviation; a
+#: difference in size widens that. A guess.
+WINSOR_DEVIATIONS = 3.0
+MIN_DEVIATION = 0.1
+
+#: Greatest power of its size by which a task's time grows: beyond n log n, short of n squared.
+MAX_POWER = 1.5
+
+
+def sized(observations: Observations, workers: int) -> Observations:
+    """Subtract from observations what their size explains, where sizes differ much within a kind of work.
+
+    The slope comes from differences within workers, so that large inputs do not hide a slow worker.
+    """
+    observations = without_giants(observations)
+    known = np.isfinite(observations.size)
+    if not known.any():
+        return observations
+    kinds, work, value = len(observations.kinds), observations.work, observations.value
+    place = work * workers + observations.worker
+    middle = medians(observations.size[known], work[known], kinds)
+    x = np.where(known, observations.size, 0.0) - np.where(known, middle[work], 0.0)
+    far = np.zeros(kinds)
+    np.maximum.at(far, work, np.abs(x))
+    x_in = x - medians(x, place, kinds * workers)[place]
+    y_in = value - medians(value, place, kinds * workers)[place]
+    usual = np.maximum(medians(np.abs(y_in), work, kinds), MIN_DEVIATION)[work]
+    limit = WINSOR_DEVIATIONS * usual + MAX_POWER * np.abs(x_in)
+    y_in = np.clip(y_in, -limit, limit)
+    cross = np.bincount(work, x_in * y_in, minlength=kinds)
+    square = np.bincount(work, x_in * x_in, minlength=kinds)
+    slope = np.where(far > math.log(SIZES_DIFFER), np.clip(cross / np.maximum(square, 1e-12), 0.0, MAX_POWER), 0.0)
+    slope = np.where(square > 1e-9, slope, 0.0)
+    return replace(observations, value=value - slope[work] * x, size=np.full(len(value), np.nan))
+
+
+def without_giants(observations: Observations) -> Observations:
+    """Drop the few observations far larger than others of their work, whose expected time is unknown."""
+    known = np.isfinite(observations.size)
+    if not known.any():
+        return observations
+    kinds, work = len(observations.kinds), observations.work
+    middle = medians(observations.size[known], work[known], kinds)[work]
+    with np.errstate(invalid="ignore"):
+        giant = observations.size > middle + math.log(GIANT)
+    few = np.bincount(work[giant], minlength=kinds) <= FEW_GIANTS * np.bincount(work, minlength=kinds)
+    return observations.take(~(giant & few[work]))

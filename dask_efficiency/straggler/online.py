@@ -13,50 +13,49 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.gpu.totals import KernelTotals
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.straggler.comparison import IntervalComparison
-from dask_efficiency.straggler.diagnosis import Findings, Group, Instant, findings_of
+from dask_efficiency.straggler.diagnosis import Findings, Group, WindowEnd, findings_of
 from dask_efficiency.straggler.history import History
-from dask_efficiency.straggler.live_score import MIN_EFFECT, LiveScoring
+from dask_efficiency.straggler.live_score import MIN_RESIDUAL, LiveScoring
 from dask_efficiency.straggler.signals import DURATION
 from dask_efficiency.straggler.task_rates import TaskRates
 
-#: Numbers that a poll may compare, or one piece more: 3 ms; and as how many numbers each piece counts beside its own,
-#: because NumPy takes some time for the first of them.
+#: Numbers that a poll compares, or one piece more: 3 ms; and what each piece costs besides its numbers, because NumPy
+#: calls take some time each. ``benchmarks.stragglers_cost`` measures it.
 MAX_A_POLL = 4_000
 PIECE_COST = 400
 
-#: Past findings that are kept.
+#: Past findings kept.
 MAX_PAST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Result of an interval: new stragglers, and workers that are stragglers no more."""
+class StragglerChange:
+    """New stragglers of an interval, and workers that are stragglers no more."""
 
     found: tuple[SlowWorker, ...] = ()
     cleared: tuple[SlowWorker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """A finding that is over, and when it ended, in seconds since the epoch."""
+class PastFinding:
+    """A finding that has ended, and when, in seconds since the epoch."""
 
     finding: SlowWorker
     until: float
 
 
 class StragglerWatch:
-    """Finds stragglers from what the workers' heartbeats report, interval by interval.
+    """Finds stragglers from workers' heartbeats, interval by interval.
 
-    A worker is a straggler when in its last 20 tasks, and 7 intervals, or in the last four minutes, it was further from
+    A worker is a straggler when in its last 20 tasks and 7 intervals, or in the last four minutes, it was further above
     its peers than chance brings any of them, by a tenth at least, in four of five intervals. Where only the duration of
-    its tasks shows it, it must be further than the tasks of a prefix are from each other. Only workers of the same
-    group are compared. With two of them, or if more than half become slow, a worker's own history decides, if there is
-    one.
+    its tasks shows it, it must be further than the tasks of a prefix are from each other. Only workers of one group are
+    compared. With two of them, or if more than half become slow, a worker's own history decides, if there is one.
 
     Parameters
     ----------
     window_seconds
-        How far back it looks.
+        Length of the window it looks at.
     """
 
     def __init__(self, *, window_seconds: float = 240.0) -> None:
@@ -66,45 +65,45 @@ class StragglerWatch:
         self._scoring = LiveScoring(self._window_ns)
         self._hosts: dict[str, str] = {}
         self._groups: dict[str, Hashable] = {}
-        #: When the last interval ended.
+        #: End of the last interval.
         self._last: int | None = None
-        #: The comparison that goes on since an interval ended, and rows that have another worker since.
-        self._work: Generator[int, None, Change] | None = None
+        #: The comparison that goes on since an interval ended, and rows that got another worker since then.
+        self._work: Generator[int, None, StragglerChange] | None = None
         self._newcomers: list[int] = []
         self._flags: Findings = {}
-        #: Findings that are over, oldest first.
-        self.past: deque[Past] = deque(maxlen=MAX_PAST)
+        #: Findings that have ended, oldest first.
+        self.past: deque[PastFinding] = deque(maxlen=MAX_PAST)
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The stragglers of now, the most certain first."""
+        """Present stragglers, the most certain first."""
         return tuple(sorted(self._flags.values(), key=lambda finding: -finding.score))
 
     @property
     def comparing(self) -> bool:
-        """True while the comparison of an interval that is over goes on at the next poll."""
+        """True while the next poll will go on with a comparison."""
         return self._work is not None
 
     @property
     def last(self) -> int | None:
-        """Instant at which the last interval ended, or the first one began; monotonic nanoseconds."""
+        """End of the last interval, or start of the first one, in monotonic nanoseconds."""
         return self._last
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays: 23 kB a worker."""
+        """Size of the arrays in bytes: 23 kB a worker."""
         return self._comparison.nbytes + self._history.nbytes
 
     def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
-        """Stragglers of now and of the past that were slow at some time in an interval, the most certain first."""
+        """Present and past stragglers that were slow in a time interval, the most certain first."""
         past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
         now = (finding for finding in self._flags.values() if finding.since <= stop)
         return tuple(sorted((*past, *now), key=lambda finding: -finding.score))
 
-    # -- what happens to workers -------------------------------------------------------------
+    # -- workers -----------------------------------------------------------------------------
 
     def joined(self, worker: str, *, host: str, group: Hashable, at: int) -> None:
-        """Add a worker; ``group`` is equal for those that can be compared, such as those of as many threads."""
+        """Add a worker; ``group`` is equal for those that can be compared, with as many threads."""
         self._comparison.joined(worker, group, at=at)
         self._hosts[worker], self._groups[worker] = host, group
         self._history.grow(self._comparison.capacity)
@@ -121,7 +120,7 @@ class StragglerWatch:
         self._scoring.keep(self._groups.values())
         finding = self._flags.pop((worker, ""), None)
         if finding is not None:
-            self.past.append(Past(finding, now))
+            self.past.append(PastFinding(finding, now))
 
     def receive(
         self,
@@ -135,22 +134,22 @@ class StragglerWatch:
         lag: float = math.nan,
         kernels: Sequence[KernelTotals] = (),
     ) -> None:
-        """Take a heartbeat in. A worker that is not there any more is ignored, as its last heartbeat may come late.
+        """Take in a heartbeat; that of a worker that has left is ignored, as it may come late.
 
         Parameters
         ----------
         worker, rates
-            Whose heartbeat it is, and the totals that it carries.
+            The worker, and the totals that its heartbeat carries.
         at
             Monotonic nanoseconds.
         paused, spilling
-            Seconds so far that its threads were paused, and spilling.
+            Seconds so far for which its threads were paused, and spilling.
         held
-            Bytes of the results that it holds now; NaN where that is not known.
+            Bytes of the results that it holds; NaN if unknown.
         lag
-            Seconds between two turns of its event loop; NaN where that is not known.
+            Seconds between two turns of its event loop; NaN if unknown.
         kernels
-            Totals of its GPUs' kernels, those first that took most time.
+            Totals of its GPUs' kernels, largest first.
         """
         self._comparison.receive(
             worker, rates, at=at, paused=paused, spilling=spilling, held=held, lag=lag, kernels=kernels
@@ -160,8 +159,8 @@ class StragglerWatch:
 
     def poll(
         self, *, at: int, now: float, interval_seconds: float, in_time: Callable[[], bool] = lambda: True
-    ) -> Change:
-        """End the interval, if it has lasted long enough, and judge.
+    ) -> StragglerChange:
+        """End the interval if it has lasted long enough, and judge.
 
         Parameters
         ----------
@@ -170,29 +169,29 @@ class StragglerWatch:
         now
             Seconds since the epoch.
         interval_seconds
-            Two heartbeats at least, so that every worker has reported something.
+            At least two heartbeats, so that every worker has reported.
         in_time
-            Asked after each piece of a comparison: where it says no, the next poll goes on.
+            Called after each piece of a comparison; False leaves the rest to the next poll.
         """
         if self._last is None:
             self._last = at
         if self._work is None:
             if at - self._last < interval_seconds * 1e9 or not self._hosts:
-                return Change()
+                return StragglerChange()
             self._newcomers.clear()
-            self._work = self._compare_and_judge(self._last, Instant(at, now, self._window_ns))
+            self._work = self._compare_and_judge(self._last, WindowEnd(at, now, self._window_ns))
         done = 0
         try:
             while not done or (done < MAX_A_POLL and in_time()):
                 done += PIECE_COST + next(self._work)
         except StopIteration as ended:
             self._work = None
-            change: Change = ended.value
+            change: StragglerChange = ended.value
             return change
-        return Change()
+        return StragglerChange()
 
-    def _compare_and_judge(self, begin: int, end: Instant) -> Generator[int, None, Change]:
-        """Compare and judge after an interval, piece by piece; workers may come and go between two pieces."""
+    def _compare_and_judge(self, begin: int, end: WindowEnd) -> Generator[int, None, StragglerChange]:
+        """Compare and judge after an interval, piece by piece; workers may come and go in between."""
         interval = yield from self._comparison.pieces(at=end.at, learn=self._fit_to_learn_from())
         self._history.remember(interval, begin=begin, end=end.at, newcomers=self._newcomers)
         self._newcomers.clear()
@@ -225,15 +224,15 @@ class StragglerWatch:
         fit = np.ones(self._comparison.capacity, bool)
         for place in self._history.newest(1):
             with np.errstate(invalid="ignore"):
-                fit &= ~(self._history.residual[place, DURATION] > MIN_EFFECT[DURATION])
+                fit &= ~(self._history.residual[place, DURATION] > MIN_RESIDUAL[DURATION])
         for worker, _ in self._flags:
             if worker in self._groups:
                 fit[self._comparison.row_of(worker)] = False
         return fit
 
-    def _changed(self, found: Findings, now: float) -> Change:
+    def _changed(self, found: Findings, now: float) -> StragglerChange:
         known = self._flags
         self._flags = found
         cleared = tuple(finding for key, finding in known.items() if key not in found)
-        self.past.extend(Past(finding, now) for finding in cleared)
-        return Change(tuple(finding for key, finding in found.items() if key not in known), cleared)
+        self.past.extend(PastFinding(finding, now) for finding in cleared)
+        return StragglerChange(tuple(finding for key, finding in found.items() if key not in known), cleared)

@@ -10,75 +10,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.straggler.columns import Columns
-from dask_efficiency.straggler.interval import Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_by_row, median_of_others
+from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.peers import (
+    MIN_PEERS,
+    Floats,
+    WeightedSums,
+    in_pieces,
+    median_by_row,
+    median_of_others,
+    variance_of_difference,
+)
 from dask_efficiency.straggler.signals import CPU_SHARE, DURATION
 from dask_efficiency.straggler.task_rates import TASK_SUMS, RunningTask, TaskRates
-from dask_efficiency.straggler.weighted import WeightedSums, in_pieces, variance_of_difference
 
-#: Prefixes that are compared. When an interval is over, new ones take the places of those that were quiet for so long.
+#: Prefixes compared; and nanoseconds after which a new one may take an unused one's place at the end of an interval.
+#: Heartbeats carry 50 prefixes of a worker; the pause is a guess.
 MAX_PREFIXES = 64
 QUIET_NS = 30_000_000_000
 
-#: Tasks of a prefix that a worker must have ended to be compared by it.
+#: Ended tasks of a prefix that a worker needs to be compared by it; a guess.
 MIN_TASKS = 3
 
-#: Share of its tasks' time that must be of prefixes by which a worker can be compared.
+#: Least share of its tasks' time spent on prefixes that can be compared; a guess.
 MIN_PART = 0.1
 
-#: A prefix waits for the next interval until this share of its workers have that many tasks, but only so long.
+#: A prefix waits until this share of its workers have that many tasks, for so many nanoseconds at most; guesses.
 MIN_SHARE = 0.8
 MAX_WAIT_NS = 60_000_000_000
 
-#: Where the sizes of a prefix's tasks differ by this much (the variance of their logarithm; sizes of one half and of
-#: twice the median give 0.24), its tasks are expected to take longer for larger inputs.
+#: Variance of the logarithm of a prefix's sizes above which larger inputs are expected to take longer: sizes of half
+#: and twice the median give 0.24.
 MIN_SIZE_VARIANCE = 0.1
 
-#: The time of a task grows with its size by this power at most.
+#: Greatest power of its size by which a task's time grows, as in ``observations.py``.
 MAX_POWER = 1.5
 
-#: Variance of the logarithm of the seconds of a prefix's tasks that is assumed before any is known, as if so many tasks
-#: had shown it; and the most that counts of it.
+#: Assumed variance of the logarithm of a task's seconds, worth two tasks, and the most that counts of it.
 USUAL_NOISE = 0.04
 USUAL_TASKS = 2.0
 MAX_NOISE = 2.0
 
-#: A worker's own history begins after so many intervals, and learns from each new one with this weight.
+#: Intervals before a worker's own history counts, and the weight with which it learns from each new one; guesses.
 MIN_HISTORY = 6
 LEARNING = 0.15
 
-#: How much longer than before, as a logarithm, tasks must take for a worker to have become slower.
+#: Least increase of the logarithm of its tasks' time by which a worker became slower; a finding takes a tenth, too.
 SLOWED = math.log(1.1)
 
-#: Running tasks of a worker that must take longer than those of others: a single one may just be a long task.
+#: Running tasks that must take longer than others': a single one may just be a long task.
 MIN_RUNNING = 2
 
-#: A running task, or an input, that is larger than expected by this factor is beyond what ended tasks show.
+#: Residual of a running task, or logarithm of the size of an input, beyond what ended tasks show.
 BEYOND = math.log(2.0)
 
-#: A worker with running tasks takes as long as comparing so many numbers, and a piece has so many workers.
+#: Cost of a worker with running tasks, in comparisons, and workers per piece.
 RUNNING_COST = 6
 RUNNING_AT_ONCE = 100
 
-#: Workers of which all prefixes are looked at in one piece.
+#: Workers per piece where all prefixes are looked at.
 ROWS_AT_ONCE = 500
 
-#: Clearing so many numbers takes as long as comparing one.
+#: Numbers that are cleared in the time of one comparison.
 CLEARED_AT_ONCE = 4
 
 _N, _WALL, _CPU, _LOG, _LOG2, _SIZE, _SIZE2, _PRODUCT, _SHARE, _SHARE2 = range(len(TASK_SUMS))
 
 
 @dataclass(eq=False, slots=True)
-class _Worker:
-    """The prefixes of a worker, their columns, and the tasks that it runs."""
+class _WorkerPrefixes:
+    """Prefixes of a worker, their columns, and the tasks that it runs."""
 
     prefixes: tuple[str, ...] = ()
-    #: The columns of prefixes, as of a version of the table of columns; and which prefixes these are.
+    #: Columns of prefixes as of a version of the table of columns, and the indices of these prefixes.
     columns: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     version: int = 0
-    #: Which prefixes have no column, and how many tasks of each had ended.
+    #: Prefixes without a column, and the ended tasks of each.
     without: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     ended: Floats = field(default_factory=lambda: np.zeros(0))
     running: tuple[RunningTask, ...] = ()
@@ -86,12 +93,11 @@ class _Worker:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """State of the prefixes in a group of workers."""
+    """Prefixes of a group of workers."""
 
-    #: When tasks began to come that are not compared yet, by prefix.
+    #: By prefix, when the tasks not compared yet began to come.
     since: NDArray[np.int64]
-    #: By prefix, as of the last comparison: the logarithm of the seconds of a task, that of the usual size, and the
-    #: power.
+    #: By prefix, as of the last comparison: logarithms of a task's seconds and of the usual size, and the power.
     expected: Floats = field(default_factory=lambda: np.full((3, MAX_PREFIXES), np.nan))
 
 
@@ -106,12 +112,12 @@ class _Sums:
 
 
 class PrefixComparison:
-    """Keeps the totals of the tasks by prefix, and compares what was added since the last comparison.
+    """Keeps totals of tasks by prefix, and compares their growth since the last comparison.
 
     Parameters
     ----------
     rows
-        How many workers there is room for.
+        Number of workers there is room for.
     """
 
     def __init__(self, rows: int) -> None:
@@ -120,27 +126,27 @@ class PrefixComparison:
         self._version = 0
         #: Prefixes that have new tasks and no column.
         self._wanted: set[str] = set()
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, _WorkerPrefixes] = {}
         self._groups: dict[int, _Group] = {}
         # Workers are the first axis of these, so that what a heartbeat writes lies together.
         self._now = np.zeros((rows, MAX_PREFIXES, len(TASK_SUMS)))
         self._base = np.zeros_like(self._now)
         #: Seconds of all tasks of a worker when they were last compared.
         self._compared_until = np.zeros(rows)
-        #: By prefix and worker, the usual logarithm of the seconds of a task, and the number of intervals behind it.
+        #: By prefix and worker, the usual logarithm of a task's seconds, and the number of intervals behind it.
         self._usual = np.full((MAX_PREFIXES, rows), np.nan)
         self._known = np.zeros((MAX_PREFIXES, rows))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays in bytes."""
         arrays = (self._now, self._base, self._compared_until, self._usual, self._known)
         return sum(array.nbytes for array in arrays)
 
     def grow(self, rows: int) -> None:
-        """Make room for so many workers."""
+        """Make room for this many workers."""
         more = rows - len(self._now)
-        # What is new of these is not touched yet: with thousands of workers that takes longer than all the rest.
+        # The new part stays untouched for now: with thousands of workers that would take longer than all the rest.
         now, base = (np.zeros((rows, *self._now.shape[1:])) for _ in range(2))
         now[: len(self._now)], base[: len(self._base)] = self._now, self._base
         self._now, self._base = now, base
@@ -149,22 +155,22 @@ class PrefixComparison:
         self._known = np.concatenate([self._known, np.zeros((MAX_PREFIXES, more))], axis=1)
 
     def reset(self, row: int) -> None:
-        """Forget what is known of a row, as it is another worker's now."""
-        self._workers[row] = _Worker()
+        """Clear a row, which another worker has now."""
+        self._workers[row] = _WorkerPrefixes()
         self._now[row] = self._base[row] = 0.0
         self._compared_until[row] = 0.0
         self._usual[:, row], self._known[:, row] = np.nan, 0.0
 
     def begin_group(self, group: int, *, at: int) -> None:
-        """There is a group of workers that can be compared."""
+        """Add a group of workers that can be compared."""
         self._groups[group] = _Group(np.full(MAX_PREFIXES, at, np.int64))
 
     def end_group(self, group: int) -> None:
-        """The last worker of a group left."""
+        """Remove a group that its last worker left."""
         del self._groups[group]
 
     def receive(self, row: int, rates: TaskRates, *, at: int) -> None:
-        """Take a worker's totals in. A total that shrinks has begun anew."""
+        """Take in a worker's totals; a total that shrinks has started anew."""
         worker = self._workers[row]
         if worker.version != self._version or rates.prefixes != worker.prefixes:
             self._map(row, worker, rates, at)
@@ -182,15 +188,15 @@ class PrefixComparison:
         worker.running = rates.running
 
     def make_room(self, *, at: int) -> Iterator[int]:
-        """Take columns from quiet prefixes for those that want one; yields how many numbers each piece cleared.
+        """Give columns of unused prefixes to those that want one; yields how many numbers each piece cleared.
 
-        Only between two comparisons, as a prefix that comes and goes within one is not compared.
+        Runs between comparisons only, as a prefix that comes and goes within one is not compared.
         """
         wanted, self._wanted = self._wanted, set()
         missing = len(wanted) - self._columns.free
         if missing <= 0:
             return
-        # While they are cleared, heartbeats neither write to them nor are they given away.
+        # While they are being cleared, no heartbeat writes to them and no prefix gets them.
         columns = [self._columns.take_away(prefix) for prefix in self._columns.quiet(before=at - QUIET_NS)[:missing]]
         if not columns:
             return
@@ -212,7 +218,7 @@ class PrefixComparison:
         Parameters
         ----------
         learn
-            By row, whether the worker is as it should be, so that its history may learn from this interval.
+            By row, whether the worker seems healthy, so that its history may learn from this interval.
         """
         if group in self._groups:
             yield from self._compare_ended(interval, self._groups[group], rows, at, learn)
@@ -262,7 +268,7 @@ class PrefixComparison:
         learn: NDArray[np.bool_],
         sums: _Sums,
     ) -> None:
-        """Compare by some prefixes, and begin to add up anew."""
+        """Compare by some prefixes, whose sums then start anew."""
         picked = np.ix_(rows, columns)
         now = self._now[picked]
         gained = np.ascontiguousarray((now - self._base[picked]).T)
@@ -278,7 +284,7 @@ class PrefixComparison:
             share = np.where(there, gained[_CPU] / gained[_WALL], np.nan)
             below = median_of_others(share) - share if len(rows) >= MIN_PEERS else np.full_like(share, np.nan)
             share_noise = _pooled(gained[_SHARE], gained[_SHARE2], n)
-            # A prefix counts by the time that its tasks would take on the peers.
+            # A prefix weighs as much as the time that its tasks would take on the peers.
             weight = np.where(there, n * np.exp(np.where(np.isfinite(others), others, level)), 0.0)
             took = gained[_N], gained[_WALL]
             wider = variance_of_difference(there)
@@ -296,10 +302,10 @@ class PrefixComparison:
         there: NDArray[np.bool_],
         learn: NDArray[np.bool_],
     ) -> Floats:
-        """Compute workers' residuals against their peers; or against their own past, where peers are no baseline.
+        """Residuals against the peers; or against a worker's own past, where peers are no baseline.
 
         Peers are no baseline where they are too few, or where more than half of them became slow. Then the workers that
-        are as they were before stand for the rest. Where none is, the work has changed, and peers are a baseline again.
+        did not change stand for the rest. Where none is, the work has changed, and peers are a baseline again.
         """
         picked = np.ix_(columns, rows)
         usual, known = self._usual[picked], self._known[picked]
@@ -310,7 +316,7 @@ class PrefixComparison:
         present = there.sum(axis=1)
         alone = present < MIN_PEERS
         residual[alone] = np.nan
-        # More than half of all of them: of only those with a history, two that are a little slow would be enough.
+        # More than half of all workers: among those with a history, two that are a little slow would be enough.
         unfit = (with_history >= 2) & (alone | (slowed > present / 2))
         for i in np.flatnonzero(unfit):
             as_before = float(np.nanquantile(change[i], 0.25 if with_history[i] > MIN_PEERS else 0.0))
@@ -323,7 +329,7 @@ class PrefixComparison:
         return residual
 
     def _add_running(self, interval: Interval, group: _Group | None, rows: NDArray[np.intp]) -> Iterator[int]:
-        """Add tasks that have run longer than others took, with what they took so far."""
+        """Add running tasks that took longer than ended ones, with their time so far."""
         if group is None or len(rows) < MIN_PEERS:
             return
         expected = group.expected.T.tolist()
@@ -341,38 +347,39 @@ class PrefixComparison:
                     continue
                 level, size, power = expected[column]
                 larger = math.log1p(task.nbytes) - size
-                # Nobody knows how long a task takes that is larger than all that ended: assume that it takes as much
-                # longer as it is larger.
+                # The time of a task larger than all that ended is unknown: assume that it grows with its size.
                 power = max(power, 1.0) if larger > BEYOND else power
-                excess = math.log(task.seconds) - level - (power * larger if power else 0.0)
-                if excess > BEYOND:
-                    beyond += task.seconds * excess
+                residual = math.log(task.seconds) - level - (power * larger if power else 0.0)
+                if residual > BEYOND:
+                    beyond += task.seconds * residual
                     weight += task.seconds
                     tasks += 1
             if tasks >= MIN_RUNNING:
                 _add_censored(interval, row, beyond / weight)
 
-    def _map(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
-        """Find the columns of a worker's prefixes; those that it did not have before, or that have new tasks, get one.
+    def _map(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
+        """Find the columns of a worker's prefixes; new prefixes, and those with new tasks, get one.
 
-        Of many workers' prefixes most are over, and would take the columns of those that go on.
+        Most prefixes of many workers have ended, and would take the columns of those that go on.
         """
         before, prefixes, tasks = worker.prefixes, rates.prefixes, rates.tasks
         dropped = [column for column in self._columns.of(set(before).difference(prefixes)) if column is not None]
         self._now[row, dropped] = self._base[row, dropped] = 0  # when one comes again, it begins at 0
-        had = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
+        former = {before[i]: column for i, column in zip(worker.places.tolist(), worker.columns.tolist(), strict=True)}
         ended = {before[i]: n for i, n in zip(worker.without.tolist(), worker.ended.tolist(), strict=True)}
         found = self._columns.of(prefixes)
         if self._columns.free or len(self._wanted) < MAX_PREFIXES:
             n = tasks[:, _N].tolist()
-            for i in [i for i, column in enumerate(found) if column is None and prefixes[i] not in had]:
+            for i in [i for i, column in enumerate(found) if column is None and prefixes[i] not in former]:
                 if prefixes[i] not in ended or n[i] > ended[prefixes[i]]:
                     found[i] = self._column(prefixes[i], at)
-        # What a prefix had done before it got its column is no news.
+        # Tasks that ended before the prefix got its column are not compared.
         begun = [i for i, prefix in enumerate(prefixes) if prefix in ended and found[i] is not None]
         if worker.version != self._version:
             begun += [
-                i for i, prefix in enumerate(prefixes) if prefix in had and self._is_another(row, found[i], had[prefix])
+                i
+                for i, prefix in enumerate(prefixes)
+                if prefix in former and self._is_another(row, found[i], former[prefix])
             ]
         for i in begun:
             column = found[i]
@@ -384,11 +391,11 @@ class PrefixComparison:
         worker.ended = tasks[worker.without, _N]
 
     def _is_another(self, row: int, column: int | None, before: int) -> bool:
-        """Check if a prefix has another column than before, or the same again after it was cleared."""
+        """Check if a prefix has another column than before, or the same one again after it was cleared."""
         return column is not None and (column != before or not self._now[row, column, _N])
 
-    def _ask_for_columns(self, row: int, worker: _Worker, rates: TaskRates, at: int) -> None:
-        """Map a worker anew where one of its prefixes without a column has new tasks, and can get one."""
+    def _ask_for_columns(self, row: int, worker: _WorkerPrefixes, rates: TaskRates, at: int) -> None:
+        """Map a worker anew if one of its prefixes without a column has new tasks and can get one."""
         ended = rates.tasks[worker.without, _N]
         news = [rates.prefixes[i] for i in worker.without[ended > worker.ended].tolist()]
         if news and (self._columns.free or any(column is not None for column in self._columns.of(news))):
@@ -399,7 +406,7 @@ class PrefixComparison:
             self._wanted.update(news)
 
     def _column(self, prefix: str, at: int) -> int | None:
-        """A column for a prefix that has none; None if there is no room now."""
+        """Assign a column to a prefix; None if there is no room now."""
         if not self._columns.free:
             if len(self._wanted) < MAX_PREFIXES:
                 self._wanted.add(prefix)
@@ -412,24 +419,24 @@ class PrefixComparison:
 
 
 def _parts(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    """The rows, so many at a time as all prefixes of are looked at in one piece."""
+    """Rows in pieces of which all prefixes are looked at."""
     for first in range(0, len(rows), ROWS_AT_ONCE):
         yield rows[first : first + ROWS_AT_ONCE]
 
 
-def _add_censored(interval: Interval, row: int, excess: float) -> None:
-    """Count the running tasks of a worker as one task that ended now, and for less than one that did end."""
+def _add_censored(interval: Interval, row: int, residual: float) -> None:
+    """Count a worker's running tasks as one task that ended now, with less weight than one that did."""
     tasks = interval.tasks[DURATION, row]
     so_far = interval.residual[DURATION, row]
     if not np.isfinite(so_far):
-        interval.residual[DURATION, row], interval.variance[DURATION, row] = excess, 0.25
-    elif excess > so_far:
-        interval.residual[DURATION, row] = (tasks * so_far + excess) / (tasks + 1)
+        interval.residual[DURATION, row], interval.variance[DURATION, row] = residual, 0.25
+    elif residual > so_far:
+        interval.residual[DURATION, row] = (tasks * so_far + residual) / (tasks + 1)
     interval.tasks[DURATION, row] = tasks + 0.25
 
 
 def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Logarithm of the seconds of a task of the usual size, its variance, and the power and the usual size."""
+    """Logarithm of the seconds of a task of the usual size, its variance, the power, and the usual size."""
     level = np.log(sums[_WALL] / n)
     noise = _pooled(sums[_LOG], sums[_LOG2], n)
     whole = np.nansum(n, axis=1)
@@ -447,7 +454,7 @@ def _by_size(sums: Floats, n: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _pooled(total: Floats, squares: Floats, n: Floats) -> Floats:
-    """Variance among the tasks of one worker, by prefix, estimated from all workers together."""
+    """Variance among one worker's tasks, by prefix, estimated from all workers together."""
     tasks = np.where(n > 1, n, np.nan)
     within = np.nansum(np.maximum(squares - total**2 / tasks, 0.0), axis=1)
     free = np.nansum(tasks - 1, axis=1)

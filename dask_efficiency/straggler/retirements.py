@@ -1,22 +1,22 @@
-"""Retirements: limits how many machines are retired: a share of the fleet, or one, and two are always left."""
+"""Retirements: limits how many machines are retired: a share of the fleet, or one, and two always stay."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
 
-#: Retirements are forgotten after so long: whoever was retired has then been replaced, or is not missed.
+#: Seconds after which a retirement is forgotten, a day: the machine has been replaced by then, or is not missed.
 FORGET_SECONDS = 86_400.0
 
-#: What is left of a fleet at least; fewer cannot be compared with each other.
+#: Machines that always stay; fewer cannot be compared with each other.
 MIN_LEFT = 2
 
-#: The part of a fleet that is retired at most, if nothing else is asked for.
+#: Default of the largest share of a fleet that is retired; a guess.
 RETIRE_SHARE = 0.25
 
 
 def most_retired(size: int, share: float = RETIRE_SHARE) -> int:
-    """Compute how many machines of a fleet may be retired: a share of it, at least one, and two are left.
+    """Number of machines of a fleet that may be retired: a share of it, or one, and two always stay.
 
     Raises
     ------
@@ -34,9 +34,9 @@ class Retirements:
     Parameters
     ----------
     share
-        At most so much of the fleet within a day, in (0, 1), or one machine.
+        Largest share of the fleet that is retired within a day, in (0, 1), or one machine.
     every_seconds
-        One machine in so much time, at most.
+        Least time between two retirements.
 
     Raises
     ------
@@ -53,14 +53,14 @@ class Retirements:
         self._at: dict[str, float] = {}
 
     def chosen(self, wanted: Sequence[str], fleet: Collection[str], *, at: float) -> tuple[str | None, str]:
-        """The machine that may be retired now, or None and why not.
+        """Machine that may be retired now, or None and the reason.
 
         Parameters
         ----------
         wanted
-            Machines that are to be retired, the most urgent first.
+            Machines to retire, the most urgent first.
         fleet
-            All machines that are there.
+            All machines that are present.
         at
             Now, in seconds since the epoch.
         """

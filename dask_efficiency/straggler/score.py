@@ -15,7 +15,7 @@ is over. What to do with the scores of all signals (flag, name a cause, estimate
                                                       +-- who has z >= 2 leaves --+
 
 1. *Sizes.* Where inputs of one kind of work differ by more than a factor of 2, a power law of size is fitted within
-   workers and taken off; a few giants are left out (``sizes.py``). Tasks that still run count if they have already
+   workers and taken off; a few giants are left out (``observations.py``). Running tasks count if they have already
    taken longer than is usual.
 2. *Cells.* A cell is a kind of work on a worker. Its mean is weighted (longer tasks count for more, within a bound) and
    winsorised: observations are clipped to the worker's own median +- (3 x the spread of that work + 0.3).
@@ -95,42 +95,41 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dask_efficiency.accounts.tables import Bool, Float64, Int64
-from dask_efficiency.straggler.observations import Observations, medians
+from dask_efficiency.straggler.observations import Observations, medians, sized
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, healthy_spread, median_by_row, median_of_others
 from dask_efficiency.straggler.signals import FINISHED
-from dask_efficiency.straggler.sizes import sized
 
-#: Least number of observations, or else of kinds of work, to judge a worker by.
+#: Observations, or else kinds of work, that are enough to judge a worker by; guesses.
 MIN_TASKS = 5
 MIN_KINDS = 2
 
-#: How many others must do the same work, unless there is history.
+#: Others that must do the same work, unless there is history: of two workers either may be slow.
 MIN_OTHERS = 2
 
-#: Observations are clipped to their worker's median +- (3 spreads + 0.3), in logarithms (winsorised).
+#: Observations are clipped to their worker's median +- (3 spreads + 0.3), in logarithms (winsorised). The spread of a
+#: kind of work is at least 0.1.
 WINSOR_SPREADS = 3.0
 WINSOR_BIT = 0.3
 MIN_SPREAD = 0.1
 
-#: If less than this share of a worker's level is left without its worst observation, the worker is not slow.
+#: Share of a worker's level that must remain without its worst observation for the worker to be slow; a guess.
 OF_ALL_TASKS = 0.5
 
-#: A level that is this close to 0 is 0.
+#: Levels this close to 0 are 0.
 ROUNDING = 1e-9
 
 #: The spread of n workers is widened by this over n.
 FEW = 3.0
 
-#: Workers are of two kinds if the gap between them is this many times the spread of the faster ones at least, and a
-#: tenth, and there are so many faster ones or more.
+#: Workers are of two kinds if the gap between them is at least this many spreads of the faster ones, and a tenth, and
+#: at least so many are faster.
 GAP_SPREADS = 2.0
 MIN_GAP = math.log(1.1)
 MIN_FAST = 3
 
-#: The tail is how far the furthest healthy worker of a run is, as a share of what flags one among normal numbers. These
-#: are its mean and standard deviation (of the logarithm) that are assumed before any run is known, as if so many runs
-#: had shown them, and how many standard deviations beyond the mean healthy workers rarely come. Chosen on the first
-#: part of FlowBench's runs. With no run at all the tail is 1.
+#: The tail is how far the furthest healthy worker of a run comes, as a share of what flags one among normal numbers.
+#: Its logarithm is assumed to have this mean and standard deviation, worth four runs; the tail lies so many deviations
+#: beyond the mean, within these bounds. Without any run it is 1. Chosen on the first part of FlowBench's runs.
 TAIL_MEAN = -0.5
 TAIL_SPREAD = 0.25
 TAIL_RUNS = 4
@@ -138,25 +137,25 @@ TAIL_SPREADS = 2.0
 MIN_TAIL = 0.6
 MAX_TAIL = 20.0
 
-#: The number of signals for which the limit is computed that tails are a share of.
+#: Number of signals in the limit that tails are a share of.
 TAIL_SIGNALS = 5
 
-#: Workers with a larger z are not peers by which others are measured.
+#: Workers with a larger z are not peers that others are measured against.
 PEER = 2.0
 
-#: The share of the workers that must be healthy.
+#: Least share of workers that must be healthy.
 MIN_HEALTHY = 0.2
 
-#: Observations of healthy workers that are no higher than what is usually the most.
+#: Quantile of healthy workers' observations that counts as the usual maximum.
 RARELY = 0.95
 
-#: The spread of a run counts up to this many times what it was in history.
+#: Bound on a run's spread, in multiples of the spread in history.
 MAX_SPREAD = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """One signal in fault-free runs.
+    """One signal in runs in which nothing was wrong.
 
     Parameters
     ----------
@@ -169,9 +168,9 @@ class Usual:
     level: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
     between: float = math.nan
-    #: By kind of work: what an observation rarely exceeds.
+    #: By kind of work, the usual maximum of an observation.
     high: Mapping[str, float] = field(default_factory=dict)
-    #: How far healthy workers come, as a multiple of how far normal numbers do.
+    #: How far healthy workers come, in multiples of how far normal numbers come.
     tail: float = 1.0
 
 
@@ -182,12 +181,12 @@ class Scores:
     Parameters
     ----------
     level
-        How far a worker is above its peers, as a logarithm; 0 where it cannot be compared.
+        How far a worker is above its peers, as a logarithm; 0 if it cannot be compared.
     z
-        The same in units of the spread of the peers, which is larger for a worker with few observations, and of the
-        tail that history shows.
+        Level in units of the spread of the peers, which is larger for a worker with few observations, and of the tail
+        that history shows.
     observations
-        How many observations each worker has.
+        Number of observations of each worker.
     enough
         Whether they, and the peers, are enough to judge by.
     """
@@ -202,13 +201,13 @@ class Scores:
 
 
 def threshold(workers: int, signals: int, factor: float) -> float:
-    """The z that flags a worker: the largest among so many normal numbers, times a factor."""
+    """The z that flags a worker: the expected largest of that many normal numbers, times a factor."""
     return factor * math.sqrt(2.0 * math.log(max(workers * signals, 2)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Observations by kind of work and worker; shapes (kinds, workers), NaN where there are none."""
+    """Observations by kind of work and worker; shapes (kinds, workers), NaN without any."""
 
     mean: Float64
     weight: Float64
@@ -218,29 +217,17 @@ class _Cells:
 
 
 def score(observations: Observations, workers: int, usual: Usual | None = None) -> Scores:
-    """Compare the workers by one signal.
+    """Compare the workers by one signal, as described at the top of this module.
 
     Parameters
     ----------
     observations
-        Of the whole run.
+        Observations of the whole run.
     workers
-        How many there are.
+        Number of workers.
     usual
-        The same signal in runs in which nothing was wrong. It shows which of the workers are healthy where more than
-        half are slow, and gives the spread of healthy workers.
-
-    Returns
-    -------
-    Scores
-
-    Notes
-    -----
-    A worker's level is the mean over its observations, winsorised about its own median, minus the median of its peers
-    for the same work. The spread comes from the workers that are faster than the median; without history it is no less
-    than chance makes it among equal workers of few tasks. Workers that stand out are no peers, and this is repeated
-    until nothing changes. Without history, where workers are of two kinds with a gap between them, the faster ones are
-    the peers.
+        This signal in runs in which nothing was wrong. It shows who is healthy where more than half are slow, and gives
+        the spread of healthy workers.
     """
     observations = sized(_without_short_censored(observations), workers)
     cells = _cells(observations, workers)
@@ -280,7 +267,7 @@ def score(observations: Observations, workers: int, usual: Usual | None = None) 
 
 
 def usual_of(runs: Sequence[tuple[Observations, int]]) -> Usual:
-    """Learn what is usual from runs (observations, workers) of one signal in which nothing was wrong."""
+    """Learn usual figures of one signal from runs (observations, workers) in which nothing was wrong."""
     levels: dict[str, list[float]] = {}
     values: dict[str, list[Float64]] = {}
     between = []
@@ -324,7 +311,7 @@ def _tail(healthy: Sequence[Scores]) -> float:
 
 
 def _without_short_censored(observations: Observations) -> Observations:
-    """Drop the tasks that have not ended and have not yet taken longer than is usual for their work."""
+    """Drop running tasks that have not yet taken longer than usual for their work."""
     if not observations.censored.any():
         return observations
     ended = ~observations.censored
@@ -376,7 +363,7 @@ def _judged(cells: _Cells, usual: Usual | None) -> Bool:
 
 
 def _levels(cells: _Cells, peers: Bool) -> tuple[Float64, Float64]:
-    """Compute each worker's mean difference from its peers over its work, and the variance due to its few tasks."""
+    """Mean difference of each worker from its peers over its work, and its variance due to few tasks."""
     among = np.where(peers[None, :], cells.mean, np.nan)
     reference = np.where(peers[None, :], median_of_others(among), median_by_row(among)[:, None])
     off = cells.mean - reference
@@ -401,7 +388,7 @@ def _faster_kind(level: Float64, judged: Bool, floor: float) -> Bool:
 
 
 def _scale(level: Float64, between: float, floor: float, sampling: float) -> float:
-    """Compute the spread of healthy workers; ``sampling`` is that of equal ones, with so few tasks."""
+    """Spread of healthy workers; ``sampling`` is that of equal workers with as few tasks."""
     spread = healthy_left(level)
     if math.isfinite(between):
         spread = max(min(spread, MAX_SPREAD * between), between)

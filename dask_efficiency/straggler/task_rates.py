@@ -1,30 +1,34 @@
-"""TaskRates: totals of the time of a worker's tasks, transfers and disk, by which workers are compared."""
+"""TaskRates: totals of tasks, transfers and disk by which workers are compared, and their payload in heartbeats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import isfinite, log
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, RefusedPayload, shared_texts, short, whole
+from dask_efficiency.accounts.wire.heartbeats import Sent
+from dask_efficiency.accounts.wire.tables import Table, TableWriter, read_table
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
-#: What is added up for each prefix: tasks; wall and CPU seconds; the logarithm of the wall time in
-#: :data:`MIN_WALL_SECONDS` and of the size in bytes, their squares and their product; the share of the wall time on the
-#: CPU, and its square. None is ever negative, so that all only grow.
+#: Sums for each prefix: tasks; wall and CPU seconds; logarithms of the wall time in :data:`MIN_WALL_SECONDS` and of the
+#: size in bytes, their squares and their product; share of the wall time on the CPU, and its square. None is negative,
+#: so all only grow.
 TASK_SUMS = ("tasks", "wall", "cpu", "log_wall", "log_wall2", "log_size", "log_size2", "log_product", "share", "share2")
 
-#: What is added up for each worker that this one fetches from: transfers; the logarithm of the time of a byte in
-#: :data:`MIN_SECONDS_A_BYTE`, and its square; seconds. None is ever negative, either.
+#: Sums for each worker that this one fetches from: transfers; logarithm of the time of a byte in
+#: :data:`MIN_SECONDS_A_BYTE`, and its square; seconds. None is negative.
 TRANSFER_SUMS = ("transfers", "log_cost", "log_cost2", "seconds")
 
-#: What is added up for the worker's process. The seconds that its threads waited for a core are -1 where the system
-#: has no figure; of its CPU seconds, a part is that of its tasks.
+#: Sums for the worker's process. Seconds of waiting for a core are -1 where the system has no figure; the CPU seconds
+#: of its tasks are part of its CPU seconds.
 PROCESS_SUMS = ("disk_seconds", "disk_bytes", "core_wait_seconds", "cpu_seconds", "task_cpu_seconds")
 
-#: Prefixes, senders and running tasks that heartbeats carry at most.
+#: Most prefixes, senders and running tasks that heartbeats carry; a bound on their size.
 MAX_PREFIXES = 50
 MAX_SENDERS = 16
 MAX_RUNNING = 16
@@ -33,19 +37,19 @@ MAX_RUNNING = 16
 #: longer says more about itself than about the worker.
 MAX_TIMES_LONGER = 4.0
 
-#: A task is not compared if it is larger than its worker's tasks of the prefix usually are by this factor: nobody knows
-#: how much longer so few large ones take. The usual size follows each task with this weight.
+#: A task this many times as large as usual on its worker for the prefix is not compared: its expected time is unknown.
+#: The usual size follows each task with this weight.
 GIANT = 4.0
 LOG_GIANT = log(GIANT)
 SIZE_LEARNING = 0.125
 
-#: The time of shorter tasks is mostly that of the clock.
+#: Shorter times are mostly the clock's own.
 MIN_WALL_SECONDS = 1e-4
 
-#: So many tasks of a prefix that are counted together are counted by arrays, which pays from some ten on.
+#: Tasks of a prefix that are counted together by arrays, which pays from some ten on.
 MIN_TOGETHER = 16
 
-#: No network moves a byte in less.
+#: Unit of the logarithm of a byte's time; no network is faster.
 MIN_SECONDS_A_BYTE = 1e-15
 
 
@@ -55,7 +59,7 @@ RatedTask = tuple[str, int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class RunningTask:
-    """A task that has not ended: its prefix, seconds so far, and bytes of input (0 where it has none)."""
+    """A task that has not ended: prefix, seconds so far, and bytes of input (0 without any)."""
 
     prefix: str
     seconds: float
@@ -64,7 +68,7 @@ class RunningTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskRates:
-    """A worker's totals, as its heartbeat carries them.
+    """Totals of a worker, as its heartbeat carries them.
 
     Parameters
     ----------
@@ -87,21 +91,21 @@ class TaskRates:
 
 
 class TaskRateCounter:
-    """Adds up a worker's rates. The first task of each prefix is left out, as it imports and warms up."""
+    """Adds up a worker's rates; the first task of each prefix is left out, as it imports and warms up."""
 
     def __init__(self) -> None:
-        #: By prefix :data:`TASK_SUMS`, and by sender :data:`TRANSFER_SUMS`; behind them, the turn of the last use.
+        #: :data:`TASK_SUMS` by prefix, and :data:`TRANSFER_SUMS` by sender; then the turn of the last use.
         self.tasks: dict[str, list[float]] = {}
         self.transfers: dict[str, list[float]] = {}
-        #: By prefix, the logarithm of the usual size of a task.
+        #: By prefix, the logarithm of a task's usual size.
         self._usual_size: dict[str, float] = {}
-        #: CPU seconds of all tasks, whether they count for the rates or not.
+        #: CPU seconds of all tasks, including those that do not count for the rates.
         self.cpu_seconds = 0.0
         #: Grows with each use.
         self.turn = 0.0
 
     def add(self, tasks: Iterable[RatedTask]) -> None:
-        """Count tasks that succeeded; many of a prefix at once are counted by arrays."""
+        """Count tasks that succeeded; many of one prefix are counted by arrays."""
         by_prefix: dict[str, list[RatedTask]] = {}
         for task in tasks:
             by_prefix.setdefault(task[0], []).append(task)
@@ -114,7 +118,7 @@ class TaskRateCounter:
                     self.task(prefix, wall=wall, cpu=cpu, nbytes=nbytes)
 
     def _add_together(self, prefix: str, sums: list[float], tasks: Sequence[RatedTask]) -> None:
-        """Count many tasks as :meth:`task` does, but that what is usual is what it was before all of them."""
+        """Count many tasks as :meth:`task` does, with the usual figures from before all of them."""
         numbers = np.array([task[1:] for task in tasks], np.float64)
         self.cpu_seconds += float(numbers[:, 1].sum()) / 1e9
         numbers = numbers[numbers[:, 0] >= 1e9 * MIN_WALL_SECONDS]
@@ -151,7 +155,7 @@ class TaskRateCounter:
         sums[:-1] = [before + float(each) for before, each in zip(sums, more, strict=False)]
 
     def task(self, prefix: str, *, wall: int, cpu: int, nbytes: float) -> None:
-        """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of its input or output."""
+        """Count a task that succeeded: nanoseconds in its thread and on the CPU, and bytes of input or output."""
         self.cpu_seconds += cpu / 1e9
         seconds = wall / 1e9
         if seconds < MIN_WALL_SECONDS:
@@ -197,12 +201,12 @@ class TaskRateCounter:
         sums[3] += seconds
 
     def usual(self, prefix: str) -> float:
-        """Seconds that a task of a prefix usually takes here; 0.0 where that is not known."""
+        """Usual seconds of a prefix's task on this worker; 0.0 if unknown."""
         sums = self.tasks.get(prefix)
         return sums[1] / sums[0] if sums is not None and sums[0] > 1 else 0.0
 
     def _begin(self, table: dict[str, list[float]], name: str, at_most: int, columns: Sequence[str]) -> list[float]:
-        """Add a row; where there is no room, it replaces the one that was unused for longest."""
+        """Add a row, in place of the one that was unused for longest if there is no room."""
         if len(table) >= at_most:
             oldest = min(table, key=lambda each: table[each][-1])
             del table[oldest]
@@ -211,3 +215,169 @@ class TaskRateCounter:
         self.turn += 1
         table[name] = [0.0] * len(columns) + [self.turn]
         return table[name]
+
+
+#: Sums travel as whole multiples of these units, by :data:`TASK_SUMS` and :data:`TRANSFER_SUMS`: 4 us; 2**-14 for
+#: logarithms and 2**-10 for their squares, so that a variance of three tasks is off by less than 0.001, where 0.04 is
+#: assumed before any is known.
+TASK_UNITS = np.array([1.0, *[2.0**-18] * 2, 2.0**-14, 2.0**-10, 2.0**-14, *[2.0**-10] * 4])
+TRANSFER_UNITS = np.array([1.0, 2.0**-14, 2.0**-10, 2.0**-18])
+_TASK_STEPS, _TRANSFER_STEPS = (tuple((1.0 / units).tolist()) for units in (TASK_UNITS, TRANSFER_UNITS))
+
+
+class TaskRateWriter:
+    """Writes a worker's task rates for its heartbeats, which are sent in order."""
+
+    def __init__(self) -> None:
+        self._sent = Sent()
+        self._seq = 0
+        self._tasks: TableWriter[str] = TableWriter(len(TASK_SUMS))
+        self._transfers: TableWriter[str] = TableWriter(len(TRANSFER_SUMS))
+        #: Turn of the counter at the last heartbeat.
+        self._turn = -1.0
+
+    def heartbeat(
+        self, counter: TaskRateCounter, process: Sequence[float], running: Iterable[RunningTask] = ()
+    ) -> dict[str, Any]:
+        """Next payload: changes of the last few heartbeats, or everything; fresh objects each time."""
+        self._seq += 1
+        since = self._sent.since()
+        for writer, sums, units in (
+            (self._tasks, counter.tasks, _TASK_STEPS),
+            (self._transfers, counter.transfers, _TRANSFER_STEPS),
+        ):
+            # The last number of each row is the turn of its last use.
+            changed = {
+                name: [int(n * steps + 0.5) for n, steps in zip(row, units, strict=False)]
+                for name, row in sums.items()
+                if row[-1] > self._turn
+            }
+            writer.take(self._seq, changed, sums.keys())
+        self._turn = counter.turn
+        tasks, prefixes = self._tasks.write(since)
+        transfers, senders = self._transfers.write(since)
+        payload: dict[str, Any] = {
+            "n": self._seq,
+            "v": list(process),
+            "r": [[self._tasks.place(task.prefix, task.prefix), task.seconds, task.nbytes] for task in running],
+            "b": tasks,
+            "p": prefixes,
+            "c": transfers,
+            "t": senders,
+        }
+        if since >= 0:
+            payload["s"] = since
+        self._sent.mark(self._seq)
+        return payload
+
+    def begin_anew(self) -> None:
+        """Send everything in the next heartbeats, as the scheduler misses something."""
+        self._sent.begin_anew()
+
+
+class ReceivedRates(NamedTuple):
+    """A worker's task rates, as the scheduler has them."""
+
+    #: Incarnation of the ledger they came with.
+    incarnation: str
+    seq: int
+    rates: TaskRates
+    tasks: Table[str]
+    transfers: Table[str]
+
+
+class MissedRates(NamedTuple):
+    """Task rates with changes since a state that the scheduler does not have."""
+
+
+def read_task_rates(
+    payload: object, incarnation: str = "", last: ReceivedRates | None = None
+) -> ReceivedRates | MissedRates:
+    """Check and read the task rates of a heartbeat.
+
+    Parameters
+    ----------
+    payload
+        As :meth:`TaskRateWriter.heartbeat` returned it.
+    incarnation
+        Incarnation of the snapshot they came with.
+    last
+        The last rates read of this worker, if any.
+
+    Raises
+    ------
+    RefusedPayload
+        On a missing or mistyped field, a number that is not finite, or too many names.
+    """
+    if not isinstance(payload, Mapping):
+        raise RefusedPayload(f"pace is {type(payload).__name__}; expected a mapping")
+    seq = whole("pace.n", payload.get("n"))
+    base = None
+    if "s" in payload:
+        since = whole("pace.s", payload["s"])
+        if last is None or last.incarnation != incarnation or not since <= last.seq < seq:
+            return MissedRates()
+        base = last
+    tasks = _table("pace.tasks", base and base.tasks, payload.get("b"), payload.get("p"), TASK_SUMS, MAX_PREFIXES)
+    transfers = _table(
+        "pace.transfers", base and base.transfers, payload.get("c"), payload.get("t"), TRANSFER_SUMS, MAX_SENDERS
+    )
+    rates = TaskRates(
+        *_named(tasks, TASK_UNITS, base and (base.tasks, base.rates.prefixes, base.rates.tasks)),
+        *_named(transfers, TRANSFER_UNITS, base and (base.transfers, base.rates.senders, base.rates.transfers)),
+        _process(payload.get("v")),
+        tuple(_running(entry, tasks.names) for entry in _listed("running", payload.get("r"), MAX_RUNNING)),
+    )
+    return ReceivedRates(incarnation, seq, rates, tasks, transfers)
+
+
+def _table(
+    name: str, table: Table[str] | None, rows: object, named: object, columns: Sequence[str], at_most: int
+) -> Table[str]:
+    found = read_table(name, table, rows, named, columns=len(columns), check=shared_texts).table
+    # A new name is added before the one that it replaces is removed.
+    if len(found.names) - found.names.count(None) > at_most or len(found.names) > 2 * at_most:
+        raise RefusedPayload(f"{name} has {len(found.names)} names; expected at most {at_most}")
+    return found
+
+
+def _named(
+    table: Table[str],
+    units: NDArray[np.float64],
+    before: tuple[Table[str], tuple[str, ...], NDArray[np.float64]] | None,
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Names and sums of a table; unchanged ones are returned as the same objects."""
+    if before is not None and before[0] is table:
+        return before[1], before[2]
+    rows = table.rows
+    if None in table.names:
+        rows = rows.take([place for place, name in enumerate(table.names) if name is not None], axis=0)
+    sums = rows * units
+    if before is not None and before[0].names is table.names:
+        return before[1], sums
+    return tuple([name for name in table.names if name is not None]), sums
+
+
+def _process(value: object) -> NDArray[np.float64]:
+    numbers = _listed("process", value, len(PROCESS_SUMS))
+    if len(numbers) != len(PROCESS_SUMS) or not {*map(type, numbers)} <= {int, float}:
+        raise RefusedPayload(f"pace: process is {short(value)}; expected {len(PROCESS_SUMS)} numbers")
+    if not all(map(isfinite, numbers)):
+        raise RefusedPayload(f"pace: process is {short(value)}; expected finite numbers")
+    return np.array(numbers, np.float64)
+
+
+def _listed(name: str, value: object, at_most: int) -> Sequence[Any]:
+    if not isinstance(value, (list, tuple)) or len(value) > at_most:
+        raise RefusedPayload(f"pace: {name} is {short(value)}; expected a list of at most {at_most}")
+    return value
+
+
+def _running(entry: object, names: Sequence[str | None]) -> RunningTask:
+    if isinstance(entry, (list, tuple)) and len(entry) == 3:
+        prefix, seconds, nbytes = entry
+        if type(prefix) is int and 0 <= prefix < len(names):
+            prefix = names[prefix]
+        if isinstance(prefix, str) and isinstance(seconds, float) and isinstance(nbytes, float) and 0 <= seconds < 1e12:
+            return RunningTask(prefix[:MAX_NAME_LENGTH], seconds, nbytes)
+    raise RefusedPayload(f"pace: a running task is {short(entry)}; expected a prefix, seconds and bytes")

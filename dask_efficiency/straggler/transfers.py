@@ -1,4 +1,4 @@
-"""TransferComparison: the effect of each worker on the time of a byte, as a receiver and as a sender."""
+"""TransferComparison: compares workers by the time of a byte, as receivers and as senders."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.straggler.interval import Interval
-from dask_efficiency.straggler.peers import MIN_PEERS, Floats, median_of_others
+from dask_efficiency.straggler.history import Interval
+from dask_efficiency.straggler.peers import MIN_PEERS, PIECE, Floats, median_of_others
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TRANSFER_SUMS, TaskRates
-from dask_efficiency.straggler.weighted import PIECE
 
-#: Transfers that a receiver must have had, on average, for a comparison; it waits for them, but only so long.
+#: Transfers a receiver that a comparison waits for, on average, for so many nanoseconds at most; guesses.
 MIN_TRANSFERS = 3
 MAX_WAIT_NS = 60_000_000_000
 
-#: Share of an interval that a worker's transfers must take for it to be compared.
+#: Share of an interval that a worker's transfers must take for it to be compared; a guess.
 MIN_TRANSFER_SHARE = 0.01
 
-#: Receivers whose senders are looked up in one piece.
+#: Receivers per piece whose senders are looked up.
 RECEIVERS_AT_ONCE = 250
 
-#: How often the effects of receivers and senders are fitted to each other.
+#: Rounds of fitting levels of receivers and senders to each other; more change little.
 SWEEPS = 3
 
-#: Variance of the logarithm of the time of a byte that is assumed beyond what was measured.
+#: Variance of the logarithm of the time of a byte that is assumed beyond the measured one: 0.2 squared.
 NOISE = 0.04
 
 
@@ -38,7 +37,7 @@ class _Receiver:
     row: int
     senders: tuple[str, ...] = ()
     sums: Floats = field(default_factory=lambda: np.zeros((0, len(TRANSFER_SUMS))))
-    #: What was added to the sums since they were last compared; None if nothing was.
+    #: Growth of the sums since they were last compared; None if there was none.
     gained: Floats | None = None
     #: Rows of the senders, and the membership for which they hold.
     rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
@@ -46,7 +45,7 @@ class _Receiver:
 
 
 class TransferComparison:
-    """Keeps the totals of the transfers between workers, and compares what was added since the last comparison."""
+    """Keeps the totals of transfers between workers, and compares their growth since the last comparison."""
 
     def __init__(self) -> None:
         self._receivers: dict[str, _Receiver] = {}
@@ -55,17 +54,17 @@ class TransferComparison:
         self._compared_at = 0
 
     def joined(self, worker: str, row: int) -> None:
-        """A worker is there, with a row in the arrays."""
+        """Add a worker, with its row in the arrays."""
         self._membership += 1
         self._receivers[worker] = _Receiver(row)
 
     def left(self, worker: str) -> None:
-        """A worker is not there any more."""
+        """Remove a worker."""
         self._membership += 1
         self._receivers.pop(worker, None)
 
     def receive(self, worker: str, rates: TaskRates) -> None:
-        """Take a worker's totals in. A total that shrinks has begun anew."""
+        """Take in a worker's totals; a total that shrinks has started anew."""
         known = self._receivers[worker]
         if rates.senders == known.senders:
             gained = rates.transfers - known.sums
@@ -73,7 +72,7 @@ class TransferComparison:
                 gained = np.where(gained[:, :1] < 0, rates.transfers, gained)
             known.gained = gained if known.gained is None else known.gained + gained
         else:
-            # What came from senders that are not among these any more is forgotten.
+            # Transfers from senders that are not listed any more are dropped.
             before = dict(zip(known.senders, known.sums, strict=True))
             moved = {} if known.gained is None else dict(zip(known.senders, known.gained, strict=True))
             known.gained = np.zeros_like(rates.transfers)
@@ -85,7 +84,7 @@ class TransferComparison:
         known.senders, known.sums = rates.senders, rates.transfers
 
     def compare(self, interval: Interval, *, at: int) -> Iterator[int]:
-        """Compare all workers, if there were transfers enough; yields how many numbers each piece compared."""
+        """Compare all workers if there were enough transfers; yields how many numbers each piece compared."""
         receiver, sender, sums = yield from self._pairs(interval.workers)
         yield len(receiver) // 10
         waited = at - self._compared_at
@@ -99,7 +98,7 @@ class TransferComparison:
             yield from _compare(interval, receiver, sender, sums, waited / 1e9)
 
     def _pairs(self, size: int) -> Generator[int, None, tuple[NDArray[np.intp], NDArray[np.intp], Floats]]:
-        """Receivers, senders, and what moved between them since the last comparison; those that are there now."""
+        """Present receivers and senders, and what moved between them since the last comparison."""
         receivers = list(self._receivers.values())
         pieces = [(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros((0, len(TRANSFER_SUMS))))]
         for first in range(0, len(receivers), RECEIVERS_AT_ONCE):
@@ -126,34 +125,34 @@ class TransferComparison:
 def _compare(
     interval: Interval, receiver: NDArray[np.intp], sender: NDArray[np.intp], sums: Floats, seconds: float
 ) -> Iterator[int]:
-    """Fit what receivers and senders add to the time of a byte, each apart from the other."""
+    """Fit levels of receivers and of senders to the time of a byte."""
     size = interval.workers
     n, cost = sums[:, 0], sums[:, 1] / sums[:, 0]
     yield len(cost) // 10
     noise = float(np.median(np.maximum(sums[:, 2] / n - cost**2, 0.0))) + NOISE
     yield len(cost) // 10
-    effects = yield from _effects_of_ends(cost, n, receiver, sender, size)
-    for signal, effect, end in zip((RECEIVE, SEND), effects, (receiver, sender), strict=True):
+    levels = yield from _levels_of_ends(cost, n, receiver, sender, size)
+    for signal, levels_of_end, end in zip((RECEIVE, SEND), levels, (receiver, sender), strict=True):
         count = np.bincount(end, weights=n, minlength=size)
         took = np.bincount(end, weights=sums[:, 3], minlength=size)
         rows = np.flatnonzero((count > 0) & (took >= MIN_TRANSFER_SHARE * seconds))
         if len(rows) >= MIN_PEERS:
-            level = effect[rows]
+            level = levels_of_end[rows]
             residual = level - median_of_others(level[None, :])[0]
             interval.put(signal, rows, residual, noise / count[rows], count[rows].astype(np.float64))
 
 
-def _effects_of_ends(
+def _levels_of_ends(
     cost: Floats, n: Floats, receiver: NDArray[np.intp], sender: NDArray[np.intp], size: int
 ) -> Generator[int, None, tuple[Floats, Floats]]:
-    """The effects of receivers and of senders whose sums come closest to the costs of all pairs."""
+    """Levels of receivers and of senders whose sums come closest to the costs of all pairs."""
     ends = [np.zeros(size), np.zeros(size)]
     middle = float(np.median(cost))
     yield len(cost) // 10
     for _ in range(SWEEPS):
         for this, other, at, of in ((0, 1, receiver, sender), (1, 0, sender, receiver)):
             left = cost - middle - ends[other][of]
-            # Winsorised, so that one pair is not taken for a worker.
+            # Winsorised, so that one slow pair does not make a worker slow.
             left = np.clip(left, ends[this][at] - 1.5, ends[this][at] + 1.5)
             whole = np.bincount(at, weights=n, minlength=size)
             ends[this] = np.bincount(at, weights=n * left, minlength=size) / np.maximum(whole, 1e-9)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.show.figures import format_count, format_seconds, format_times, name_of
 from dask_efficiency.show.finding import Basis, Finding
-from dask_efficiency.straggler.sizes import SIZES_DIFFER
+from dask_efficiency.straggler.observations import SIZES_DIFFER
 
-#: By cause: what it means, and what to look at.
+#: Meaning and advice, by cause.
 MEANINGS: dict[Cause, tuple[str, str]] = {
     Cause.SLOW_CPU: (
         "its CPU is slower",
@@ -48,18 +48,18 @@ MEANINGS: dict[Cause, tuple[str, str]] = {
     Cause.UNKNOWN: ("nothing that is measured says why", "Look at what its tasks wait for: files, services, locks."),
 }
 
-#: What a long task is called, and what to do about it.
+#: Title and advice of a long task.
 LONG_TASK = (
     "One task takes far longer than its like",
     "Split it, or split or salt its key where its input is larger than the others'.",
 )
 
-#: Least share of a task's time for which nothing else ran that its finding mentions.
+#: Least share of a task's time during which nothing else ran that its finding mentions.
 ALONE = 0.05
 
 
 def as_finding(slow: SlowWorker) -> Finding:
-    """Make the finding of a slow worker, or of a host all of whose workers are slow."""
+    """Finding of a slow worker, or of a host all of whose workers are slow."""
     means, look = MEANINGS[slow.cause]
     what = "worker" if slow.worker else "host"
     times = "" if slow.effect is None else f", {format_times(slow.effect)} as long for the same work"
@@ -84,18 +84,18 @@ def _finite(evidence: Mapping[str, float]) -> dict[str, float]:
 def long_task(
     who: str, seconds: float, times_longer: float, *, times_larger: float = math.nan, alone_seconds: float = 0.0
 ) -> Finding:
-    """Make the finding of a task that took far longer than the others of its prefix.
+    """Finding of a task that took far longer than the others of its prefix.
 
     Parameters
     ----------
     who
-        The task, harmless.
+        The task, made harmless for printing.
     seconds, times_longer
-        What it took, and how many times as long as the median that is.
+        Its seconds, and their ratio to the median.
     times_larger
-        How many times as large as usual its input is; NaN where that is not known.
+        Ratio of its input's size to the usual one; NaN if unknown.
     alone_seconds
-        For how long of that nothing else ran.
+        Seconds during which nothing else ran.
     """
     title, todo = LONG_TASK
     size = f", its input is {times_larger:.3g} times as large" if times_larger >= SIZES_DIFFER else ""
@@ -113,7 +113,7 @@ def long_task(
 
 
 def how_many(slow: Sequence[SlowWorker], workers: int) -> str:
-    """Count slow workers in a headline: ``"2 of 8 workers are slow"``."""
+    """Number of slow workers for a headline: ``"2 of 8 workers are slow"``."""
     of = f"of {format_count(workers, 'worker')}"
     hosts = sum(not one.worker for one in slow)
     counts = [format_count(hosts, "host")] if hosts else []

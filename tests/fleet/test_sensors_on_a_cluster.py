@@ -16,7 +16,6 @@ from distributed import Client
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin, efficiency_report
 from dask_efficiency.fleet import find_outliers
-from dask_efficiency.fleet.outliers import series_ring
 from dask_efficiency.fleet.scheduler import outlier_watch, worker_series
 from dask_efficiency.plugin.names import METRIC
 from tests.plugin.tasks import spin
@@ -79,8 +78,7 @@ def test_a_worker_that_is_throttled_shows_in_the_series_and_is_named_without_a_t
 
     # Workers take the interval of their heartbeats from the scheduler, which is in this process.
     monkeypatch.setattr(distributed.scheduler, "heartbeat_interval", lambda workers: STEP)
-    for module in (series_ring, worker_series):
-        monkeypatch.setattr(module, "STEP_SECONDS", STEP)
+    monkeypatch.setattr(worker_series, "STEP_SECONDS", STEP)
     monkeypatch.setattr(outlier_watch, "EVERY_SECONDS", 1.0)
     monkeypatch.setattr(outlier_watch, "find_outliers", find)
     with (

@@ -12,7 +12,7 @@ from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.prometheus.receivers import NotReceivedError
 from dask_efficiency.fleet.rounds.rounds import Event
-from dask_efficiency.fleet.watch import FleetWatch, instants
+from dask_efficiency.fleet.watch import FleetWatch, instants, unjudged
 
 
 @dataclass
@@ -223,3 +223,19 @@ def test_an_empty_fleet_is_not_judged() -> None:
 def test_a_replay_has_rounds_at_even_distances() -> None:
     assert list(instants(0, 100, every_seconds=40)) == [0, 40, 80]
     assert list(instants(0, 80, every_seconds=40)) == [0, 40, 80]
+
+
+@pytest.mark.parametrize(
+    ("machines", "samples", "past", "why"),
+    [
+        (0, 100, False, "nobody reported anything"),
+        (2, 100, False, "2 reported, of which 2 can be compared; expected 3 at least"),
+        (3, 30, False, "what was reported covers 150 s; expected 390 s at least"),
+        (3, 30, True, "what was reported covers 150 s; expected 270 s at least"),
+        (3, 60, True, ""),
+        (3, 80, False, ""),
+    ],
+)
+def test_too_little_to_judge_is_told(machines: int, samples: int, past: bool, why: str) -> None:
+    series = MetricSeries.of(np.ones((1, machines, samples), np.float32), metrics=("load",), step_seconds=5.0)
+    assert unjudged(series, series if past else None) == why

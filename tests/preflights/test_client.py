@@ -10,8 +10,8 @@ import pytest
 
 import dask_efficiency
 from dask_efficiency.preflights.client import _retire
+from dask_efficiency.preflights.judge.readings import Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
 
 
 def retired(slow: int, workers: int, share: float = 0.25) -> tuple[list[str], PreflightResult]:
@@ -55,7 +55,7 @@ def test_it_is_said_who_was_kept_and_why() -> None:
     _, found = retired(4, 8)
     said = (
         f"Kept, though slow: {found.kept[0]}, {found.kept[1]}. Of 8 workers 2 may be retired: "
-        "--retire-share allows more, and two are always left."
+        "--retire-share allows more, and two always stay."
     )
     assert said in " ".join(str(found).split())
     assert found.to_dict()["kept"] == list(found.kept)

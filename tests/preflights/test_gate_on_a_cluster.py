@@ -11,8 +11,9 @@ from distributed import Client, Event, LocalCluster, Worker
 import dask_efficiency
 from dask_efficiency import EfficiencyPlugin
 from dask_efficiency.accounts.slow_worker import Cause
+from dask_efficiency.preflights.scheduler import plan
 from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
-from dask_efficiency.preflights.worker.preflight import WorkerPreflight
+from dask_efficiency.preflights.worker import WorkerPreflight
 from tests.plugin.watch import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -83,7 +84,7 @@ def test_who_joins_and_is_slow_is_flagged_before_it_has_tasks(
 def test_the_slow_one_is_named_and_retired_if_one_asks_for_that(
     pretended: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler_preflight, "REPETITION_SECONDS", 0.001)
+    monkeypatch.setattr(plan, "REPETITION_SECONDS", 0.001)
     pretended.append("1")
     options = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with LocalCluster(**options, silence_logs=False) as cluster, Client(cluster) as client:

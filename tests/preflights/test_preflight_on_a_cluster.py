@@ -27,11 +27,11 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.cli import main
 from dask_efficiency.plugin import names
 from dask_efficiency.preflights import PreflightResult
-from dask_efficiency.preflights.hardware.workload import SCRIPT
-from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.hardware.host import SCRIPT
+from dask_efficiency.preflights.judge.readings import Component
+from dask_efficiency.preflights.scheduler import plan, preflights
 from dask_efficiency.preflights.scheduler import preflight as scheduler_preflight
-from dask_efficiency.preflights.scheduler import preflights
-from dask_efficiency.preflights.worker.preflight import OWN_TEST
+from dask_efficiency.preflights.worker import OWN_TEST
 from tests.plugin.watch import addresses, eventually
 from tests.terminals import in_a_log
 
@@ -44,7 +44,7 @@ MEASURED = {Component.CPU, Component.MEMORY, Component.DISK, Component.PYTHON}
 @pytest.fixture(autouse=True)
 def short_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundredth of the time; the scheduler is in this process."""
-    monkeypatch.setattr(scheduler_preflight, "REPETITION_SECONDS", 0.001)
+    monkeypatch.setattr(plan, "REPETITION_SECONDS", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ except FileExistsError:
         command.until("measuring each worker alone: 1 of 2 done")
         command.interrupt()
         assert command.end() == 130
-    said = "stopped while measuring each worker alone, 1 of 2 done: more would be known at its end"
+    said = "stopped while measuring each worker alone, 1 of 2 done: a complete test would show more"
     assert f"Ctrl-C: {said}\n" in command.text
     assert "Traceback" not in command.text
     found = json.loads((tmp_path / "found.json").read_text())

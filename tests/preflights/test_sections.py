@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.links import Link
+from dask_efficiency.preflights.judge.links import MeasuredPair
+from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
 from dask_efficiency.preflights.sections import document, headline
 from dask_efficiency.report.findings import MAX_HEADLINE
 from dask_efficiency.show.html.render import fragment
@@ -77,7 +76,7 @@ def test_names_of_users_are_harmless_in_a_page() -> None:
 
 
 def test_the_result_shows_itself_and_is_plain_data() -> None:
-    links = (Link("w0", "w1", {Component.SEND: 1e-9, Component.RECEIVE: 2e-9}),)
+    links = (MeasuredPair("w0", "w1", {Component.SEND: 1e-9, Component.RECEIVE: 2e-9}),)
     result = PreflightResult((*HEALTHY, SLOW), links, started=0.0)
     assert "its disk is slow" in " ".join(str(result).split())
     assert "<table" in result._repr_html_()

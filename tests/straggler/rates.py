@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, TaskRateWriter, read_task_rates
-from dask_efficiency.straggler.task_rates import RunningTask, TaskRateCounter, TaskRates
+from dask_efficiency.straggler.task_rates import (
+    ReceivedRates,
+    RunningTask,
+    TaskRateCounter,
+    TaskRates,
+    TaskRateWriter,
+    read_task_rates,
+)
 
 
 def arrived(counter: TaskRateCounter, process: Sequence[float], running: Iterable[RunningTask] = ()) -> TaskRates:

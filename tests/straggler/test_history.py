@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.history import MAX_INTERVALS, History
-from dask_efficiency.straggler.interval import Interval
+from dask_efficiency.straggler.history import MAX_INTERVALS, History, Interval
 from dask_efficiency.straggler.signals import DURATION
 
 WINDOW = 240

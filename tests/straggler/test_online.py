@@ -485,7 +485,7 @@ def test_a_comparison_that_is_spread_over_polls_finds_the_same(monkeypatch: pyte
     cluster = healthy(12, task=lambda rng: (f"f{rng.integers(4)}", 0.2 * float(rng.lognormal(0, 0.1)), 1e6))
     cluster[1].slowness = slow(1.5, since=60)
     at_once = SimulatedCluster(cluster).run(180)
-    monkeypatch.setattr("dask_efficiency.straggler.weighted.PIECE", 1)
+    monkeypatch.setattr("dask_efficiency.straggler.peers.PIECE", 1)
     monkeypatch.setattr("dask_efficiency.straggler.online.MAX_A_POLL", 1)
     in_pieces = SimulatedCluster(cluster)
     in_pieces.run(1.25 * 3)
@@ -508,7 +508,7 @@ def test_a_comparison_leaves_off_after_each_piece_when_its_time_is_over() -> Non
 
 
 def test_workers_may_come_and_go_while_a_comparison_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dask_efficiency.straggler.weighted.PIECE", 1)
+    monkeypatch.setattr("dask_efficiency.straggler.peers.PIECE", 1)
     monkeypatch.setattr("dask_efficiency.straggler.online.MAX_A_POLL", 1)
     cluster = healthy(40)
     for i, worker in enumerate(cluster):

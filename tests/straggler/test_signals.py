@@ -17,7 +17,7 @@ def test_every_signal_has_words_and_a_floor_above_0() -> None:
 
 
 def test_every_live_signal_has_an_effect_that_counts_and_a_row_that_is_named_like_it() -> None:
-    assert all(signal.min_effect > 0 for signal in LIVE.values())
+    assert all(signal.min_residual > 0 for signal in LIVE.values())
     assert [getattr(signals, name.upper()) for name in LIVE] == list(range(len(LIVE)))
 
 

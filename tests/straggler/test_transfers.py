@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dask_efficiency.straggler.interval import Interval
+from dask_efficiency.straggler.history import Interval
 from dask_efficiency.straggler.signals import RECEIVE, SEND
 from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRates
 from dask_efficiency.straggler.transfers import MAX_WAIT_NS, MIN_TRANSFERS, TransferComparison

@@ -1,21 +1,20 @@
-"""Minder: workers whose metrics stay unlike those of their peers for minutes, one metric after the other."""
+"""Minder: finds workers whose metrics stay unlike their peers' for minutes, one metric after the other."""
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
-from dask_efficiency.fleet.minder import files
-from dask_efficiency.fleet.minder.distances import robust_scores
-from dask_efficiency.fleet.minder.network import Autoencoder
-from dask_efficiency.fleet.minder.windows import normalised, windowed
-from dask_efficiency.fleet.outliers.lasting import lasting
+from dask_efficiency.files.storage import FileTooLargeError, Members, stored, writing
+from dask_efficiency.fleet.minder.network import Autoencoder, normalised, windowed
 from dask_efficiency.fleet.outliers.metric_series import (
     REACH_SECONDS,
     MetricSeries,
@@ -24,17 +23,18 @@ from dask_efficiency.fleet.outliers.metric_series import (
     finding_of,
     metric_series_of,
 )
-from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
-#: Length of a window, as in the paper.
+
+#: Samples of a window, as in the paper.
 WINDOW_SAMPLES = 8
 
-#: At most so many windows of a run are looked at: of a longer run every second one, every third, and so on.
+#: Most windows of a run that are looked at: of a longer run every second one, every third, and so on.
 MAX_WINDOWS = 1000
 
 
@@ -63,7 +63,7 @@ class Minder:
     ----------
     Deng et al., "Minder: Faulty Machine Detection for Large-scale Distributed Model Training", NSDI 2025. We differ:
     a robust score instead of the normal score, so that four workers are enough; several workers can be at fault;
-    continuity asks for a share of the time, so that faults may come and go.
+    continuity is needed for a share of the time only, so that faults may come and go.
     """
 
     models: Mapping[str, Autoencoder]
@@ -84,23 +84,23 @@ class Minder:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that it knows, in the order in which they are tried."""
+        """Metrics that it knows, in the order in which they are tried."""
         return tuple(self.models)
 
     def find(self, run: MetricSeries | RunTrace | pd.DataFrame) -> list[SlowWorker]:
-        """The workers at fault.
+        """Workers at fault.
 
         Parameters
         ----------
         run
             A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and
-            ``host``, and one column for each metric. Metrics that it was not trained on are not looked at.
+            ``host``, and one column for each metric. Other metrics than those it was trained on are ignored.
 
         Returns
         -------
         list
-            The most certain first; empty for a run that is shorter than the continuity asks for. The effect and the
-            time lost of each are None, as metrics do not tell how much longer the work takes.
+            The most certain first; empty for a run shorter than the continuity. Effect and lost time of each are None,
+            as metrics do not tell how much longer the work takes.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Minder:
         return []
 
     def embeddings(self, series: MetricSeries, metric: str, *, stride: int = 1) -> NDArray[np.float32]:
-        """Windows of a metric as its autoencoder gives them back; shape (workers, windows, length)."""
+        """Windows of a metric as its autoencoder reconstructs them; shape (workers, windows, length)."""
         values = series.values[[series.metrics.index(metric)]]
         reach = max(int(REACH_SECONDS / series.step_seconds), 1)
         smooth = filled(normalised(values)[0], reach=reach)
@@ -150,8 +150,16 @@ class Minder:
         **storage_options
             For the file system, as in :func:`fsspec.open`.
         """
-        settings = {name: float(getattr(self, name)) for name in files.SETTINGS}
-        files.write(path, self.models, settings, **storage_options)
+        arrays: dict[str, NDArray[Any]] = {
+            "format": np.array([FORMAT]),
+            "version": np.array([VERSION]),
+            "metrics": np.array(tuple(self.models)),
+            "settings": np.array([float(getattr(self, name)) for name in SETTINGS], np.float64),
+        }
+        for number, model in enumerate(self.models.values()):
+            arrays.update({f"{number}.{name}": getattr(model, name) for name in _WEIGHTS})
+        with writing(path, **storage_options) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def _finding(
         self, series: MetricSeries, metric: str, worker: int, start: int, scores: NDArray[np.float32]
@@ -179,11 +187,23 @@ def load_minder(path: str | os.PathLike[str], **storage_options: Any) -> Minder:
     FileNotFoundError
         If there is no such file.
     """
-    return files.read(path, Minder, **storage_options)
+    target = os.fspath(path)
+    try:
+        members = Members(stored(target, **storage_options), target)
+        models, settings = _parts({name.removesuffix(".npy"): _array(members.read(name)) for name in members.names})
+        return Minder(models, **settings)
+    except FileTooLargeError:
+        raise
+    except MinderFileError as error:
+        raise MinderFileError(f"{target}: {error}") from error.__cause__
+    except (zipfile.BadZipFile, ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError) as error:
+        raise MinderFileError(
+            f"{target}: foreign, damaged or forged ({str(error)[:200]}); expected a {FORMAT!r} file"
+        ) from error
 
 
 def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What a model of one metric gives back for windows of shape (workers, windows, length)."""
+    """Reconstruct windows of one metric, of shape (workers, windows, length)."""
     flat = windows.reshape(-1, windows.shape[2], 1)
     return model.reconstruct(flat).reshape(windows.shape)
 
@@ -191,3 +211,171 @@ def embedded(model: Autoencoder, windows: NDArray[np.float32]) -> NDArray[np.flo
 def _is_worse(series: MetricSeries, finding: SlowWorker) -> bool:
     evidence = finding.evidence[0]
     return (evidence.value - evidence.peers) * series.meaning(evidence.signal).worse >= 0
+
+
+#: Peers that a worker is compared with one by one; of more, this many are taken evenly. The paper has no bound.
+MAX_PEERS = 256
+
+#: Least spread of the distances, in normalised units; less is noise of the embedding. A guess.
+MIN_SPREAD = 0.01
+
+
+def pairwise_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The paper's normal score: sum of a worker's distances to all others, less their mean, over their SD.
+
+    Parameters
+    ----------
+    embeddings
+        Shape (workers, windows, length); NaN where a worker was absent.
+
+    Returns
+    -------
+    array, shape (workers, windows)
+        Dimensionless, at most sqrt(N - 1) for N workers; NaN where a worker was absent.
+
+    References
+    ----------
+    Deng et al., NSDI 2025, section 4.4. We differ: of more than 256 workers, each is compared with 256 of them.
+    """
+    count = len(embeddings)
+    peers = embeddings[np.unique(np.linspace(0, count - 1, min(count, MAX_PEERS)).astype(int))]
+    sums = np.empty(embeddings.shape[:2], np.float32)
+    for window in range(embeddings.shape[1]):
+        mine, theirs = embeddings[:, window], peers[:, window]
+        theirs = theirs[np.isfinite(theirs).all(axis=1)]
+        squares = (mine**2).sum(axis=1)[:, None] + (theirs**2).sum(axis=1) - 2 * mine @ theirs.T
+        sums[:, window] = np.sqrt(np.maximum(squares, 0)).sum(axis=1)
+    return standardised(sums)
+
+
+def standardised(sums: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Sums less their mean over the workers, over their standard deviation; shape (workers, windows)."""
+    known = np.isfinite(sums)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, sums, 0).sum(axis=0) / count
+    spread = np.sqrt(np.where(known, (sums - mean) ** 2, 0).sum(axis=0) / count)
+    return np.asarray((sums - mean) / np.maximum(spread, 1e-9), np.float32)
+
+
+def robust_scores(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Distance of a worker from the median embedding, less the median distance, over their MAD.
+
+    Parameters
+    ----------
+    embeddings
+        Shape (workers, windows, length); NaN where a worker was absent.
+
+    Returns
+    -------
+    array, shape (workers, windows)
+        Dimensionless and not bounded by the number of workers; NaN where a worker was absent.
+
+    Notes
+    -----
+    A worker hardly moves the median, so this works from 4 workers on, where :func:`pairwise_scores` can reach 1.7 at
+    most.
+    """
+    distances = np.sqrt(((embeddings - _median(embeddings)) ** 2).sum(axis=2))
+    beyond = distances - _median(distances)
+    spread = MAD_TO_DEVIATION * _median(np.abs(beyond))
+    return np.asarray(beyond / np.maximum(spread, MIN_SPREAD), np.float32)
+
+
+def _median(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Median over the workers; np.nanmedian is many times slower where nothing is missing."""
+    missing = np.isnan(values).reshape(len(values), -1)
+    if not missing.any():
+        return np.asarray(np.median(values, axis=0), np.float32)
+    values = values[~missing.all(axis=1)]
+    if not np.isnan(values).any():
+        return np.asarray(np.median(values, axis=0), np.float32)
+    return np.asarray(np.nanmedian(values, axis=0), np.float32)
+
+
+#: Name and version of the file format.
+FORMAT = "dask-efficiency-minder"
+VERSION = 1
+
+#: Numbers of a detector, in the order of the file.
+SETTINGS = ("threshold", "continuity_seconds", "share")
+_WEIGHTS = tuple(field.name for field in fields(Autoencoder))
+
+
+class MinderFileError(ValueError):
+    """The file is not a detector that this version can read."""
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    # np.load would also open an archive in the archive.
+    try:
+        array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # a damaged header is no Python, which raises anything
+        raise MinderFileError(f"found no array of numbers or text: {str(error)[:200]}") from error
+    if array.size > len(content):
+        raise MinderFileError(f"found {array.size} values in {len(content)} bytes")
+    return array
+
+
+def _parts(arrays: dict[str, NDArray[Any]]) -> tuple[dict[str, Autoencoder], dict[str, float]]:
+    kind = _part(arrays, "format", 1, "U")
+    if str(kind[0]) != FORMAT:
+        raise MinderFileError(f"found format {str(kind[0])[:80]!r}; expected {FORMAT!r}")
+    version = _part(arrays, "version", 1, "i")
+    if version[0] != VERSION:
+        raise MinderFileError(
+            f"found version {version[0]}; expected {VERSION}: a newer dask-efficiency may have written it"
+        )
+    metrics = [str(name) for name in _part(arrays, "metrics", None, "U")]
+    settings = _part(arrays, "settings", len(SETTINGS), "f").tolist()
+    known = {"format", "version", "metrics", "settings", *(f"{i}.{w}" for i in range(len(metrics)) for w in _WEIGHTS)}
+    if set(arrays) != known or len(set(metrics)) != len(metrics):
+        raise MinderFileError(f"has {sorted(set(arrays) ^ known)[:5]} missing or too many, for metrics {metrics[:20]}")
+    models = {
+        name: Autoencoder(**{weights: arrays[f"{number}.{weights}"] for weights in _WEIGHTS})
+        for number, name in enumerate(metrics)
+    }
+    return models, dict(zip(SETTINGS, settings, strict=True))
+
+
+def _part(arrays: dict[str, NDArray[Any]], name: str, length: int | None, kind: str) -> NDArray[Any]:
+    part = arrays.get(name)
+    if part is None or part.ndim != 1 or part.dtype.kind != kind or (length is not None and len(part) != length):
+        found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+        raise MinderFileError(f"{name!r} is {found}; expected {'any number' if length is None else length} of {kind!r}")
+    return part
+
+
+def lasting(holds: NDArray[np.bool_], *, length: int, share: float) -> NDArray[np.intp]:
+    """Instants at which something began to hold for most of a stretch, unlike a burst.
+
+    Parameters
+    ----------
+    holds
+        Shape (rows, instants).
+    length
+        Length of the stretch, in instants.
+    share
+        Share of the stretch for which it must hold, in (0, 1].
+
+    Returns
+    -------
+    array, shape (rows,)
+        The first instant of the first such stretch, without stray instants at its start; -1 if there is none.
+    """
+    if not 0 < share <= 1 or length < 1:
+        raise ValueError(f"share is {share!r}, length {length!r}; expected a share in (0, 1] of 1 or more")
+    rows, instants = holds.shape
+    if instants < length:
+        return np.full(rows, -1, np.intp)
+    sums = np.zeros((rows, instants + 1), np.int32)
+    np.cumsum(holds, axis=1, out=sums[:, 1:])
+    enough = sums[:, length:] - sums[:, :-length] >= np.ceil(share * length - 1e-9)
+    first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
+    some = max(length // 8, 1)
+    for row in np.flatnonzero(first >= 0):
+        within = sums[row, first[row] : first[row] + length + 1]
+        dense = holds[row, first[row] : first[row] + length - some + 1] & (
+            within[some:] - within[:-some] >= share * some
+        )
+        first[row] += int(dense.argmax() if dense.any() else holds[row, first[row] :].argmax())
+    return first

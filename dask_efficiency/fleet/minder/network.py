@@ -1,4 +1,4 @@
-"""Autoencoder: an LSTM-VAE in numpy, which gives windows of a metric back without their noise."""
+"""Autoencoder: an LSTM-VAE in numpy, which reconstructs normalised windows of a metric without their noise."""
 
 from __future__ import annotations
 
@@ -6,11 +6,54 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+
+from dask_efficiency.fleet.outliers.metric_series import Values
+
+
+def normalised(values: Values) -> Values:
+    """Scale each metric to lie between 0 and 1 over all workers.
+
+    Parameters
+    ----------
+    values
+        Shape (metrics, workers, samples). A metric that never changes becomes 0.
+
+    Notes
+    -----
+    After this, neither the unit of a metric nor its zero matters.
+    """
+    known = np.isfinite(values)
+    low = np.where(known, values, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
+    high = np.where(known, values, -np.inf).max(axis=(1, 2), keepdims=True, initial=-np.inf)
+    span = high - low
+    with np.errstate(invalid="ignore"):
+        scaled = (values - low) / np.where(span > 0, span, 1)
+    return np.asarray(np.where(known, scaled, np.nan), np.float32)
+
+
+def windowed(series: Values, *, length: int, stride: int = 1) -> NDArray[np.float32]:
+    """Windows of consecutive samples.
+
+    Parameters
+    ----------
+    series
+        Shape (workers, samples).
+
+    Returns
+    -------
+    array, shape (workers, windows, length)
+        A view; there are no windows where there are too few samples for one.
+    """
+    if series.shape[1] < length:
+        return np.empty((len(series), 0, length), np.float32)
+    return sliding_window_view(series, length, axis=1)[:, ::stride]
+
 
 Weights = NDArray[np.float32]
 
-#: Windows that go through the network at once.
+#: Windows that pass through the network at once; bounds its memory.
 _BATCH = 16_384
 
 
@@ -65,11 +108,11 @@ class Autoencoder:
 
     @property
     def channels(self) -> int:
-        """How many metrics it takes at once."""
+        """Number of metrics it takes at once."""
         return int(self.output.shape[1])
 
     def reconstruct(self, windows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Windows as the network gives them back: the embeddings whose distances are compared.
+        """Reconstruct windows; the results are the embeddings whose distances are compared.
 
         Parameters
         ----------
@@ -117,7 +160,7 @@ def _shapes(channels: int, hidden: int, latents: int) -> dict[str, tuple[int, ..
 
 
 def _turn(gates: NDArray[Any], state: Weights, cell: Weights, recurrent: Weights) -> tuple[Weights, Weights]:
-    """One step of an LSTM: its next state and cell, from what the input adds to the gates."""
+    """One step of an LSTM: its next state and cell, from the input's part of the gates."""
     hidden = state.shape[1]
     gates = gates + state @ recurrent
     put, keep = _sigmoid(gates[:, :hidden]), _sigmoid(gates[:, hidden : 2 * hidden])

@@ -1,4 +1,4 @@
-"""Block signals: each worker's difference from its peers, in blocks of time, as level and as swings of each metric."""
+"""BlockSignals: each worker's difference from its peers in blocks of time, as level and as swings of each metric."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, least_effect
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, least_change
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
-#: Samples are averaged in blocks of so many seconds, and of this many samples at least.
+#: Length of a block in seconds, and its least number of samples.
 BLOCK_SECONDS = 15.0
 BLOCK_SAMPLES = 3
 
-#: How many workers the median at an instant is taken of; of more workers, so many are taken evenly.
+#: Workers that the median at an instant is taken of; of more, this many are taken evenly.
 MAX_PEERS = 129
 
-#: Noise of less than this share of the least effect that matters is taken for that much, so that no metric that is
-#: nearly constant swings.
+#: Noise below this share of the least change that matters counts as that much, so that no metric that is nearly
+#: constant swings.
 _MIN_NOISE = 0.15
 
-#: The least change of a logarithm of variances that matters: swings that are 1.4 times as large. Where most swings are
-#: below what is noticed, they hardly differ, and the least of them would seem to be far out.
+#: Least change of a logarithm of variances that matters: swings 1.4 times as large. Where most swings are below what is
+#: noticed, they hardly differ, and the least of them would seem far out.
 _MIN_SWINGS = math.log(2)
 
-#: The share of the blocks in which a metric's level is no higher than the usual one: a job that has halted has none.
+#: Quantile of a metric's level that counts as its usual one: below it lie blocks in which a job has halted.
 _USUAL_LEVEL = 0.75
 
 _TINY = np.finfo(np.float32).tiny
 
-#: From the mean of absolute deviations to a standard deviation, for a normal distribution.
+#: Standard deviation of a normal distribution over its mean absolute deviation.
 _MEAN_TO_DEVIATION = 1.2533
 
 
 @dataclass(frozen=True, slots=True)
 class BlockSignals:
-    """Differences from the peers by block; first the levels of all metrics, then the logarithms of their variances.
+    """Differences from the peers by block: first the levels of all metrics, then the logarithms of their variances.
 
     Parameters
     ----------
     differences
-        Shape (2 x metrics, workers, blocks), each block with half of its neighbour, so that what goes on and off
-        within a minute stays away; NaN where a worker was absent.
+        Shape (2 x metrics, workers, blocks), each block averaged with its neighbour, so that changes within a minute
+        cancel; NaN where a worker was absent.
     levels
-        Shape (2 x metrics, blocks): the median level of the peers, and the median variance; NaN for metrics that are
-        not positive all the time.
+        Shape (2 x metrics, blocks): the peers' median level, and median variance; NaN for metrics that are not positive
+        all the time.
     least
-        By signal, the effect that matters.
+        By signal, the least change that matters.
     block_seconds
         Length of a block.
     floor
-        By metric, the variance below which all count as that much.
+        By metric, the least variance that is assumed.
     peers
         Shape (metrics, samples): the median of the peers at each sample.
     """
@@ -65,15 +65,15 @@ class BlockSignals:
     peers: Values
 
     def usual(self) -> Values:
-        """By signal and worker, the median over time; 0 where the worker was never there."""
+        """Median over time, by signal and worker; 0 if the worker was never present."""
         return np.asarray(np.nan_to_num(median_of_last(self.differences)), np.float32)
 
     def spread_over_time(self, usual: Values) -> Values:
-        """By signal, the standard deviation of a worker about its own median."""
+        """Standard deviation of a worker about its own median, by signal."""
         some = evenly(self.differences.shape[1])
         away = np.abs(np.nan_to_num(self.differences[:, some] - usual[:, some, None]))
         spread = MAD_TO_DEVIATION * np.median(away.reshape(len(away), -1), axis=1)
-        for signal in np.flatnonzero(spread == 0):  # as of errors, where hardly anybody has any
+        for signal in np.flatnonzero(spread == 0):  # as with errors, of which hardly anybody has any
             every = np.nan_to_num(self.differences[signal] - usual[signal, :, None])
             spread[signal] = _MEAN_TO_DEVIATION * np.abs(every).mean()
         return np.asarray(spread, np.float32)
@@ -85,19 +85,19 @@ def evenly(workers: int) -> NDArray[np.intp]:
 
 
 def block_samples(series: MetricSeries) -> int:
-    """How many samples make a block."""
+    """Number of samples in a block."""
     return max(BLOCK_SAMPLES, round(BLOCK_SECONDS / series.step_seconds))
 
 
 def block_signals(series: MetricSeries, *, floor: Values | None = None) -> BlockSignals:
-    """The signals of comparable workers; with the floor of others, if they are to be compared with those."""
+    """Signals of comparable workers; with the floor of others, to compare them with those."""
     each = block_samples(series)
     values = series.values[:, :, : series.values.shape[2] // each * each]
     peers = evenly(values.shape[1])
     usual = median_of_workers(values[:, peers])
     levels = median_of_last(usual.reshape(len(values), -1, each))
     ordered = np.sort(np.abs(levels), axis=1)
-    least = least_effect(series, ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))])
+    least = least_change(series, ordered[:, int(_USUAL_LEVEL * (ordered.shape[1] - 1))])
     means, variances = _moments(values - usual, each)
     if floor is None:
         noise = np.nan_to_num(median_of_last(variances.reshape(len(variances), -1)))
@@ -118,7 +118,7 @@ def block_signals(series: MetricSeries, *, floor: Values | None = None) -> Block
 
 
 def _moments(differs: Values, each: int) -> tuple[Values, Values]:
-    """By block, the mean and the variance of differences of shape (metrics, workers, samples).
+    """Mean and variance by block, of differences of shape (metrics, workers, samples).
 
     Notes
     -----
@@ -144,7 +144,7 @@ def _moments(differs: Values, each: int) -> tuple[Values, Values]:
 
 
 def _with_neighbour(signals: Values) -> Values:
-    """The mean of each two neighbouring blocks, or what is known of them."""
+    """Mean of each two neighbouring blocks, or the known one of them."""
     first, second = signals[:, :, :-1], signals[:, :, 1:]
     mean = (first + second) * np.float32(0.5)
     missing = np.isnan(mean)
@@ -154,12 +154,12 @@ def _with_neighbour(signals: Values) -> Values:
 
 
 def median_of_workers(values: Values) -> Values:
-    """The median over the workers, of shape (metrics, 1, instants); NaN where nobody was there."""
+    """Median over the workers, of shape (metrics, 1, instants); NaN without any."""
     return _median(values, 1)
 
 
 def _median(values: Values, axis: int) -> Values:
-    ordered = np.sort(values, axis=axis)  # what is missing comes last
+    ordered = np.sort(values, axis=axis)  # NaN come last
     known = np.isfinite(values).sum(axis=axis, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum((known - 1) // 2, 0), axis=axis)
     high = np.take_along_axis(ordered, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
@@ -167,7 +167,7 @@ def _median(values: Values, axis: int) -> Values:
 
 
 def median_of_last(values: NDArray[np.float32]) -> Values:
-    """The median over the last axis of what is known; NaN where nothing is."""
+    """Median over the last axis without its NaN; NaN without any."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan, np.float32)
     return _median(values, -1)[..., 0]

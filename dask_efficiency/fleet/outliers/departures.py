@@ -1,4 +1,4 @@
-"""Departures: for how much of each stretch of time workers are away from their own past and from their peers."""
+"""Departures: how far workers are from their own past and from their peers, for most of each stretch of time."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ from dask_efficiency.fleet.outliers.block_signals import BlockSignals, evenly, m
 from dask_efficiency.fleet.outliers.metric_series import Values
 from dask_efficiency.straggler.peers import MAD_TO_DEVIATION
 
-#: A worker's past is no shorter than this.
+#: Least length of a worker's past in seconds; a guess.
 MIN_PAST_SECONDS = 120.0
 
-#: A past of so many seconds speaks for itself, by what a worker kept below (or above) for all but this share of it. If
-#: it is shorter, a burst may have filled it, and the worker must also leave the range that its peers keep lastingly:
-#: so many standard deviations of their lasting differences.
+#: A past this long is a baseline by its quantile of 0.95. A burst may fill a shorter one, so the worker must also leave
+#: the range that its peers keep lastingly, two standard deviations of their lasting differences. Guesses.
 SURE_PAST_SECONDS = 270.0
 SURE_SHARE = 0.95
 LASTING_RANGE = 2.0
 
-#: How many deviations the least effect that matters of a metric counts at least.
+#: Deviations that the least change that matters counts at least.
 MIN_DEVIATIONS = 3.0
 
-#: A stretch is not looked at any closer if its mean is less than this many deviations away.
+#: Deviations of its mean below which a stretch is not looked at any closer; saves time.
 _MIN_MEAN = 1.5
 
-#: In that first look no block counts for more deviations than these.
+#: Most deviations that a block counts in that first look.
 _MAX_BLOCK = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What each worker kept in its history.
+class Baseline:
+    """Usual figures of each worker in its history.
 
     Parameters
     ----------
     kept
-        Shape (signals, workers): the median difference from the peers; NaN where a worker, or a metric, has no history.
+        Shape (signals, workers): the median difference from the peers; NaN if a worker, or a metric, has no history.
     levels, spread, least
-        By signal, the level of the peers then, the standard deviation of a worker over time, and the effect that
+        By signal, the level of the peers then, the standard deviation of a worker over time, and the least change that
         matters.
     """
 
@@ -54,17 +53,17 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """How far workers are away, by the stretch of blocks.
+    """Distances of workers from their past, by stretch of blocks.
 
     Parameters
     ----------
     squares
-        Shape (workers, stretches): the sum over the signals of the squared deviation that a worker has for the share of
-        the stretch.
+        Shape (workers, stretches): the sum over the signals of the squared deviation that a worker keeps for the share
+        of the stretch.
     starts
         By stretch, its first block.
     signal, worker, stretch, deviation
-        What that is made of.
+        The terms of these sums.
     """
 
     squares: Values
@@ -76,18 +75,18 @@ class Departures:
 
 
 def departures(
-    signals: BlockSignals, worse: NDArray[Any], past: Past | None, *, length: int, share: float
+    signals: BlockSignals, worse: NDArray[Any], past: Baseline | None, *, length: int, share: float
 ) -> Departures | None:
-    """How far workers depart from their past for a share of each stretch of blocks; None where there is none to judge.
+    """Distances of workers from their past for a share of each stretch of blocks; None without any stretch.
 
     Parameters
     ----------
     worse
         By signal, which way it is worse: 1, -1, or 0 where any difference counts.
     past
-        What the workers kept in their history; else, a stretch is compared with what the window holds before it.
+        Usual figures of the workers' history; without it, a stretch is compared with the part of the window before it.
     length, share
-        Of a stretch, in blocks; and for how much of it a worker must be away.
+        Length of a stretch in blocks; and share of it for which a worker must be away.
     """
     count = signals.differences.shape[2]
     shortest = round(MIN_PAST_SECONDS / signals.block_seconds) - 1
@@ -138,19 +137,19 @@ def departures(
     return Departures(squares, starts, signal, worker, stretch, far)
 
 
-def past_of(signals: BlockSignals) -> Past:
-    """What workers kept in these signals of their history; nothing where it is too short."""
+def past_of(signals: BlockSignals) -> Baseline:
+    """Usual figures of these signals of workers' history; NaN where it is too short."""
     known = np.isfinite(signals.differences).sum(axis=2)
     enough = known * signals.block_seconds >= MIN_PAST_SECONDS
     usual = signals.usual()
     kept = np.asarray(np.where(enough, usual, np.nan), np.float32)
-    return Past(kept, median_of_last(signals.levels), signals.spread_over_time(usual), signals.least)
+    return Baseline(kept, median_of_last(signals.levels), signals.spread_over_time(usual), signals.least)
 
 
 def _first_look(
     away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], shortest: int, length: int
 ) -> Values:
-    """Roughly how far the mean of each stretch is from that of the past; 0 where a worker has too little of a past."""
+    """Approximate distance of each stretch's mean from that of the past; 0 if a worker's past is too short."""
     sums = np.zeros((*away.shape[:2], away.shape[2] + 1), np.float32)
     np.cumsum(np.clip(away, -_MAX_BLOCK, _MAX_BLOCK), axis=2, out=sums[:, :, 1:])
     before = sums[:, :, starts] / np.maximum(starts, 1).astype(np.float32)
@@ -163,10 +162,10 @@ def _first_look(
 
 
 def _moved(away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], length: int) -> Values:
-    """By signal and stretch, how far workers usually are from what they kept in the past, beyond what chance does.
+    """Usual distance of workers from their past, beyond chance, by signal and stretch.
 
-    Samples that are taken once in many steps of a job show each machine at another place of its step, and the place
-    drifts: machines then differ from each other in ways that change within the hour, and most of them do.
+    Samples taken once in many steps of a job show each machine at another place of its step, and the place drifts:
+    machines then differ in ways that change within the hour, and most of them do.
     """
     some = evenly(away.shape[1])
     sums = np.zeros((len(away), len(some), away.shape[2] + 1), np.float32)
@@ -182,8 +181,8 @@ def _moved(away: Values, usual: Values, kept: Values, starts: NDArray[np.intp], 
     return np.asarray(LASTING_RANGE * np.sqrt(np.maximum(far, 0)), np.float32)
 
 
-def _levels(signals: BlockSignals, past: Past | None, start: int, length: int) -> Values:
-    """By signal and block of a stretch, the level of the peers as a multiple of that in the past."""
+def _levels(signals: BlockSignals, past: Baseline | None, start: int, length: int) -> Values:
+    """Level of the peers over that in the past, by signal and block of a stretch."""
     before = median_of_last(signals.levels[:, :start]) if past is None else past.levels
     levels = signals.levels[:, start : start + length] / before[:, None]
     swings = len(levels) // 2
@@ -205,18 +204,18 @@ def _deviation(
     shortest: int,
     sure: int,
 ) -> Values:
-    """How far workers are beyond what was usual, for all blocks of a stretch but the spare ones.
+    """Distance of workers beyond the usual one, for all blocks of a stretch except the spare ones.
 
     Parameters
     ----------
     rows
-        Shape (rows, blocks): differences from the peers, turned so that more is further away; where a worker was
-        absent, what it usually has.
+        Shape (rows, blocks): differences from the peers, with the sign that makes more further away; the usual one
+        where a worker was absent.
 
     Notes
     -----
-    When all workers do less, because one is slow or the job halts, what a machine differs by lastingly becomes less in
-    proportion, or stays as it is. Only what neither explains is a departure.
+    When all workers do less, because one is slow or the job halts, a machine's lasting difference shrinks in
+    proportion, or stays. Only a distance that neither explains is a departure.
     """
     stretch = np.where(absent, -np.inf, rows)[:, start : start + length]
 

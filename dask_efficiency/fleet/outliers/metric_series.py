@@ -21,31 +21,30 @@ if TYPE_CHECKING:
 Values = NDArray[np.float32]
 
 
-#: Healthy machines of a fleet differ lastingly by 1 to 3 % of a metric's level, and drift by as much (benchmarks.
-#: stragglers_fleet). What changes by less harms nobody.
+#: Least change that matters, as a share of a metric's level: healthy machines of a fleet differ lastingly by 1 to 3 %,
+#: and drift by as much (``benchmarks.stragglers_fleet``).
 MIN_CHANGE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of a worker that a recorded run holds.
+    """A metric of a worker in a recorded run.
 
     Parameters
     ----------
     worse
-        Which way it is worse: 1 if more of it is, -1 if less of it is, and 0 where that is not known, so that any
-        difference counts.
+        Which way it is worse: 1 if more of it is, -1 if less is, and 0 if unknown, so that any difference counts.
     cause
-        What slows a worker that is an outlier in this metric; None where the metric does not tell.
+        Cause of slowness of an outlier in this metric; None if the metric does not tell.
     of_busy_time
-        Whether it is a share of what the worker's slots do while they have work. How long they have none is a
-        consequence and never a cause.
+        Whether it is a share of the time in which the worker's slots have work. Time without work is a consequence and
+        never a cause.
     least
-        The least change that matters, as a share of the usual level; of a share of busy time, in shares.
+        Least change that matters, as a share of the usual level; of a share of busy time, in shares.
     least_value
-        The same in the unit of the metric, where one knows that: it goes before the share.
+        The least change in the metric's unit, where known; it overrides the share.
     of_host
-        Whether it is the host's, and the same for all workers there.
+        Whether it is the host's, and equal for all workers there.
     """
 
     worse: int = 0
@@ -71,9 +70,8 @@ METRICS: Mapping[str, Metric] = {
     "disk_read": Metric(0, Cause.DISK, of_host=True),
     "disk_write": Metric(0, Cause.DISK, of_host=True),
     "loop_interval": Metric(1, Cause.GIL),
-    # Sensors of the host, and of the GPUs; see dask_efficiency.accounts.sensors.names. Many are 0 nearly always, so
-    # that a share
-    # of their level would be nothing: what matters of these is our judgement, in their units.
+    # Sensors of the host, and of the GPUs; see dask_efficiency.accounts.sensors.names. Many are 0 nearly always, and a
+    # share of their level would be nothing: their least changes are our judgement, in their units.
     "host_cpu": Metric(0, least_value=MIN_CHANGE, of_host=True),
     "steal": Metric(1, Cause.SLOW_CPU, least_value=MIN_CHANGE, of_host=True),
     "run_queue": Metric(1, Cause.CONTENTION, least_value=0.5, of_host=True),
@@ -106,43 +104,43 @@ METRICS: Mapping[str, Metric] = {
     "gpu_nvlink": Metric(0, Cause.GPU),
 }
 
-#: What is assumed of a metric that is not in the table.
+#: Assumed for metrics outside the table.
 _UNKNOWN = Metric()
 
-#: A sample also counts for the instants that are no further away than so many steps, or so many seconds.
+#: A sample also counts for instants at most this many steps, or seconds, away.
 REACH_STEPS = 5
 REACH_SECONDS = 30.0
 
-#: A heartbeat with a smaller share of busy time says too little about the work.
+#: Share of busy time below which a heartbeat says too little about the work; a guess.
 MIN_BUSY = 0.05
 
-#: What follows the name of a metric in the evidence where a worker swings more than its peers.
+#: Suffix of a metric's name in the evidence where a worker swings more than its peers.
 SWINGS = " swings"
 
-#: At most so many steps of time; a longer run has longer steps.
+#: Most steps of time; a longer run has longer steps. Bounds memory.
 MAX_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
-    """The metrics of workers at even steps of time.
+    """Metrics of workers at even steps of time.
 
     Parameters
     ----------
     metrics, workers
         Their names.
     groups
-        By worker; only workers of the same group are compared.
+        By worker; only workers of one group are compared.
     hosts
-        By worker; empty where they are not known.
+        By worker; empty if unknown.
     start
         Time of the first sample, in seconds since the epoch (of a table: in the table's own time).
     step_seconds
-        Between one sample and the next.
+        Time between two samples.
     values
         Shape (metrics, workers, samples); NaN where a worker was absent, or reported nothing for long.
     meanings
-        By metric, where it is something else than what :data:`METRICS` says.
+        Meanings of metrics that differ from :data:`METRICS`.
 
     Raises
     ------
@@ -172,14 +170,14 @@ class MetricSeries:
 
     @classmethod
     def of(cls, values: Any, *, metrics: Sequence[str], step_seconds: float = 1.0) -> MetricSeries:
-        """Make one of an array of shape (metrics, workers, samples); workers are numbered, and all comparable."""
+        """Series from an array of shape (metrics, workers, samples); workers are numbered, and all comparable."""
         values = np.asarray(values, np.float32)
         workers = tuple(str(number) for number in range(values.shape[1] if values.ndim > 1 else 0))
         blank = ("",) * len(workers)
         return cls(tuple(metrics), workers, blank, blank, 0.0, step_seconds, values)
 
     def only(self, workers: NDArray[np.intp]) -> MetricSeries:
-        """The same for some of the workers, by position."""
+        """Series of some workers, by position."""
         return replace(
             self,
             workers=tuple(self.workers[i] for i in workers),
@@ -189,11 +187,11 @@ class MetricSeries:
         )
 
     def meaning(self, metric: str) -> Metric:
-        """What one of its metrics means."""
+        """Meaning of one of its metrics."""
         return self.meanings.get(metric) or METRICS.get(metric, _UNKNOWN)
 
     def comparable(self) -> list[MetricSeries]:
-        """The same for each group of workers that can be compared."""
+        """Series of each group of comparable workers."""
         groups: dict[Hashable, list[int]] = {}
         for position, group in enumerate(self.groups):
             groups.setdefault(group, []).append(position)
@@ -201,7 +199,7 @@ class MetricSeries:
 
 
 def metric_series_of(run: MetricSeries | RunTrace | pd.DataFrame) -> MetricSeries:
-    """The metric series of a recorded run, or of a table.
+    """Metric series of a recorded run, or of a table.
 
     Parameters
     ----------
@@ -241,7 +239,7 @@ def _of_trace(trace: RunTrace) -> MetricSeries:
 
 
 def _busy_shares(series: Series) -> dict[str, NDArray[np.float64]]:
-    """The share of their busy time that the slots spent in each way; NaN where there was hardly any."""
+    """Share of busy time that slots spent in each way; NaN if there was hardly any."""
     seconds = {name: np.nan_to_num(getattr(series, name)) for name, metric in METRICS.items() if metric.of_busy_time}
     busy = sum(seconds.values(), start=np.zeros(len(series)))
     free = np.nan_to_num(series.idle) + np.nan_to_num(series.no_work) + np.nan_to_num(series.constrained)
@@ -276,7 +274,7 @@ def _of_table(table: pd.DataFrame) -> MetricSeries:
 
 
 def _grid(at: NDArray[np.float64], workers: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
-    """Even steps: the median time between two samples of a worker, and a second at least."""
+    """Even steps: the median time between two samples of a worker, at least a second."""
     if not np.isfinite(at).all():
         raise ValueError(f"'at' holds {at[~np.isfinite(at)][0]!r}; expected seconds")
     order = np.lexsort((at, workers))
@@ -296,7 +294,7 @@ def _on_grid(
     grid: NDArray[np.float64],
     step: float,
 ) -> Values:
-    """The sample nearest to each instant, where one is in reach."""
+    """Sample nearest to each instant, if one is in reach."""
     reach = max(REACH_STEPS * step, REACH_SECONDS)
     values = np.full((len(columns), count, len(grid)), np.nan, np.float32)
     order = np.lexsort((at, workers))
@@ -320,7 +318,7 @@ def _nearest(
 
 
 def _useful(series: MetricSeries) -> MetricSeries:
-    """Without the metrics that never changed, as those of a GPU where there is none."""
+    """Series without the metrics that never changed, such as those of a GPU where there is none."""
     kept = []
     for j, values in enumerate(series.values):
         known = values[np.isfinite(values)]
@@ -329,8 +327,8 @@ def _useful(series: MetricSeries) -> MetricSeries:
     return replace(series, metrics=tuple(series.metrics[j] for j in kept), values=series.values[kept])
 
 
-def least_effect(series: MetricSeries, levels: Values) -> Values:
-    """By metric, the least change that matters, in the metric's unit; the levels are the usual ones."""
+def least_change(series: MetricSeries, levels: Values) -> Values:
+    """Least change of each metric that matters, in its unit, at these usual levels."""
     known = [series.meaning(name) for name in series.metrics]
     units = np.where([metric.of_busy_time for metric in known], 1, np.nan_to_num(levels))
     least = units * [metric.least for metric in known]
@@ -339,7 +337,7 @@ def least_effect(series: MetricSeries, levels: Values) -> Values:
 
 
 def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -> Cause:
-    """What slows a worker that is an outlier in these metrics, the strongest first.
+    """Cause of slowness of an outlier in these metrics, of which the strongest comes first.
 
     Notes
     -----
@@ -350,7 +348,7 @@ def cause_of(metrics: Sequence[str], meanings: Mapping[str, Metric] = METRICS) -
 
 
 def finding_of(series: MetricSeries, worker: int, start: int, score: float, evidence: Sequence[Evidence]) -> SlowWorker:
-    """A worker that is an outlier from a sample on; the evidence names each metric, the strongest first."""
+    """Finding of a worker that is an outlier from a sample on; its evidence has the strongest metric first."""
     metrics = [item.signal.removesuffix(SWINGS) for item in evidence]
     return SlowWorker(
         worker=series.workers[worker],
@@ -367,7 +365,7 @@ def finding_of(series: MetricSeries, worker: int, start: int, score: float, evid
 def evidence_of(
     series: MetricSeries, metric: str, worker: int, start: int, z: float, *, about: Values | None = None
 ) -> Evidence:
-    """A worker's mean of a metric from a sample on, or how much it swings about something, beside its peers'."""
+    """Mean of a worker's metric from a sample on, or its swings about something, and the peers' figures."""
     values = series.values[series.metrics.index(metric), :, start:].astype(np.float64)
     if about is not None:
         values = values[:, : len(about) - start] - about[start:]
@@ -384,7 +382,7 @@ def evidence_of(
 
 
 def filled(values: Values, *, reach: int) -> Values:
-    """Replace each missing sample by the nearest one in time that is at most ``reach`` steps away.
+    """Replace each missing sample by the nearest one in time, at most ``reach`` steps away.
 
     Parameters
     ----------

@@ -1,62 +1,62 @@
-"""Outliers: workers whose metrics leave their own past and those of their peers for minutes, or begin to swing."""
+"""Outliers: workers whose metrics leave their own past and their peers for minutes, or begin to swing."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.fleet.outliers.block_signals import block_samples, block_signals
-from dask_efficiency.fleet.outliers.departures import Past, departures, past_of
-from dask_efficiency.fleet.outliers.hosts import by_host, of_host
-from dask_efficiency.fleet.outliers.lasting import independent
+from dask_efficiency.fleet.outliers.departures import Baseline, departures, past_of
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values, evidence_of, finding_of, metric_series_of
-from dask_efficiency.fleet.outliers.onsets import onset
-from dask_efficiency.straggler.peers import MIN_PEERS
+from dask_efficiency.straggler.peers import MAD_TO_DEVIATION, MIN_PEERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.runs.trace.run_trace import RunTrace
 
-#: For how long a worker is an outlier, at least.
+
+#: Least seconds for which a worker is an outlier, most of the time: about the four minutes of Minder's paper.
 CONTINUITY_SECONDS = 270.0
 
 #: Machines that become outliers within so many seconds of each other have a fault in common, as those behind a switch.
-#: A faulty machine slows its peers: those that become outliers later, but within the other time, are its victims.
+#: A faulty machine slows its peers: those that become outliers later, within the second time, are its victims.
 TOGETHER_SECONDS = 15.0
 FOLLOW_SECONDS = 120.0
 
-#: Those that begin within so many seconds of a stronger one count if they score so many times ``dominance``. What one
-#: machine has, and what it did to others later, is seen to begin as close only by chance.
+#: Those that begin within so many seconds of a stronger one count from this share of ``dominance`` on: a machine's
+#: fault and its later effects on others only seem to begin that close by chance.
 _ALIKE_SECONDS = 10.0
 _ALIKE_DOMINANCE = 0.7
 
-#: Signals that are weaker than this share of the strongest are no evidence.
+#: Share of the strongest signal below which a signal is no evidence; a guess.
 _MIN_WEIGHT = 0.3
 
-#: Signals of a finding, at most.
+#: Most signals of a finding.
 MAX_EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class OutlierScores:
-    """How far workers are from their peers, in the stretch in which each is furthest.
+    """Distances of workers from their peers, in the stretch in which each is furthest.
 
     Parameters
     ----------
     signals
-        The metric, and whether it is its ``level`` or its ``swings``.
+        The metric, and ``level`` or ``swings``.
     scores
-        By worker, as multiples of what chance brings among so many workers and signals without a fault.
+        By worker, in multiples of the distance that chance brings among as many workers and signals without a fault.
     begins
         By worker, the first block of the first stretch in which it is at least half as far.
     parts
-        Shape (signals, workers): what each signal contributes, in deviations.
+        Shape (signals, workers): contribution of each signal, in deviations.
     peers
         Shape (metrics, samples): the median of all workers at each sample.
     """
@@ -68,7 +68,7 @@ class OutlierScores:
     peers: Values
 
     def evidence(self, worker: int) -> list[int]:
-        """The signals that a worker is an outlier in, the strongest first."""
+        """Signals that a worker is an outlier in, the strongest first."""
         strongest = np.argsort(-self.parts[:, worker], kind="stable")
         least = _MIN_WEIGHT * self.parts[strongest[0], worker]
         return [signal for signal in strongest.tolist() if self.parts[signal, worker] >= least][:MAX_EVIDENCE]
@@ -91,26 +91,26 @@ def find_outliers(
         A recorded run; or a table with the columns ``at`` (seconds) and ``worker``, optionally ``group`` and ``host``,
         and one column for each metric.
     history
-        The same for a time in which all was well, best just before; workers are known by their names. Without it, or
-        for a worker that it does not tell of, what the run holds before a change is the past, two minutes at least: a
-        difference that was there from the beginning is taken for one that lasts, and is not reported.
+        A run or table of a time in which all was well, best just before; workers are known by their names. Without it,
+        or for a worker that it lacks, the part of the run before a change is the past, at least two minutes: a
+        difference that was there from the beginning is taken for a lasting one, and is not reported.
     threshold
         The :attr:`OutlierScores.scores` above which a worker is an outlier.
     continuity_seconds, share
-        For how long a worker must be an outlier, and for how much of that time, in (0, 1]. By default it is about four
-        minutes of four and a half.
+        Time for which a worker must be an outlier, and share of it, in (0, 1]. By default about four minutes of four
+        and a half.
     dominance
-        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those
-        that become outliers at the same time, seven tenths of it is enough. Those that become outliers within two
-        minutes after another worker, but not within 15 seconds, are its victims, too.
+        Workers that score less than this share of the highest score are taken for its victims, in [0, 1]; of those that
+        become outliers at the same time, seven tenths of it is enough. Those that become outliers within two minutes
+        after another worker, but not within 15 seconds, are its victims, too.
 
     Returns
     -------
     list
-        The most certain first; empty for a run that is shorter than the continuity and the past ask for, and where
-        fewer than three workers are comparable. The effect and the time lost of each are None, as metrics do not tell
-        how much longer the work takes. Where several workers are on one host, its sensors accuse the host, beside two
-        others at least, and no worker.
+        The most certain first; empty for a run shorter than the continuity and the past, and where fewer than three
+        workers are comparable. Effect and lost time of each are None, as metrics do not tell how much longer the work
+        takes. Where several workers share a host, its sensors accuse the host, among at least two others, and no
+        worker.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def find_outliers(
 def outlier_scores(
     series: MetricSeries, history: MetricSeries | None = None, *, continuity_seconds: float, share: float
 ) -> OutlierScores | None:
-    """How far comparable workers are from their past and their peers; None where there are too few of them, or samples.
+    """Distances of comparable workers from their past and their peers; None with too few workers or samples.
 
     Parameters
     ----------
@@ -175,8 +175,8 @@ def outlier_scores(
     return OutlierScores(kinds, np.sqrt(most) / np.float32(usual), begins, parts, signals.peers)
 
 
-def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Past | None:
-    """What the workers kept in their history; None where it is too short, or tells of less than half of them."""
+def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Baseline | None:
+    """Usual figures of the workers' history; None if it is too short, or lacks more than half of them."""
     there = {name: i for i, name in enumerate(history.workers)}
     here = [i for i, name in enumerate(series.workers) if name in there]
     short = history.values.shape[2] < 2 * block_samples(history)
@@ -196,7 +196,7 @@ def _past(history: MetricSeries, series: MetricSeries, floor: Values) -> Past | 
 
 
 def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, dominance: float) -> NDArray[np.intp]:
-    """The outliers that are nobody's victims; see :func:`find_outliers`."""
+    """Outliers that are nobody's victims; see :func:`find_outliers`."""
     least = _ALIKE_DOMINANCE * dominance * found.scores.max(initial=0)
     named = np.flatnonzero((found.scores > threshold) & (found.scores >= least))
     if len(named) < 2:
@@ -211,7 +211,7 @@ def culprits(series: MetricSeries, found: OutlierScores, *, threshold: float, do
 
 
 def _onsets(series: MetricSeries, found: OutlierScores, workers: NDArray[np.intp]) -> NDArray[np.float64]:
-    """When workers became outliers, in seconds since the first sample."""
+    """Times when workers became outliers, in seconds since the first sample."""
     each = block_samples(series)
     return np.array(
         [
@@ -233,7 +233,156 @@ def _finding(series: MetricSeries, found: OutlierScores, worker: int, threshold:
     for signal in found.evidence(worker):
         metric, kind = found.signals[signal]
         z = float(found.parts[signal, worker])
-        # What all workers do at once is nobody's own.
+        # Swings about the peers: a movement of all workers is nobody's own.
         about = found.peers[series.metrics.index(metric)] if kind == "swings" else None
         evidence.append(evidence_of(series, metric, worker, start, z, about=about))
     return finding_of(series, worker, start, float(found.scores[worker]) / threshold, evidence)
+
+
+def by_host(series: MetricSeries) -> tuple[MetricSeries, MetricSeries | None]:
+    """Metrics of the workers themselves, and those of their hosts, by the hosts' names.
+
+    Each worker reads its host's sensors, at slightly different times, which tells nothing about the worker.
+
+    Returns
+    -------
+    workers, hosts
+        No hosts if none has several workers: then all metrics are the worker's.
+    """
+    of_host = np.array([series.meaning(name).of_host for name in series.metrics], np.bool_)
+    counts = Counter(host for host in series.hosts if host)
+    if not of_host.any() or max(counts.values(), default=0) < 2:
+        return series, None
+    metrics = tuple(name for name, of in zip(series.metrics, of_host, strict=True) if of)
+    own = tuple(name for name, of in zip(series.metrics, of_host, strict=True) if not of)
+    names = tuple(counts)
+    on = [[i for i, host in enumerate(series.hosts) if host == name] for name in names]
+    values = np.stack([_mean(series.values[of_host][:, workers]) for workers in on], axis=1)
+    hosts = replace(
+        series,
+        metrics=metrics,
+        workers=names,
+        groups=tuple(tuple(sorted({str(series.groups[i]) for i in workers})) for workers in on),
+        hosts=names,
+        values=values,
+    )
+    return replace(series, metrics=own, values=series.values[~of_host]), hosts
+
+
+def of_host(finding: SlowWorker, series: MetricSeries) -> SlowWorker:
+    """Finding of a host as one that all its workers share."""
+    there = tuple(name for name, host in zip(series.workers, series.hosts, strict=True) if host == finding.host)
+    return replace(finding, worker="", workers=there)
+
+
+def _mean(values: Values) -> Values:
+    """Mean over the workers, of shape (metrics, workers, samples), without NaN."""
+    known = np.isfinite(values)
+    counts = known.sum(axis=1)
+    sums = np.where(known, values, np.float32(0)).sum(axis=1)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan), np.float32)
+
+
+#: Samples are averaged over this many seconds, if they are closer.
+STEP_SECONDS = 5.0
+
+#: Seconds that a fault may take until it shows in full.
+_RAMPS = (5.0, 15.0, 30.0, 45.0, 60.0)
+
+#: Seconds before and after a guess in which an onset is searched, and seconds that it is compared with.
+_REACH_SECONDS = 75.0
+_COMPARED_SECONDS = 150.0
+
+#: Most deviations that a step counts, so that a burst does not pass for a change.
+_MAX_STEP = 10.0
+
+#: Share of the usual swings that smaller ones count as.
+_MIN_SWINGS = 0.01
+
+
+def onset(series: MetricSeries, peers: Values, worker: int, begin: int, signals: Sequence[tuple[str, str]]) -> float:
+    """Time when a worker began to be an outlier, in seconds since the first sample.
+
+    A change from one value to another, over some seconds, is fitted to all signals, at one time for all.
+
+    Parameters
+    ----------
+    series
+        All comparable workers.
+    peers
+        Shape (metrics, samples): their median at each sample.
+    worker, begin
+        Its position, and the sample at which it seems to have begun; 0 if it was there from the beginning.
+    signals
+        Metrics that it is an outlier in, each with ``level`` or ``swings``.
+    """
+    if begin == 0:
+        return 0.0
+    each = max(1, round(STEP_SECONDS / series.step_seconds))
+    step = each * series.step_seconds
+    compared = round(_COMPARED_SECONDS / step) * each
+    first = max(begin - compared, 0)
+    steps = []
+    for metric, kind in signals:
+        j = series.metrics.index(metric)
+        part = slice(first, min(begin + compared, peers.shape[1]))
+        differs = series.values[j, worker, part] - peers[j, part]
+        steps.append(_swings(differs, each) if kind == "swings" else _means(differs, each))
+    return first * series.step_seconds + step * _change(np.array(steps), (begin - first) // each, step)
+
+
+def _means(samples: Values, each: int) -> NDArray[np.float64]:
+    """Means of so many samples each; the value before where all of them are missing."""
+    parts = samples[: len(samples) // each * each].reshape(-1, each).astype(np.float64)
+    known = np.isfinite(parts)
+    counts = known.sum(axis=1)
+    means = np.where(known, parts, 0).sum(axis=1) / np.maximum(counts, 1)
+    last = np.maximum.accumulate(np.where(counts > 0, np.arange(len(means)), 0))
+    return np.asarray(means[last], np.float64)
+
+
+def _swings(samples: Values, each: int) -> NDArray[np.float64]:
+    """Logarithms of the mean squared change between samples, which do not depend on the level."""
+    squares = _means(np.diff(samples, prepend=samples[:1]) ** 2, each)
+    some = squares[squares > 0]
+    return np.log(np.maximum(squares, _MIN_SWINGS * np.median(some))) if len(some) else np.zeros(len(squares))
+
+
+def _change(rows: NDArray[np.float64], guess: int, step: float) -> float:
+    """Step from which on the rows change, near a guess: the mean over all likely steps and ramps."""
+    steps = np.arange(rows.shape[1])
+    reach = round(_REACH_SECONDS / step)
+    starts = np.arange(max(guess - reach, 1), min(guess + reach, len(steps) - 2))
+    if not len(starts):
+        return guess
+    noise = MAD_TO_DEVIATION * np.median(np.abs(np.diff(rows, axis=1)), axis=1, keepdims=True)
+    scaled = (rows - np.median(rows, axis=1, keepdims=True)) / np.where(noise > 0, noise, np.inf)
+    scaled = np.clip(scaled, -_MAX_STEP, _MAX_STEP)
+    ramps = np.maximum(np.array(_RAMPS) / step, 1)
+    shapes = np.clip((steps + 0.5 - starts[:, None, None]) / ramps[:, None], 0, 1)
+    shapes -= shapes.mean(axis=2, keepdims=True)
+    shapes /= np.sqrt((shapes**2).sum(axis=2, keepdims=True))
+    explained = ((shapes @ scaled.T) ** 2).sum(axis=2)
+    likely = np.exp((explained - explained.max()) / 2)
+    return float((likely.sum(axis=1) * starts).sum() / likely.sum())
+
+
+def independent(begins: NDArray[Any], *, together: float, follow: float) -> NDArray[np.bool_]:
+    """Mark the faults that are no consequence of another one that began shortly before.
+
+    Parameters
+    ----------
+    begins
+        Instants at which they begin, in any unit of time.
+    together
+        Faults that begin at most this far apart began at the same time.
+    follow
+        A fault that begins later than that, but at most this much later, is a consequence.
+    """
+    kept: list[float] = []
+    result = np.zeros(len(begins), np.bool_)
+    for i in np.argsort(begins, kind="stable").tolist():
+        result[i] = not any(together < begins[i] - earlier <= follow for earlier in kept)
+        if result[i]:
+            kept.append(float(begins[i]))
+    return result

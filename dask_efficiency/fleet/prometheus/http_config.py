@@ -1,4 +1,4 @@
-"""How an HTTP server is talked to: passwords, tokens and certificates, in the files that promtool takes."""
+"""HttpConfig: passwords, tokens and certificates of an HTTP server, from the files that promtool takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = {"basic_auth", "authorization", "bearer_token_file", "tls_config", "http
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """How a server is talked to.
+    """Passwords, tokens and certificates for an HTTP server.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class HttpConfig:
     tls: ssl.SSLContext | None = None
 
     def opener(self) -> urllib.request.OpenerDirector:
-        """What opens URLs, with these certificates; a redirect is an error."""
+        """Opener of URLs, with these certificates; a redirect is an error."""
         if self.tls is None:
             return urllib.request.build_opener(_NoRedirects)
         return urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=self.tls))
 
     def sent_headers(self) -> dict[str, str]:
-        """The headers of a request.
+        """Headers of a request.
 
         Raises
         ------
@@ -53,10 +53,10 @@ class HttpConfig:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Where a redirect leads would get passwords that are not for it, and no body: urllib makes a POST a GET."""
+    """Refuses redirects: they would carry passwords elsewhere, and urllib makes a POST a GET."""
 
     def redirect_request(self, *_: object) -> None:
-        """Nothing is asked there."""
+        """Follow nothing."""
 
 
 def read_http_config(path: str) -> HttpConfig:
@@ -65,7 +65,7 @@ def read_http_config(path: str) -> HttpConfig:
     Raises
     ------
     TextFileError
-        With the line, what is there and what was expected.
+        With the line, its content and what was expected.
     ValueError
         If a file with a password or token has several lines.
     OSError
@@ -74,7 +74,7 @@ def read_http_config(path: str) -> HttpConfig:
     given = Section(composed(read_text(path), path), path, _KEYS)
     ways = [name for name in ("basic_auth", "authorization", "bearer_token_file") if name in given]
     if len(ways) > 1:
-        raise given.error(ways[1], f"{ways[1]} is given beside {ways[0]}; expected one of them")
+        raise given.error(ways[1], f"{ways[1]} is given along with {ways[0]}; expected one of them")
     folder = Path(path).parent
     authorization: Callable[[], str] | None = None
     if "basic_auth" in given:
@@ -90,7 +90,7 @@ def read_http_config(path: str) -> HttpConfig:
         token = given.get("bearer_token_file", folder.joinpath, folder)
         authorization = lambda: f"Bearer {_content(token)}"  # noqa: E731
     if authorization is not None:
-        authorization()  # so that a file that is not there is told at once
+        authorization()  # a missing file is an error at once
     return HttpConfig(_headers(given, path), authorization, _tls(given, path, folder))
 
 
@@ -105,7 +105,7 @@ def _basic(section: Section, folder: Path) -> Callable[[], str]:
 
 
 def _secret(section: Section, name: str, folder: Path) -> Callable[[], str]:
-    """A password or token, as it stands there or in another file."""
+    """Password or token, given literally or in another file."""
     if (name in section) == (f"{name}_file" in section):
         raise section.error("", f"expected either {name} or {name}_file")
     written = section.get(name, _one_line, "")
@@ -121,14 +121,14 @@ def _content(path: Path) -> str:
 
 
 def _one_line(secret: str) -> str:
-    """What goes into a header; :mod:`http.client` would quote it in its error."""
+    """Check that a secret fits a header; :mod:`http.client` would quote it in its error."""
     if "\n" in secret or "\r" in secret:
         raise ValueError("expected a password or token on one line")
     return secret
 
 
 def _headers(given: Section, path: str) -> dict[str, str]:
-    """Prometheus gives a header a list of values; of several, a client sends them in one line."""
+    """Headers; Prometheus gives each a list of values, of which a client sends several in one line."""
     headers = {}
     for key, node in given.pairs("http_headers"):
         values = [text_of(value, path) for value in Section(node, path, {"values"}).items("values")]

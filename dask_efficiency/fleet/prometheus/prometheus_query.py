@@ -1,7 +1,8 @@
-"""A client of Prometheus' HTTP API: range queries whose answers are read while they come."""
+"""Client of Prometheus' HTTP API: range queries whose series are parsed as they arrive, one at a time."""
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import json
 import time
@@ -13,19 +14,21 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig
-from dask_efficiency.fleet.prometheus.matrix import Answered, AnswerError, matrix
 
 Result = TypeVar("Result")
 
-#: How often something is asked that fails by no fault of the question's, and how long after the first time.
+#: Attempts at a request that fails through no fault of its own, and seconds until the second; they double.
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
 
-#: A server, or a proxy before it, that says these is busy, or about to be there again.
+#: HTTP statuses of a server, or a proxy, that is busy or restarting.
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-#: An answer that is no series is read up to here.
+#: Most bytes read of an answer without series.
 _MAX_BYTES = 1 << 26
 
 
@@ -34,18 +37,18 @@ class PrometheusAwayError(OSError):
 
 
 class NotPrometheusError(ValueError):
-    """Something else answers, or lets nobody in without a password."""
+    """Something else answers, or asks for a password."""
 
 
 class QueryRefusedError(ValueError):
-    """Prometheus answered that it will not answer this.
+    """Prometheus refused a query.
 
     Parameters
     ----------
     kind
-        As Prometheus names it: ``bad_data``, ``execution``; empty where it gave none.
+        As Prometheus names it: ``bad_data``, ``execution``; empty if it gave none.
     wrong
-        What it said.
+        Its message.
     """
 
     def __init__(self, kind: str, wrong: str) -> None:
@@ -61,7 +64,7 @@ class _Response(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PrometheusClient:
-    """Asks a Prometheus, or what answers like it.
+    """Client of a Prometheus, or of anything with its API.
 
     Parameters
     ----------
@@ -70,7 +73,7 @@ class PrometheusClient:
     config
         Passwords and certificates.
     timeout_seconds
-        For how long a server may send nothing; also how long it may evaluate.
+        How long a server may send nothing; also how long it may evaluate.
     sleep
         Waits between attempts.
 
@@ -98,16 +101,16 @@ class PrometheusClient:
     def range_query(
         self, query: str, *, start: float, stop: float, step_seconds: float, take: Callable[[Answered], None]
     ) -> None:
-        """Give each series of the answer to a function, as it comes; more than once, if the answer breaks off.
+        """Pass each series of the answer to a function as it arrives; more than once if the answer breaks off.
 
         Raises
         ------
         QueryRefusedError
-            If the query is wrong, or takes too much.
+            If the query is wrong, or too large.
         NotPrometheusError
-            If what answers is something else.
+            If something else answers.
         PrometheusAwayError
-            If nothing answers in time, however often it is asked.
+            If no attempt is answered in time.
         """
         asked = {
             "query": query,
@@ -124,7 +127,7 @@ class PrometheusClient:
         self._persistently("query_range", asked, answered)
 
     def metric_names(self) -> list[str]:
-        """The names of all metrics that there are."""
+        """Names of all metrics."""
         found = self._persistently("label/__name__/values", {}, _content)
         return [str(name) for name in found.get("data") or ()]
 
@@ -140,7 +143,7 @@ class PrometheusClient:
         raise AssertionError
 
     def _open(self, what: str, asked: Mapping[str, str]) -> _Response:
-        # As a form, for queries may be longer than URLs.
+        # As a form, because queries may be longer than URLs.
         data = urllib.parse.urlencode(asked).encode() if asked else None
         request = urllib.request.Request(
             f"{self.url.rstrip('/')}/api/v1/{what}", data, {"Accept": "application/json", **self.config.sent_headers()}
@@ -156,8 +159,8 @@ class PrometheusClient:
 def _refusal(error: urllib.error.HTTPError) -> Exception:
     content = error.read(_MAX_BYTES)
     try:
-        said = json.loads(content)
-        kind, wrong = str(said["errorType"]), str(said["error"])
+        answer = json.loads(content)
+        kind, wrong = str(answer["errorType"]), str(answer["error"])
     except (ValueError, KeyError, TypeError):
         text = " ".join(content.decode("utf-8", "replace").split())[:200]
         wrong = f"HTTP status {error.code} {error.reason}: {text}".rstrip(": ")
@@ -187,8 +190,130 @@ def _why(error: Exception) -> str:
 
 
 def slices(start: float, stop: float, step_seconds: float, *, steps: int) -> Iterator[tuple[float, float]]:
-    """First and last instant of each part of a range of time, both included, of so many steps at most."""
+    """First and last instant, both included, of each part of a range of time with at most so many steps."""
     count = round((stop - start) / step_seconds) + 1
     for first in range(0, count, steps):
         last = min(first + steps, count) - 1
         yield start + first * step_seconds, start + last * step_seconds
+
+
+#: Bytes read at a time; if one series is longer, twice as much, and so on.
+_CHUNK = 1 << 20
+
+#: Most bytes of a series. One of 11,000 points, the most that Prometheus answers, takes a third of a megabyte.
+MAX_SERIES_BYTES = 1 << 26
+
+_DECODER = json.JSONDecoder()
+
+
+class AnswerError(ValueError):
+    """Not an answer of Prometheus to a range query."""
+
+
+class Readable(Protocol):
+    """Source of bytes."""
+
+    def read(self, amount: int, /) -> bytes:
+        """Read at most this many bytes; none at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Series: labels, times in seconds since the epoch, and values."""
+
+    labels: dict[str, str]
+    at: NDArray[np.float64]
+    values: NDArray[np.float32]
+
+
+def matrix(source: Readable) -> Iterator[Answered]:
+    """Series of an answer to a range query, one after the other.
+
+    Raises
+    ------
+    AnswerError
+        If it is none, or ends too early.
+    """
+    text = _Text(source)
+    text.skip_past('"result"')
+    text.expect(":")
+    text.expect("[")
+    if text.next_is("]"):
+        return
+    while True:
+        yield _answered(text.value())
+        if not text.next_is(","):
+            break
+    text.expect("]")
+
+
+def _answered(content: Any) -> Answered:
+    try:
+        points = content.get("values", ())
+        labels = {str(name): str(value) for name, value in content["metric"].items()}
+        at = np.array([point[0] for point in points], np.float64)
+        with np.errstate(over="ignore"):  # what is too large is infinite
+            values = np.array([float(point[1]) for point in points], np.float32)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise AnswerError(f"expected a series of a range query, got {str(content)[:200]!r}") from error
+    return Answered(labels, at, values)
+
+
+class _Text:
+    """Text that arrives in pieces, of which only the unread part is kept."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._text = ""
+        self._at = 0
+
+    def _more(self, amount: int = _CHUNK) -> bool:
+        """Read more; False at the end."""
+        content = self._source.read(amount)
+        self._text = self._text[self._at :] + self._decode(content, final=not content)
+        self._at = 0
+        return bool(content)
+
+    def skip_past(self, word: str) -> None:
+        """Skip to the end of a word near the beginning."""
+        while (found := self._text.find(word)) < 0:
+            if len(self._text) > _CHUNK or not self._more():
+                raise AnswerError(f"expected JSON with a result, got {self._text[:200]!r}")
+        self._at = found + len(word)
+
+    def next_is(self, sign: str) -> bool:
+        """Read a character if it comes next; False if another one does."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at].isspace():
+                self._at += 1
+            if self._at < len(self._text):
+                break
+            if not self._more():
+                raise AnswerError("the answer ends too early")
+        if self._text[self._at] != sign:
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, sign: str) -> None:
+        """Read a character."""
+        if not self.next_is(sign):
+            raise AnswerError(f"expected {sign!r}, got {self._text[self._at : self._at + 200]!r}")
+
+    def value(self) -> Any:
+        """Read a JSON object."""
+        self.expect("{")
+        self._at -= 1
+        amount = _CHUNK
+        while True:
+            try:
+                content, self._at = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if len(self._text) - self._at > MAX_SERIES_BYTES or not self._more(amount):
+                    raise AnswerError(f"the answer ends too early, or is no JSON: {error}") from error
+                amount *= 2
+            except (RecursionError, ValueError) as error:  # nested too deep, or a number of thousands of digits
+                raise AnswerError(f"a value cannot be read: {error}") from error
+            else:
+                return content

@@ -1,29 +1,29 @@
-"""The metrics of a fleet from a Prometheus: all queries of a file over a range of time, several at a time."""
+"""PrometheusSource: a fleet's metrics from all queries of a file over a range of time, several queries at a time."""
 
 from __future__ import annotations
 
 import math
 import re
+import threading
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dask_efficiency.files.text_files import known_names
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.prometheus.matrix import Answered
-from dask_efficiency.fleet.prometheus.prometheus_query import PrometheusClient, QueryRefusedError, slices
-from dask_efficiency.fleet.rounds.durations import shown_duration
-from dask_efficiency.fleet.rounds.gathered import Gathered
-from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile
+from dask_efficiency.fleet.prometheus.prometheus_query import Answered, PrometheusClient, QueryRefusedError, slices
+from dask_efficiency.fleet.rounds.metrics_file import MetricQuery, MetricsFile, shown_duration
 
-#: Prometheus answers 11,000 points a series at most. Fewer at a time, for one answer that breaks off is asked again.
+#: Points of a series a request: Prometheus answers 11,000 at most, and a broken answer is asked again whole.
 SLICE_STEPS = 3_600
 
-#: Queries at a time: Prometheus evaluates 20 at a time, and others ask it too.
+#: Queries at a time: Prometheus evaluates 20, and serves others too.
 THREADS = 4
 
-#: What is no name of a metric: strings, labels, ranges, and the labels after a word that groups.
+#: Parts of a query that hold no names of metrics: strings, labels, ranges, and labels after grouping words.
 _NO_NAMES = re.compile(
     r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\{[^}]*\}|\[[^]]*\]"""
     r"""|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"""
@@ -41,7 +41,7 @@ class PrometheusSource:
     client
         The server.
     file
-        What is asked.
+        The queries.
     threads
         Queries at a time.
     """
@@ -52,21 +52,21 @@ class PrometheusSource:
 
     @property
     def name(self) -> str:
-        """Where they come from."""
+        """URL of the server."""
         return self.client.url
 
     @property
     def step_seconds(self) -> float:
-        """Between two samples."""
+        """Seconds between two samples."""
         return self.file.step_seconds
 
     def pull(self, *, start: float, stop: float) -> MetricSeries:
-        """The metrics between two instants, in seconds since the epoch; at multiples of the step.
+        """Metrics between two instants, in seconds since the epoch, at multiples of the step.
 
         Raises
         ------
         TextFileError
-            If Prometheus refuses a query of the file, or answers something else than a series a machine.
+            If Prometheus refuses a query of the file, or answers with something else than a series a machine.
         PrometheusAwayError
             If it does not answer.
         """
@@ -93,7 +93,7 @@ class PrometheusSource:
         Raises
         ------
         TextFileError
-            With the line of the query, and the metric that Prometheus does not have, if it is that.
+            With the line of the query, and the metric that Prometheus lacks, if any.
         """
         for j, metric in enumerate(self.file.metrics):
             if not metric.optional and not np.isfinite(series.values[j]).any():
@@ -108,7 +108,7 @@ class PrometheusSource:
         return f"the query returned nothing for the last {span}; expected a series a machine, or 'optional: true'"
 
     def _ask(self, gathered: Gathered, number: int, start: float, stop: float) -> None:
-        """A part of the time; in halves, if it is too much for the server."""
+        """Ask for a part of the time; in halves, if it is too much for the server."""
         metric = self.file.metrics[number]
 
         def take(series: Answered) -> None:
@@ -127,5 +127,142 @@ class PrometheusSource:
 
 
 def metric_names(query: str) -> list[str]:
-    """What look like names of metrics in a query."""
+    """Names in a query that look like metrics."""
     return [name for name in _NAMES.findall(_NO_NAMES.sub(" ", query)) if name.lower() not in _KEYWORDS]
+
+
+#: Most values held, of all machines, metrics and instants: 512 MB.
+MAX_VALUES = 1 << 27
+
+#: Two series of a machine may share this part of the shorter one's instants: a machine that got other labels has its
+#: old series for some minutes more. If they share more, the query does not tell machines apart.
+_MAX_SHARED = 0.5
+
+Labels = Mapping[str, str]
+
+
+class TooLargeError(ValueError):
+    """More values than can be held."""
+
+
+class Gathered:
+    """Answers to the queries of a file, for some even steps of time. Several threads may fill it.
+
+    Parameters
+    ----------
+    file
+        The queries.
+    start
+        Time of the first sample, in seconds since the epoch.
+    samples
+        Number of samples, each ``file.step_seconds`` after the one before.
+    """
+
+    def __init__(self, file: MetricsFile, *, start: float, samples: int) -> None:
+        self.file = file
+        self.start = start
+        self.samples = samples
+        self._rows: list[dict[str, NDArray[np.float32]]] = [{} for _ in file.metrics]
+        self._labels: list[dict[str, Labels]] = [{} for _ in file.metrics]
+        self._groups: dict[str, str] = {}
+        self._values = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int, labels: Labels, at: NDArray[np.float64], values: NDArray[np.float32]) -> None:
+        """Add a series of the query of this number.
+
+        Raises
+        ------
+        TextFileError
+            If it names no machine, or the machine has another series at the same time.
+        TooLargeError
+            If there are too many values.
+        """
+        metric = self.file.metrics[number]
+        name = labels.get(metric.machine, "")
+        if not name:
+            there = known_names(metric.machine, sorted(labels))
+            raise self.file.error(
+                metric, f"a series of the query has no label {metric.machine!r}, the machine's name; {there}"
+            )
+        positions = np.rint((at - self.start) / self.file.step_seconds).astype(np.intp)
+        inside = (positions >= 0) & (positions < self.samples)
+        with self._lock:
+            row = self._row(number, name)
+            known = self._labels[number].setdefault(name, labels)
+            if known != labels:
+                _check_same(self.file, metric, name, row[positions[inside]], values[inside], (known, labels))
+                self._labels[number][name] = labels
+            row[positions[inside]] = np.where(np.isfinite(values[inside]), values[inside], row[positions[inside]])
+            if metric.group and metric.group in labels:
+                self._groups[name] = labels[metric.group]
+
+    def _row(self, number: int, name: str) -> NDArray[np.float32]:
+        row = self._rows[number].get(name)
+        if row is None:
+            self._values += self.samples
+            if self._values > MAX_VALUES:
+                raise TooLargeError(
+                    f"{len(self._rows[number])} machines, {len(self._rows)} metrics and {self.samples} samples are "
+                    f"more than {MAX_VALUES} values; expected a longer step, or less history"
+                )
+            row = self._rows[number][name] = np.full(self.samples, np.nan, np.float32)
+        return row
+
+    def series(self) -> MetricSeries:
+        """Series of all machines; NaN for a metric without an answer.
+
+        Raises
+        ------
+        TextFileError
+            If machines have no label of their group.
+        """
+        machines = sorted({name for rows in self._rows for name in rows})
+        self._check_groups(machines)
+        values = np.full((len(self._rows), len(machines), self.samples), np.nan, np.float32)
+        for j, rows in enumerate(self._rows):
+            for i, name in enumerate(machines):
+                if name in rows:
+                    values[j, i] = rows.pop(name)  # not all is held twice
+        return MetricSeries(
+            tuple(metric.name for metric in self.file.metrics),
+            tuple(machines),
+            tuple(self._groups.get(name, "") for name in machines),
+            ("",) * len(machines),
+            self.start,
+            self.file.step_seconds,
+            values,
+            {metric.name: metric.meaning for metric in self.file.metrics},
+        )
+
+    def _check_groups(self, machines: Sequence[str]) -> None:
+        """Check that each machine has a group; a query that sums up may drop it, if another one has it."""
+        asking = [j for j, metric in enumerate(self.file.metrics) if metric.group]
+        without = [name for name in machines if name not in self._groups]
+        for j in asking:
+            for name in without:
+                if name in self._labels[j]:
+                    metric = self.file.metrics[j]
+                    there = known_names(metric.group, sorted(self._labels[j][name]))
+                    raise self.file.error(
+                        metric, f"no series of {name[:80]!r} has a label {metric.group!r}, its group; {there}"
+                    )
+
+
+def _check_same(
+    file: MetricsFile,
+    metric: MetricQuery,
+    name: str,
+    known: NDArray[np.float32],
+    values: NDArray[np.float32],
+    labels: tuple[Labels, Labels],
+) -> None:
+    both = int((np.isfinite(known) & np.isfinite(values)).sum())
+    if both > _MAX_SHARED * int(np.isfinite(values).sum()):
+        one, other = labels
+        differ = sorted(label for label in one.keys() | other.keys() if one.get(label) != other.get(label))
+        raise file.error(
+            metric,
+            f"the query has several series of {name[:80]!r}, which differ in {', '.join(differ)[:80]}; expected one "
+            f"a machine, as 'avg by ({metric.machine}) (...)' makes",
+        )

@@ -1,4 +1,4 @@
-"""Who is told of findings: a webhook, or a command; never a shell."""
+"""Receivers of a watch's findings: a webhook, a command (never a shell), and metrics of the watch for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ import tempfile
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.fleet.prometheus.http_config import HttpConfig
 
-#: A receiver that takes longer is told again in the next round.
+#: Seconds that a receiver may take; later it is tried again in the next round.
 TIMEOUT_SECONDS = 30.0
 
-#: Bytes of what a command that fails wrote, at most, that are quoted.
+#: Most bytes quoted of a failed command's error output.
 _QUOTED = 300
 
 #: Characters that :mod:`http.client` refuses to send.
@@ -32,11 +34,11 @@ _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
 
 
 class NotReceivedError(OSError):
-    """Who should be told was not, and is to be told again."""
+    """A receiver was not reached, and is to be tried again."""
 
 
 class Receiver(Protocol):
-    """Is told of findings."""
+    """Receives findings."""
 
     def tell(self, body: dict[str, Any], /) -> None:
         """Take the body of a webhook, as Alertmanager has it. Raises NotReceivedError."""
@@ -55,7 +57,7 @@ class Webhook:
     url: str
     config: HttpConfig = field(default_factory=HttpConfig)
     timeout_seconds: float = TIMEOUT_SECONDS
-    #: Waits for the answer; one that never ends is waited for by one thread only.
+    #: Waits for the answer; an endless one holds one thread only.
     _waiting: list[threading.Thread] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,10 +72,10 @@ class Webhook:
             )
 
     def tell(self, body: dict[str, Any], /) -> None:
-        """Post it, and wait for the first byte of the answer's body, for so many seconds in all."""
+        """Post it, and wait for the first byte of the answer's body, within the timeout in all."""
         url = _without_secrets(self.url)
         if any(thread.is_alive() for thread in self._waiting):
-            raise NotReceivedError(f"the webhook {url} was not told: it has not yet answered to what it was told last")
+            raise NotReceivedError(f"the webhook {url} was not reached: it has not yet answered the last message")
         failed: list[Exception] = []
 
         def post() -> None:
@@ -82,7 +84,7 @@ class Webhook:
             except Exception as error:
                 failed.append(error)
 
-        # Sockets have a timeout for each read, and names of hosts none.
+        # Sockets have a timeout for each read, and the lookup of host names has none.
         thread = threading.Thread(target=post, name="dask-efficiency-webhook", daemon=True)
         self._waiting[:] = [thread]
         thread.start()
@@ -99,10 +101,10 @@ class Webhook:
             with self.config.opener().open(request, timeout=self.timeout_seconds) as response:
                 response.read(1)
         except OSError as error:
-            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not told: {error}") from error
+            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not reached: {error}") from error
         except (ValueError, http.client.HTTPException) as error:  # these quote paths and headers
             why = type(error).__name__
-            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not told: {why}") from error
+            raise NotReceivedError(f"the webhook {_without_secrets(self.url)} was not reached: {why}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Command:
 
     @classmethod
     def of(cls, line: str) -> Command:
-        """From a line of words, quoted as for a shell; no shell sees it."""
+        """Command from a line of words, quoted as for a shell; no shell sees it."""
         try:
             words = shlex.split(line)
         except ValueError as error:
@@ -133,20 +135,20 @@ class Command:
 
     def tell(self, body: dict[str, Any], /) -> None:
         """Run it, and wait for its end; one that takes too long is killed with its children."""
-        # Files, as a child that it leaves would keep pipes open.
-        with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as written:
-            told.write(json.dumps(body).encode())
-            told.seek(0)
+        # Files, because a child that it leaves behind would keep pipes open.
+        with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as written:
+            sent.write(json.dumps(body).encode())
+            sent.seek(0)
             try:
                 process = subprocess.Popen(
                     list(self.arguments),
-                    stdin=told,
+                    stdin=sent,
                     stdout=subprocess.DEVNULL,
                     stderr=written,
                     start_new_session=True,
                 )
             except OSError as error:
-                raise NotReceivedError(f"{self.arguments[0]} was not told: {error}") from error
+                raise NotReceivedError(f"{self.arguments[0]} was not reached: {error}") from error
             try:
                 status = process.wait(self.timeout_seconds)
             except subprocess.TimeoutExpired as error:  # which quotes all arguments
@@ -158,11 +160,88 @@ class Command:
                     process.wait()
             if status:
                 written.seek(max(written.seek(0, os.SEEK_END) - _QUOTED, 0))
-                said = " ".join(written.read(_QUOTED).decode("utf-8", "replace").split())
-                raise NotReceivedError(f"{self.arguments[0]} ended with status {status}: {said}")
+                errors = " ".join(written.read(_QUOTED).decode("utf-8", "replace").split())
+                raise NotReceivedError(f"{self.arguments[0]} ended with status {status}: {errors}")
 
 
 def _without_secrets(url: str) -> str:
-    """Webhooks often have their secret in path or query."""
+    """URL without path and query, where webhooks often have their secret."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}/..."
+
+
+#: Prefix of the metrics' names.
+PREFIX = "dask_efficiency_watch"
+
+
+class OwnMetrics:
+    """Counters and gauges of a watch.
+
+    Raises
+    ------
+    ImportError
+        If prometheus_client is not installed; the extra ``prometheus`` has it.
+    """
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Gauge
+        from prometheus_client import Counter as Counted
+
+        self.registry = CollectorRegistry()
+
+        def counted(name: str, meaning: str, labels: Iterable[str] = ()) -> Any:
+            return Counted(f"{PREFIX}_{name}", meaning, labels, registry=self.registry)
+
+        def gauge(name: str, meaning: str, labels: Iterable[str] = ()) -> Any:
+            return Gauge(f"{PREFIX}_{name}", meaning, labels, registry=self.registry)
+
+        self._rounds = counted("rounds", "Rounds, by whether they ended with a verdict", ["outcome"])
+        self._pull = counted("pull_seconds", "Time for which rounds waited for samples")
+        self._judge = counted("judge_seconds", "Time that rounds took to judge them")
+        self._missing = counted("missing_samples", "Samples that were missing in windows, of machines that had others")
+        self._untold = counted("untold", "Times that a receiver of findings was not reached")
+        self._machines = gauge("machines", "Machines in the last window")
+        self._findings = gauge("findings", "Machines that are unlike their peers now", ["cause"])
+        self._success = gauge("last_success_timestamp_seconds", "When the last round with a verdict was")
+        for outcome in ("judged", "failed"):
+            self._rounds.labels(outcome)
+        self.ongoing(())
+
+    def judged(self, *, at: float, pull: float, judge: float, machines: int, missing: int) -> None:
+        """Count a round with a verdict."""
+        self._rounds.labels("judged").inc()
+        self._pull.inc(pull)
+        self._judge.inc(judge)
+        self._missing.inc(missing)
+        self._machines.set(machines)
+        self._success.set(at)
+
+    def failed(self, *, pull: float) -> None:
+        """Count a round without a verdict."""
+        self._rounds.labels("failed").inc()
+        self._pull.inc(pull)
+
+    def untold(self) -> None:
+        """Count a receiver that was not reached."""
+        self._untold.inc()
+
+    def ongoing(self, findings: Iterable[SlowWorker]) -> None:
+        """Set the present findings."""
+        counts = Counter(str(finding.cause) for finding in findings)
+        for cause in Cause:
+            self._findings.labels(str(cause)).set(counts[str(cause)])
+
+    def serve(self, port: int, address: str) -> Any:
+        """Answer scrapes until the process ends; returns the server.
+
+        Raises
+        ------
+        OSError
+            If the port is taken, or the address is none of this host's.
+        """
+        from prometheus_client import start_http_server
+
+        try:
+            return start_http_server(port, address, registry=self.registry)[0]
+        except OSError as error:
+            raise OSError(f"metrics-address {address}, metrics-port {port}: {error}") from error

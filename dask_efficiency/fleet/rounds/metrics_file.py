@@ -1,4 +1,4 @@
-"""Files that say which metrics of a fleet are looked at: queries by name, and what each of them means."""
+"""Files of metrics: named queries of a fleet's metrics, and the meaning of each."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.files.text_files import TextFileError, known_names, read_text
 from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
 from dask_efficiency.fleet.outliers.metric_series import MIN_CHANGE, Metric
-from dask_efficiency.fleet.rounds.durations import duration_of
 
 #: Files that come with the package: for node_exporter, for dcgm-exporter, and for the scheduler's own ``/metrics``.
 READY = ("node", "dcgm", "dask-efficiency")
 
-#: Between two samples, where a file does not say: how often Prometheus is mostly told to look.
+#: Default of the seconds between two samples: the usual scrape interval of Prometheus.
 STEP_SECONDS = 15.0
 
-#: Where a file does not say which label has the name of the machine.
+#: Default of the label with the machine's name.
 MACHINE = "instance"
 
-#: More of them are no choice but a dump; each takes a query.
+#: Most metrics of a file; each takes a query.
 MAX_METRICS = 100
 
 _DIRECTIONS = {"more": 1, "less": -1, "either": 0}
@@ -40,17 +39,17 @@ class MetricQuery:
     Parameters
     ----------
     name
-        What findings call it.
+        Its name in findings.
     query
-        In PromQL; one series a machine.
+        PromQL; one series a machine.
     machine, group
-        Labels: the machine's name, and what machines have in common that can be compared; the latter may be empty.
+        Labels: the machine's name, and what comparable machines have in common, which may be empty.
     meaning
-        Which way it is worse, what slows a machine that is, and which difference is too small to matter.
+        Which way it is worse, the cause of slowness that it shows, and which change is too small to matter.
     optional
         Whether it may return nothing.
     line
-        Where it stands in its file.
+        Line in its file.
     """
 
     name: str
@@ -64,14 +63,14 @@ class MetricQuery:
 
 @dataclass(frozen=True, slots=True)
 class MetricsFile:
-    """What a file says.
+    """Content of a file of metrics.
 
     Parameters
     ----------
     path
         Of the file, for errors.
     step_seconds
-        Between two samples.
+        Seconds between two samples.
     metrics
         In the order of the file.
     """
@@ -81,7 +80,7 @@ class MetricsFile:
     metrics: tuple[MetricQuery, ...]
 
     def error(self, metric: MetricQuery, wrong: str) -> TextFileError:
-        """An error about a metric, with its line."""
+        """Error about a metric, with its line."""
         return TextFileError(self.path, metric.line, f"{metric.name}: {wrong}")
 
 
@@ -96,7 +95,7 @@ def read_metrics_file(given: str | os.PathLike[str]) -> MetricsFile:
     Raises
     ------
     TextFileError
-        With the line, what is there and what was expected.
+        With the line, its content and what was expected.
     OSError
         If the file cannot be read.
     """
@@ -110,7 +109,7 @@ def read_metrics_file(given: str | os.PathLike[str]) -> MetricsFile:
 
 
 def parse_metrics_file(text: str, path: str) -> MetricsFile:
-    """What the text of such a file says; the path is for errors."""
+    """Parse the text of such a file; the path is for errors."""
     file = Section(composed(text, path), path, {"step", "machine", "group", "metrics"})
     machine = file.get("machine", _label, MACHINE)
     group = file.get("group", _label, "")
@@ -163,7 +162,7 @@ def _cause(text: str) -> Cause:
 
 
 def _least(text: str) -> tuple[float, bool]:
-    """A difference, and whether it is a share of what the peers have."""
+    """Least change, and whether it is a share of the peers' level."""
     is_share = text.endswith("%")
     try:
         value = float(text.removesuffix("%")) / (100 if is_share else 1)
@@ -178,3 +177,31 @@ def _yes_or_no(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"expected true or false, got {text[:80]!r}")
     return text == "true"
+
+
+_SECONDS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_PARTS = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[wdhms]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+
+
+def duration_of(text: str) -> float:
+    """Seconds of a duration as Prometheus writes it, such as ``15s`` or ``1h30m``; more than 0.
+
+    Raises
+    ------
+    ValueError
+        With what was expected.
+    """
+    if _PARTS.fullmatch(text.strip()):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+        if 0 < seconds < math.inf:
+            return seconds
+    raise ValueError(f"expected a duration above 0 such as 15s, 8m or 1h30m, got {text[:80]!r}")
+
+
+def shown_duration(seconds: float) -> str:
+    """Duration in the largest unit that leaves a whole number: ``90s``, ``8m``."""
+    for unit, factor in _SECONDS.items():
+        if unit not in ("w", "ms") and seconds >= factor and seconds % factor == 0:
+            return f"{seconds / factor:g}{unit}"
+    return f"{seconds:.3g}s"

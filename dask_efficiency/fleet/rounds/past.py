@@ -1,26 +1,28 @@
-"""What is known of a fleet so far: the newest samples put to those of earlier rounds, and cut into past and window."""
+"""Past and window of a fleet's series, extended by each round's samples; faulty machines keep their earlier past."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries
+from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.fleet.outliers.block_signals import evenly, median_of_workers
+from dask_efficiency.fleet.outliers.metric_series import MetricSeries, Values
 
 
 def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) -> MetricSeries:
-    """The samples of both from an instant on, those of the latest where both have some.
+    """Series of both from an instant on; where both have samples, the latest count.
 
     Parameters
     ----------
     known
-        With the same step as ``latest``, and at instants of the same grid.
+        With the step of ``latest``, and at instants of one grid.
     start
-        Earlier samples are left out, and machines that have no later ones.
+        Earlier samples are dropped, and machines without later ones.
     """
     if known is None or known.step_seconds != latest.step_seconds:
         return latest
@@ -56,7 +58,7 @@ def extended(known: MetricSeries | None, latest: MetricSeries, *, start: float) 
 
 
 def parted(known: MetricSeries, *, window_start: float) -> tuple[MetricSeries | None, MetricSeries]:
-    """What came before the window, None where there is nothing; and the window, for the machines and metrics in it."""
+    """Past before the window, None if it is empty; and the window, for its machines and metrics."""
     count = min(max(round((window_start - known.start) / known.step_seconds), 0), known.values.shape[2])
     there: NDArray[np.bool_] = np.asarray(np.isfinite(known.values[:, :, count:]).any(axis=2))
     machines = known.only(np.flatnonzero(there.any(axis=0)))
@@ -71,13 +73,13 @@ def parted(known: MetricSeries, *, window_start: float) -> tuple[MetricSeries | 
 
 
 def missing_samples(series: MetricSeries) -> int:
-    """How many samples are missing of metrics that a machine has some of."""
+    """Number of missing samples of metrics that a machine has some of."""
     known = np.isfinite(series.values).sum(axis=2)
     return int((series.values.shape[2] - known[known > 0]).sum())
 
 
 def _places(series: MetricSeries, metrics: Sequence[str], machines: Sequence[str]) -> tuple[Any, Any]:
-    """Where its values are among those of more metrics and machines, as an index."""
+    """Index of its values among those of more metrics and machines."""
     rows, columns = {name: i for i, name in enumerate(metrics)}, {name: i for i, name in enumerate(machines)}
     mine = np.array([rows[name] for name in series.metrics], np.intp)
     return mine[:, None], np.array([columns[name] for name in series.workers], np.intp)[None]
@@ -86,3 +88,62 @@ def _places(series: MetricSeries, metrics: Sequence[str], machines: Sequence[str
 def _there(series: MetricSeries) -> MetricSeries:
     found = np.isfinite(series.values).any(axis=(0, 2))
     return series if found.all() else series.only(np.flatnonzero(found))
+
+
+class Habits:
+    """Differences of machines from their peers before they were found, kept for as long as they are at fault.
+
+    Without them, a machine at fault for longer than the history goes back would have no other past than its fault, and
+    seem to have always been like that.
+    """
+
+    def __init__(self) -> None:
+        #: By machine, the metrics and its difference from its peers in each; shape (metrics, samples).
+        self._kept: dict[str, tuple[tuple[str, ...], Values]] = {}
+
+    def keep(self, findings: Iterable[SlowWorker], past: MetricSeries | None) -> None:
+        """Remember machines that were found, as they were until their fault began, and forget all others.
+
+        Parameters
+        ----------
+        findings
+            All that go on.
+        past
+            Series before the window, of all machines.
+        """
+        ongoing = {name: finding.since for finding in findings for name in finding.workers or (finding.subject,)}
+        self._kept = {name: kept for name, kept in self._kept.items() if name in ongoing}
+        if past is None:
+            return
+        for name in ongoing.keys() & set(past.workers) - self._kept.keys():
+            worker = past.workers.index(name)
+            differs = past.values[:, worker] - _usual(past, worker)
+            count = max(int((ongoing[name] - past.start) // past.step_seconds), 0)
+            if np.isfinite(differs[:, :count]).any():
+                self._kept[name] = past.metrics, differs[:, :count]
+
+    def applied(self, past: MetricSeries | None) -> MetricSeries | None:
+        """The past as if those machines had not changed."""
+        if past is None or not self._kept.keys() & set(past.workers):
+            return past
+        values = past.values.copy()
+        for worker, name in enumerate(past.workers):
+            if name in self._kept:
+                values[:, worker] = _usual(past, worker) + self._of(name, past)
+        return replace(past, values=values)
+
+    def _of(self, name: str, past: MetricSeries) -> Values:
+        """Difference of a machine from its peers, for as many samples as there are."""
+        metrics, kept = self._kept[name]
+        samples = min(kept.shape[1], past.values.shape[2])
+        differs = np.full((len(past.metrics), past.values.shape[2]), np.nan, np.float32)
+        for j, metric in enumerate(past.metrics):
+            if metric in metrics:
+                differs[j, :samples] = kept[metrics.index(metric), kept.shape[1] - samples :]
+        return differs
+
+
+def _usual(past: MetricSeries, worker: int) -> Values:
+    """Median of the machines it is compared with; shape (metrics, samples), NaN without any."""
+    alike = np.array([i for i, group in enumerate(past.groups) if group == past.groups[worker]])
+    return median_of_workers(past.values[:, alike[evenly(len(alike))]])[:, 0]

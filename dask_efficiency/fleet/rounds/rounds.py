@@ -1,19 +1,26 @@
-"""Rounds: a finding is told once when it begins, and once when it has ended."""
+"""Rounds: reports a finding once when it begins and once when it has ended, as a line, as JSON and to webhooks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
-from dask_efficiency.accounts.slow_worker import SlowWorker
+from dask_efficiency.accounts.slow_worker import Evidence, SlowWorker
+from dask_efficiency.show.figures import harmless
+from dask_efficiency.straggler.wording import as_finding
 
-#: A finding has ended once so many rounds in a row did not make it: one that is near a threshold comes and goes.
+#: Rounds in a row without a finding after which it has ended: one near a threshold comes and goes.
 END_ROUNDS = 2
 
 
-class Change(StrEnum):
-    """What became of a finding in a round."""
+class FindingChange(StrEnum):
+    """Change of a finding in a round."""
 
     BEGINS = "begins"
     #: The machine is no longer unlike its peers.
@@ -24,19 +31,19 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell.
+    """A finding that begins or has ended.
 
     Parameters
     ----------
     change
-        What happened.
+        Which of these.
     at
         Time of the round, in seconds since the epoch.
     finding
-        As it was when it was made last; ``since`` as it was when it began.
+        As it was last; ``since`` as it was when it began.
     """
 
-    change: Change
+    change: FindingChange
     at: float
     finding: SlowWorker
 
@@ -44,37 +51,37 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class _Ongoing:
     finding: SlowWorker
-    #: Rounds in a row that did not make it.
+    #: Rounds in a row without it.
     missed: int = 0
 
 
 class Rounds:
-    """The findings that go on, from one round to the next."""
+    """Ongoing findings, from one round to the next."""
 
     def __init__(self) -> None:
         self._ongoing: dict[str, _Ongoing] = {}
 
     @property
     def ongoing(self) -> tuple[SlowWorker, ...]:
-        """Those that began and have not ended, the oldest first."""
+        """Ongoing findings, the oldest first."""
         return tuple(one.finding for one in self._ongoing.values())
 
     def judged(self, findings: Iterable[SlowWorker], present: Collection[str], *, at: float) -> list[Event]:
-        """Take what a round found.
+        """Take the findings of a round.
 
         Parameters
         ----------
         findings
-            Of one machine, the first one counts.
+            The first one of each machine counts.
         present
-            The machines of which there were samples.
+            Machines with samples.
         at
-            When, in seconds since the epoch.
+            Time of the round, in seconds since the epoch.
 
         Returns
         -------
         list
-            What is new: first what ended, in the order in which it began, then what begins.
+            Events: first ends, in the order in which the findings began, then beginnings.
         """
         found: dict[str, SlowWorker] = {}
         for finding in findings:
@@ -85,12 +92,111 @@ class Rounds:
                 self._ongoing[name] = _Ongoing(replace(found[name], since=one.finding.since))
             elif name not in present or one.missed + 1 >= END_ROUNDS:
                 del self._ongoing[name]
-                ended.append(Event(Change.ENDS if name in present else Change.GONE, at, one.finding))
+                ended.append(Event(FindingChange.ENDS if name in present else FindingChange.GONE, at, one.finding))
             else:
                 self._ongoing[name] = replace(one, missed=one.missed + 1)
         begun = []
         for name, finding in found.items():
             if name not in self._ongoing:
                 self._ongoing[name] = _Ongoing(finding)
-                begun.append(Event(Change.BEGINS, at, finding))
+                begun.append(Event(FindingChange.BEGINS, at, finding))
         return ended + begun
+
+
+#: Name of a finding as an alert.
+ALERT = "DaskEfficiencyMachineFinding"
+
+#: Version of the webhook's body, as Alertmanager numbers it.
+WEBHOOK_VERSION = "4"
+
+#: Most signals that a line names.
+_SHOWN = 3
+
+#: Alertmanager's value for an end that is not there yet.
+_NO_END = "0001-01-01T00:00:00Z"
+
+
+def as_line(event: Event) -> str:
+    """Event as a line for people."""
+    return harmless(_line(event))
+
+
+def _line(event: Event) -> str:
+    slow, title = event.finding, as_finding(event.finding).title
+    text = f"{format_instant(event.at)} {event.change:<6} {slow.subject[:200]}"
+    since = f"since {format_instant(slow.since)}"
+    if event.change is not FindingChange.BEGINS:
+        return f"{text}: {title}; {since}"
+    signals = "".join(f"; {_signal(evidence)}" for evidence in slow.evidence[:_SHOWN])
+    if slow.workers:
+        text += f" (workers {', '.join(slow.workers)[:200]})"
+    return f"{text}: {title}{signals}; {since}, confidence {slow.confidence:.0%}"
+
+
+def as_record(event: Event) -> dict[str, Any]:
+    """Event as values that JSON has."""
+    return {"change": str(event.change), "at": event.at, **_details(event.finding)}
+
+
+def _details(slow: SlowWorker) -> dict[str, Any]:
+    """Finding for people, and the slow worker with its figures."""
+    return {"finding": as_finding(slow).to_dict(), "slow_worker": slow.to_dict()}
+
+
+def as_webhook(events: Sequence[Event], *, source: str) -> dict[str, Any]:
+    """Body that Alertmanager would send: all events fire, or all are resolved.
+
+    Parameters
+    ----------
+    events
+        At least one, and all of one kind.
+    source
+        URL of the metrics, or a scheduler's address.
+    """
+    firing = events[0].change is FindingChange.BEGINS
+    common = {"alertname": ALERT, "source": source}
+    return {
+        "version": WEBHOOK_VERSION,
+        "groupKey": f'{{}}:{{alertname="{ALERT}", source={json.dumps(source)}}}',
+        "truncatedAlerts": 0,
+        "status": "firing" if firing else "resolved",
+        "receiver": "dask-efficiency",
+        "groupLabels": common,
+        "commonLabels": common,
+        "commonAnnotations": {},
+        "externalURL": source,
+        "alerts": [_alert(event, common) for event in events],
+    }
+
+
+def _alert(event: Event, common: dict[str, str]) -> dict[str, Any]:
+    slow = event.finding
+    labels = common | {"machine": slow.subject, "cause": str(slow.cause)}
+    # The cause may change while it goes on; the alert is the same.
+    identity = json.dumps([common, slow.subject, format_instant(slow.since)])
+    firing = event.change is FindingChange.BEGINS
+    return {
+        "status": "firing" if firing else "resolved",
+        "labels": labels,
+        "annotations": {
+            "summary": as_line(event),
+            "description": ". ".join(as_finding(slow).lines),
+            "confidence": f"{slow.confidence:.3f}",
+            **{name: json.dumps(value) for name, value in _details(slow).items()},
+        },
+        "startsAt": format_instant(slow.since),
+        "endsAt": _NO_END if firing else format_instant(event.at),
+        "generatorURL": common["source"],
+        "fingerprint": hashlib.sha256(identity.encode()).hexdigest()[:16],
+    }
+
+
+def format_instant(at: float) -> str:
+    """Time in RFC 3339, to the second."""
+    if not math.isfinite(at):
+        return _NO_END
+    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _signal(evidence: Evidence) -> str:
+    return f"{evidence.signal} {evidence.value:.4g}, peers {evidence.peers:.4g}"

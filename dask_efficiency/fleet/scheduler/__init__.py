@@ -1,1 +1,1 @@
-"""What the scheduler remembers of its workers' metrics, and its watch for outliers."""
+"""Memory of the workers' metrics on the scheduler, and its watch for outliers."""

@@ -1,4 +1,4 @@
-"""OutlierWatch: looks once a minute whose metrics stay away from those of its peers, off the event loop."""
+"""OutlierWatch: looks once a minute for workers whose metrics stay away from their peers', off the event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dask_efficiency.fleet.outliers.metric_series import MetricSeries
 from dask_efficiency.fleet.outliers.outliers import find_outliers
 from dask_efficiency.fleet.rounds.past import parted
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.straggler.online import MAX_PAST, Past
+from dask_efficiency.straggler.online import MAX_PAST, PastFinding
 
-#: Between the beginnings of two looks, in seconds; and what they look at.
+#: Seconds between the starts of two looks, and length of the window that they judge.
 EVERY_SECONDS = 60.0
 WINDOW_SECONDS = 900.0
 
-#: The outliers, and what there was before them: as long as there is any, that is the past of all.
+#: Outliers, and the series before them, which stays everybody's past for as long as there are outliers.
 Found = tuple[list[SlowWorker], MetricSeries | None]
 
 
@@ -28,20 +28,20 @@ class _Result(Protocol):
 
 
 def _elsewhere(call: Callable[[], Found]) -> _Result:
-    """Call on a thread that the event loop keeps for such."""
+    """Call on a thread of the event loop's executor."""
     return asyncio.get_running_loop().run_in_executor(None, call)
 
 
 class OutlierWatch:
-    """Joins the watch for stragglers, which compares tasks, by comparing metrics: it needs no task.
+    """Adds to the watch for stragglers, which compares tasks, a comparison of metrics, which needs none.
 
-    numpy lets go of the GIL for most of what a look takes, so that the event loop goes on. A failure is logged once,
-    and nothing more is looked for.
+    numpy releases the GIL for most of a look, so that the event loop goes on. A failure is logged once, and ends the
+    watch.
 
     Parameters
     ----------
     series
-        Gives what reads the workers' metrics of so many seconds, on any thread.
+        Returns a reader of the workers' metrics of so many seconds, for any thread.
     enabled
         Whether to look at all.
     elsewhere
@@ -61,33 +61,33 @@ class OutlierWatch:
         self._due = 0
         self._before: MetricSeries | None = None
         self._findings: tuple[SlowWorker, ...] = ()
-        #: Who left since the look began.
+        #: Workers that left since the look began.
         self._gone: set[str] = set()
-        #: Findings that are over, oldest first.
-        self.past: deque[Past] = deque(maxlen=MAX_PAST)
+        #: Findings that have ended, oldest first.
+        self.past: deque[PastFinding] = deque(maxlen=MAX_PAST)
         self._guard = Guard("the watch for outliers", "dask_efficiency looks for outliers no more")
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:
-        """The outliers of the last look, by the workers' names, the most certain first."""
+        """Outliers of the last look, by the workers' names, the most certain first."""
         return self._findings
 
     def findings_between(self, start: float, stop: float) -> tuple[SlowWorker, ...]:
-        """Outliers of now and of the past that were so at some time in an interval, in seconds since the epoch."""
+        """Present and past outliers of a time interval, in seconds since the epoch."""
         past = (past.finding for past in self.past if past.until >= start and past.finding.since <= stop)
         return (*(finding for finding in self._findings if finding.since <= stop), *past)
 
     def left(self, worker: str, *, now: float) -> None:
-        """A worker of this name is not there any more."""
+        """Remove a worker of this name."""
         if self._look is not None:
             self._gone.add(worker)
         gone = [finding for finding in self._findings if finding.worker == worker]
         if gone:
             self._findings = tuple(finding for finding in self._findings if finding.worker != worker)
-            self.past.extend(Past(finding, now) for finding in gone)
+            self.past.extend(PastFinding(finding, now) for finding in gone)
 
     def poll(self, *, at: int, now: float) -> None:
-        """Look, if it is time to, or take what a look has found.
+        """Start a look when it is due, or take the result of one.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class OutlierWatch:
     def _take(self, found: list[SlowWorker], now: float) -> None:
         there = {(finding.worker, finding.host) for finding in found}
         over = (finding for finding in self._findings if (finding.worker, finding.host) not in there)
-        self.past.extend(Past(finding, now) for finding in over)
+        self.past.extend(PastFinding(finding, now) for finding in over)
         self._findings = tuple(found)
 
 

@@ -20,7 +20,7 @@ from dask_efficiency.plugin.scheduler import replies
 from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.spans import is_own
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.straggler.lines import WAITING, line_of
+from dask_efficiency.straggler.breakdowns import WAITING, line_of
 
 if TYPE_CHECKING:
     from distributed import Scheduler

@@ -23,7 +23,7 @@ from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.breakdowns import RecentWaiting, decided
 from dask_efficiency.straggler.online import StragglerWatch
-from dask_efficiency.straggler.task_rate_heartbeats import MissedRates, ReceivedRates, read_task_rates
+from dask_efficiency.straggler.task_rates import MissedRates, ReceivedRates, read_task_rates
 from dask_efficiency.straggler.wording import as_finding
 
 if TYPE_CHECKING:

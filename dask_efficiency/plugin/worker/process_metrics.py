@@ -20,8 +20,7 @@ from dask_efficiency.accounts.metered import (
     Metered,
 )
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
-from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter
+from dask_efficiency.straggler.task_rates import MAX_RUNNING, RunningTask, TaskRateCounter, TaskRateWriter
 
 if TYPE_CHECKING:
     from distributed import Worker

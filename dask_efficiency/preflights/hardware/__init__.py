@@ -1,1 +1,1 @@
-"""Short measurements of what a worker runs on, in a process of their own that imports NumPy and nothing of Dask's."""
+"""Short measurements of a worker's hardware, in a process of their own that imports NumPy and nothing of Dask."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
-from dask_efficiency.preflights.hardware.measured import NotMeasured
+from dask_efficiency.preflights.hardware import host
 
 #: Characters of a reason.
 MAX_REASON = 500
@@ -53,7 +53,7 @@ def _write(out: Any, line: Mapping[str, Any]) -> None:
 def _measured(component: str, request: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
     try:
         return MEASUREMENTS[component](request, payload)
-    except NotMeasured as reason:
+    except host.CannotMeasure as reason:
         return {"missing": str(reason)[:MAX_REASON]}
     except ImportError as error:
         return {"missing": f"{error.name or 'a module'} cannot be imported: {error}"[:MAX_REASON]}
@@ -61,72 +61,33 @@ def _measured(component: str, request: Mapping[str, Any], payload: bytes) -> dic
         return {"failed": f"{type(error).__name__}: {error}"[:MAX_REASON]}
 
 
-# Each imports what it needs: a worker without NumPy's threads or torch measures the rest.
+def _with_torch(name: str) -> Callable[[Mapping[str, Any], bytes], dict[str, Any]]:
+    """Measure with a function of :mod:`with_torch`; torch is imported by then only, as a worker may lack it."""
 
-
-def _cpu(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.preflights.hardware.processor import matrix_products
-
-    return matrix_products(1, request["repetition"], request["repeats"])
-
-
-def _cpu_all(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.preflights.hardware.processor import matrix_products
-
-    return matrix_products(request["threads"], request["repetition"], request["repeats"])
-
-
-def _memory(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.preflights.hardware.memory import copies
-
-    return copies(request["memory"], request["repetition"], request["repeats"])
-
-
-def _disk(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    from dask_efficiency.preflights.hardware.disk import writes
-
-    return writes(request["directory"], request["repetition"], request["repeats"])
-
-
-def _workload(request: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
-    from dask_efficiency.preflights.hardware import workload
-
-    return workload.run(request["workload"], payload, request["repeats"])
-
-
-def _collective(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
-    import torch
-
-    from dask_efficiency.preflights.hardware.collective import all_reduce
-
-    of = request["collective"]
-    return all_reduce(torch, of["backend"], of["address"], of["rank"], of["timeout"])
-
-
-def _on_gpu(name: str) -> Callable[[Mapping[str, Any], bytes], dict[str, Any]]:
     def measure(request: Mapping[str, Any], _: bytes) -> dict[str, Any]:
         import torch
 
-        from dask_efficiency.preflights.hardware import torch_gpu
+        from dask_efficiency.preflights.hardware import with_torch
 
-        found: dict[str, Any] = getattr(torch_gpu, name)(torch)
+        of = (request["collective"],) if name == "all_reduce" else ()
+        found: dict[str, Any] = getattr(with_torch, name)(torch, *of)
         return found
 
     return measure
 
 
 MEASUREMENTS: dict[str, Callable[[Mapping[str, Any], bytes], dict[str, Any]]] = {
-    "cpu": _cpu,
-    "cpu_all": _cpu_all,
-    "memory_bandwidth": _memory,
-    "disk": _disk,
-    "gpu": _on_gpu("matrix_products"),
-    "gpu_memory": _on_gpu("memory"),
-    "gpu_copy": _on_gpu("host_copies"),
-    "gpu_peer": _on_gpu("peer_copies"),
-    "soak": _on_gpu("soak"),
-    "workload": _workload,
-    "collective": _collective,
+    "cpu": lambda asked, _: host.matrix_products(1, asked["repetition"], asked["repeats"]),
+    "cpu_all": lambda asked, _: host.matrix_products(asked["threads"], asked["repetition"], asked["repeats"]),
+    "memory_bandwidth": lambda asked, _: host.copies(asked["memory"], asked["repetition"], asked["repeats"]),
+    "disk": lambda asked, _: host.writes(asked["directory"], asked["repetition"], asked["repeats"]),
+    "gpu": _with_torch("matrix_products"),
+    "gpu_memory": _with_torch("memory"),
+    "gpu_copy": _with_torch("host_copies"),
+    "gpu_peer": _with_torch("peer_copies"),
+    "soak": _with_torch("soak"),
+    "workload": lambda asked, payload: host.run(asked["workload"], payload, asked["repeats"]),
+    "collective": _with_torch("all_reduce"),
 }
 
 if __name__ == "__main__":

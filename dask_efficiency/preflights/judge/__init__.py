@@ -1,1 +1,1 @@
-"""Preflight: which workers are slow before a job starts, judged from short measurements of them alone and in pairs."""
+"""Judge of a preflight: finds slow workers from short measurements of them alone and in pairs."""

@@ -1,4 +1,4 @@
-"""Alone: how many times as long each worker takes as comparable ones for what was measured of it alone."""
+"""Comparison of workers measured alone: ratio of each one's time to comparable ones', and its confirmation."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from dask_efficiency.preflights.judge.components import ALONE, MEANINGS, MIN_Z, THRESHOLD, Component, seconds_of
-from dask_efficiency.preflights.judge.confirmation import is_confirmed
 from dask_efficiency.preflights.judge.links import RANGE_TO_BEST, fastest_half, median_of_fastest, spread_of_half
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.readings import (
+    ALONE,
+    MEANINGS,
+    MIN_Z,
+    THRESHOLD,
+    Component,
+    Reading,
+    Subject,
+    seconds_of,
+)
 from dask_efficiency.straggler.peers import MIN_PEERS
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A worker in one component, beside its peers.
+class WorkerComparison:
+    """A worker in one component, compared with its peers.
 
     Parameters
     ----------
     ratio
-        How many times as long it takes as the median of the fastest half; infinite if it failed. Where it was measured
-        in turns with good workers, as these: the median of the pairs.
+        Ratio of its time to the median of the fastest half; infinite if it failed. After measurements in turns with
+        good workers, the median of these ratios.
     low, median, high
-        The same of its peers: the least, the median and the most.
+        The peers' least, median and highest ratio.
     z
         Logarithm of the ratio in units of the spread of healthy workers.
     confirmed
-        Whether it is slow by those pairs; None where there are none, or not enough.
+        Whether it is slow by those turns; None without any, or with too few.
     """
 
     ratio: float
@@ -40,29 +47,29 @@ class Comparison:
 
     @property
     def seems_slow(self) -> bool:
-        """Whether it is to be measured in turns with good workers before the worker is named."""
+        """True if the worker is to be measured in turns with good workers before it is named."""
         return self._is_beyond and self.z > 0 and math.isfinite(self.ratio)
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is so much slower that the worker is named."""
+        """True if it is slow enough to be named."""
         return self.confirmed if self.confirmed is not None else self._is_beyond and self.z >= MIN_Z
 
     @property
     def _is_beyond(self) -> bool:
-        """Whether it is so much slower than most peers too: nobody is slow because one is very fast."""
+        """True if it is slower than most peers too: nobody is slow because one is very fast."""
         return self.ratio >= THRESHOLD and self.ratio / self.median >= THRESHOLD
 
 
-def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comparison]]:
-    """Each worker by address beside the comparable ones, by component.
+def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, WorkerComparison]]:
+    """Compare each worker with comparable ones, by address and component.
 
     Workers of a group of two have a ratio, and never enough of a ``z`` to be named: nobody can tell which one is slow.
     """
     groups: dict[str, list[Subject]] = {}
     for subject in subjects:
         groups.setdefault(subject.group, []).append(subject)
-    found: dict[str, dict[Component, Comparison]] = {}
+    found: dict[str, dict[Component, WorkerComparison]] = {}
     for group in groups.values():
         for component in ALONE:
             seconds = {
@@ -79,12 +86,12 @@ def compare_alone(subjects: Iterable[Subject]) -> dict[str, dict[Component, Comp
     return found
 
 
-def _in_turns(comparison: Comparison, ratios: Sequence[float]) -> Comparison:
+def _in_turns(comparison: WorkerComparison, ratios: Sequence[float]) -> WorkerComparison:
     return replace(comparison, ratio=median(ratios), confirmed=is_confirmed(comparison.ratio, ratios))
 
 
-def suspects(compared: Mapping[str, Mapping[Component, Comparison]]) -> dict[str, dict[Component, float]]:
-    """Address to the components in which a worker seems slow, with its ratio: they are measured again."""
+def suspects(compared: Mapping[str, Mapping[Component, WorkerComparison]]) -> dict[str, dict[Component, float]]:
+    """Components in which a worker seems slow, with its ratio, by address: they are measured again."""
     slow = {
         address: {component: one.ratio for component, one in of_worker.items() if one.seems_slow}
         for address, of_worker in compared.items()
@@ -99,10 +106,10 @@ def _noise(component: Component, group: Iterable[Subject]) -> float:
     return RANGE_TO_BEST * median(known) if known else 0.0
 
 
-def _compared(component: Component, seconds: dict[str, float], noise: float) -> dict[str, Comparison]:
+def _compared(component: Component, seconds: dict[str, float], noise: float) -> dict[str, WorkerComparison]:
     known = [value for value in seconds.values() if math.isfinite(value)]
     reference = median_of_fastest(known) if known else math.inf
-    if not 0 < reference < math.inf:  # it failed everywhere: that is no worker's fault
+    if not 0 < reference < math.inf:  # a failure everywhere is no worker's fault
         return {}
     half = [math.log(value / reference) for value in fastest_half(known)]
     scale = math.hypot(spread_of_half(half), MEANINGS[component].spread, noise)
@@ -113,5 +120,64 @@ def _compared(component: Component, seconds: dict[str, float], noise: float) -> 
         z = (math.log(ratio) if math.isfinite(ratio) else math.inf) / scale if len(seconds) >= MIN_PEERS else 0.0
         middle = peers[len(peers) // 2] if peers else math.nan
         low, high = (peers[0], peers[-1]) if peers else (math.nan, math.nan)
-        found[address] = Comparison(ratio, low, middle, high, z)
+        found[address] = WorkerComparison(ratio, low, middle, high, z)
     return found
+
+
+#: Measurements in turns with a good worker, next to each other in time, that settle whether a worker is slow.
+PAIRS = 5
+
+#: Turns that are enough if the worker takes this many times as long in each, and did when it was suspected.
+PAIRS_OF_MUCH_SLOWER = 2
+MUCH_SLOWER = 2.0
+
+#: Ratio below which a turn speaks for the worker. One such turn may be chance, two are not.
+ALIKE = 1.15
+MAX_ALIKE = 1
+
+
+def is_confirmed(first: float, ratios: Sequence[float]) -> bool | None:
+    """True if a worker is slow; None until there are enough turns to tell.
+
+    Parameters
+    ----------
+    first
+        Ratio to its peers for which it is suspected.
+    ratios
+        Ratio to a good worker's time, of each turn. Anything that slows both, such as their machine, cancels.
+    """
+    if sum(ratio < ALIKE for ratio in ratios) > MAX_ALIKE:
+        return False
+    if len(ratios) >= PAIRS_OF_MUCH_SLOWER and min(first, *ratios) >= MUCH_SLOWER:
+        return True
+    if len(ratios) < PAIRS:
+        return None
+    return median(ratios) >= THRESHOLD
+
+
+def unsettled(subject: Subject, suspected: Mapping[Component, float]) -> list[Component]:
+    """Components that need more turns to tell whether the worker is slow.
+
+    Parameters
+    ----------
+    suspected
+        First ratio of each component in which it seems slow.
+    """
+    return [one for one, first in suspected.items() if is_confirmed(first, subject.readings[one].beside) is None]
+
+
+def with_pair(subject: Subject, own: Mapping[Component, Reading], good: Mapping[Component, Reading]) -> Subject:
+    """Worker with one more turn of each component measured on both.
+
+    Parameters
+    ----------
+    own, good
+        Readings of it and of a good worker, one right after the other.
+    """
+    readings = dict(subject.readings)
+    for component in own.keys() & good.keys() & readings.keys():
+        seconds, least = (seconds_of(component, each[component].value) for each in (own, good))
+        if 0 < least < math.inf and seconds < math.inf:  # a failure in the short time that is left says nothing
+            before = readings[component]
+            readings[component] = replace(before, beside=(*before.beside, seconds / least))
+    return replace(subject, readings=readings)

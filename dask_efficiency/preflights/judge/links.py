@@ -1,4 +1,4 @@
-"""Links: what pairs of workers showed, and which workers, or which paths between groups of them, are slow by that."""
+"""Links between workers: which workers, or which paths between groups of them, are slow by what pairs showed."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dask_efficiency.preflights.judge.components import MEANINGS, MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
+from dask_efficiency.preflights.judge.readings import MEANINGS, MIN_LATENCY_SECONDS, MIN_Z, THRESHOLD, Component
 
 #: Slow pairs across two groups, none of them fast, that make their path slow: one may be chance.
 MIN_CROSSING = 2
 
-#: Slow pairs, none of them fast, that make a worker slow, if it finds so many partners; and at least.
+#: Slow pairs, none of them fast, that make a worker slow, if it finds as many partners; and at least.
 SLOW_PAIRS = 3
 MIN_SLOW_PAIRS = 2
 
-#: Other suspects that a suspect meets at most, for that.
+#: Other suspects that a suspect meets at most; a guess.
 ENOUGH_SUSPECTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """What one pair of workers showed.
+class MeasuredPair:
+    """Measurements of one pair of workers.
 
     Parameters
     ----------
     first, second
         The workers.
     seconds
-        By component, how long the first took for a unit of work with the second: ``send`` is from the first to the
-        second, ``receive`` the way back. Empty where the pair failed.
+        By component, seconds of the first for a unit of work with the second: ``send`` is from the first to the second,
+        ``receive`` the way back. Empty if the pair failed.
     range
-        Logarithm of the largest repetition over the least; NaN where that is not known.
+        Logarithm of the largest repetition over the least; NaN if unknown.
     """
 
     first: str
@@ -50,9 +50,9 @@ class SlowInPairs:
     worker
         The worker.
     ratios
-        By component in which all its pairs were slow, how many times as long the best took; empty where all failed.
+        Ratio of the best of its pairs, by component in which all were slow; empty if all failed.
     pairs
-        How many partners it had.
+        Number of its partners.
     """
 
     worker: str
@@ -62,16 +62,16 @@ class SlowInPairs:
 
 @dataclass(frozen=True, slots=True)
 class SlowPath:
-    """Two groups of workers that are fast among themselves, and slow in every pair across.
+    """Two groups of workers that are fast within themselves, and slow in every pair across.
 
     Parameters
     ----------
     one, other
         The workers of each group, sorted.
     ratio
-        How many times as long the fastest pair across took as the reference.
+        Ratio of the fastest pair across to the reference.
     pairs
-        How many pairs across were measured.
+        Number of measured pairs across.
     """
 
     one: tuple[str, ...]
@@ -80,26 +80,26 @@ class SlowPath:
     pairs: int
 
 
-class Links:
-    """The pairs that were measured, and what follows from them.
+class MeasuredPairs:
+    """Verdicts that follow from the measured pairs.
 
     A pair is fast only if both workers and the path between them are. So one fast pair clears a worker, and workers
-    that fast pairs connect are a group. A worker is slow that has no fast pair, though it met members of each group and
-    the others that have none: these may be fast among themselves, behind a slow path.
+    connected by fast pairs are a group. A worker is slow if it has no fast pair, though it met members of each group
+    and the others without any: these may be fast among themselves, behind a slow path.
 
     Parameters
     ----------
     links
         One for each pair.
     final
-        Whether all pairs are measured. Before that, most workers may have met slow ones only: then how much the fastest
-        half differ does not tell how much healthy workers do, and the least threshold holds.
+        Whether all pairs are measured. Before, most workers may have met slow ones only: the spread of the fastest half
+        is then not that of healthy workers, and the least threshold holds.
     """
 
-    def __init__(self, links: Sequence[Link], *, final: bool = True) -> None:
+    def __init__(self, links: Sequence[MeasuredPair], *, final: bool = True) -> None:
         self.links = tuple(links)
         self._final = final
-        #: By worker, the best that it showed, seconds by component.
+        #: By worker, its best seconds by component.
         self._best: dict[str, dict[Component, float]] = {}
         for link in self.links:
             for worker in (link.first, link.second):
@@ -108,21 +108,21 @@ class Links:
                     best[name] = min(seconds, best.get(name, math.inf))
         #: By component, seconds of the median of the fastest half of the workers, each at its best.
         self.reference = self._references()
-        #: By component, how many times the reference is slow: more where healthy workers differ much.
+        #: By component, the ratio to the reference that is slow: higher where healthy workers differ much.
         self.thresholds = self._thresholds()
-        #: Of each pair, what it was worst in: how far from the reference, as a multiple of what is slow, in logarithms.
+        #: By pair, its worst distance from the reference, as a multiple of the threshold, in logarithms.
         self.costs = tuple(self._cost(link) for link in self.links)
         self._partners: dict[str, set[str]] = {}
-        #: The lowest cost of the pairs of each worker that had any.
+        #: Lowest cost of each worker's pairs.
         self._least: dict[str, float] = {}
         for link, cost in zip(self.links, self.costs, strict=True):
             for one, other in ((link.first, link.second), (link.second, link.first)):
                 self._partners.setdefault(one, set()).add(other)
                 self._least[one] = min(cost, self._least.get(one, math.inf))
-        #: Workers that fast pairs connect, the largest group first.
+        #: Workers connected by fast pairs, the largest group first.
         self.groups = self._connected()
         self._group = {worker: number for number, group in enumerate(self.groups) for worker in group}
-        #: Workers that were in pairs, none of them fast.
+        #: Workers with pairs, none of them fast.
         self.suspects = frozenset(self._partners) - self._group.keys()
 
     def _references(self) -> dict[Component, float]:
@@ -133,7 +133,7 @@ class Links:
         return {name: median_of_fastest(seconds) for name, seconds in found.items()}
 
     def ratio(self, component: Component, seconds: float) -> float:
-        """How many times as long as the reference something took; what Dask itself takes for a round trip is alike."""
+        """Ratio of a time to the reference; round trips below Dask's own time are equal."""
         least = MIN_LATENCY_SECONDS if component is Component.LATENCY else 0.0
         return max(seconds, least) / max(self.reference[component], least)
 
@@ -147,15 +147,15 @@ class Links:
             found[name] = max(THRESHOLD, math.exp(MIN_Z * math.hypot(spread, noise, MEANINGS[name].spread)))
         return found
 
-    def _cost(self, link: Link) -> float:
+    def _cost(self, link: MeasuredPair) -> float:
         scores = (
             math.log(self.ratio(name, seconds)) / math.log(self.thresholds[name])
             for name, seconds in link.seconds.items()
         )
         return max(scores, default=math.inf)
 
-    def _ratio(self, link: Link) -> float:
-        """How many times as long a pair took as the reference in what it was worst in."""
+    def _ratio(self, link: MeasuredPair) -> float:
+        """Ratio of a pair to the reference in its worst component."""
         return max((self.ratio(name, seconds) for name, seconds in link.seconds.items()), default=math.inf)
 
     def _connected(self) -> tuple[frozenset[str], ...]:
@@ -179,21 +179,21 @@ class Links:
     # -- of one worker -----------------------------------------------------------------------
 
     def partners(self, worker: str) -> Collection[str]:
-        """Whom a worker was paired with."""
+        """Partners of a worker."""
         return self._partners.get(worker, frozenset())
 
     def least(self, worker: str) -> float:
-        """The lowest cost of a worker's pairs; infinite where it had none."""
+        """Lowest cost of a worker's pairs; infinite without any."""
         return self._least.get(worker, math.inf)
 
     def is_good(self, worker: str) -> bool:
-        """Whether a worker was in a fast pair."""
+        """True if a worker was in a fast pair."""
         return worker in self._group
 
     def unmet(self, worker: str) -> list[frozenset[str]]:
-        """Sets of workers, such that it is not known whether a suspect is slow until it has met one of each.
+        """Sets of workers of which a suspect must meet one each before it is known whether it is slow.
 
-        Each group, and each other suspect, if there are not so many that some will do.
+        These are each group, and each other suspect, until it has met enough of them.
         """
         partners = frozenset(self.partners(worker))
         others = [group for group in self.groups if not group & partners]
@@ -202,15 +202,15 @@ class Links:
         return others
 
     def is_settled(self, worker: str) -> bool:
-        """Whether it is known whether a worker is slow."""
+        """True once it is known whether a worker is slow."""
         return self.is_good(worker) or (len(self.partners(worker)) >= SLOW_PAIRS and not self.unmet(worker))
 
     def readings(self, worker: str) -> dict[Component, float]:
-        """The best that a worker showed, seconds by component."""
+        """Best seconds of a worker, by component."""
         return dict(self._best.get(worker, {}))
 
     def to_confirm(self) -> Iterator[tuple[str, str]]:
-        """Pairs to be measured once more before anybody is named: each slow worker with a good one, and slow paths."""
+        """Pairs to measure again before anybody is named: slow workers with a good one, and slow paths."""
         for slow in self.slow_workers():
             good = sorted((worker for worker in self._group if worker in self._partners[slow.worker]), key=self.least)
             yield from ((slow.worker, one) for one in good[:1])
@@ -221,9 +221,9 @@ class Links:
     # -- verdict -----------------------------------------------------------------------------
 
     def slow_workers(self) -> list[SlowInPairs]:
-        """Suspects that met whom they had to.
+        """Suspects that met everybody they had to.
 
-        With fewer partners than that, nobody can tell; so of two workers neither is slow.
+        With fewer partners nobody can tell, so of two workers neither is slow.
         """
         found = []
         for worker in sorted(self.suspects):
@@ -238,7 +238,7 @@ class Links:
         return found
 
     def slow_paths(self) -> list[SlowPath]:
-        """Each two groups with slow pairs across."""
+        """Paths between two groups with slow pairs across."""
         found = []
         for (one, other), across in self._crossings().items():
             if len(across) >= MIN_CROSSING:
@@ -247,14 +247,14 @@ class Links:
         return found
 
     def doubtful_paths(self) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """Each two groups with too few pairs across to tell."""
+        """Pairs of groups with too few pairs across to tell."""
         for (one, other), across in self._crossings().items():
             if len(across) < MIN_CROSSING:
                 yield self.groups[one], self.groups[other]
 
-    def _crossings(self) -> dict[tuple[int, int], list[Link]]:
-        """The pairs across, by the numbers of two groups; a fast one would have made the two groups one."""
-        found: dict[tuple[int, int], list[Link]] = {}
+    def _crossings(self) -> dict[tuple[int, int], list[MeasuredPair]]:
+        """Pairs across, by the numbers of two groups; a fast one would have merged the groups."""
+        found: dict[tuple[int, int], list[MeasuredPair]] = {}
         for link in self.links:
             one, other = (self._group.get(worker) for worker in (link.first, link.second))
             if one is not None and other is not None and one != other:
@@ -262,27 +262,26 @@ class Links:
         return found
 
 
-#: What one worker of a pair sends, the other receives.
+#: One worker of a pair sends, the other receives.
 _BACK = {Component.SEND: Component.RECEIVE, Component.RECEIVE: Component.SEND}
 
 
-def _as_seen_by(worker: str, link: Link) -> Iterable[tuple[Component, float]]:
+def _as_seen_by(worker: str, link: MeasuredPair) -> Iterable[tuple[Component, float]]:
     for name, seconds in link.seconds.items():
         yield (name if worker == link.first else _BACK.get(name, name)), seconds
 
 
 def median_of_fastest(seconds: Sequence[float]) -> float:
-    """The median of the fastest half, which slow ones do not move while they are fewer than half."""
+    """Median of the fastest half, which slow workers do not move while they are fewer than half."""
     half = fastest_half(seconds)
     middle = len(half) // 2
     return half[middle] if len(half) % 2 else (half[middle - 1] + half[middle]) / 2
 
 
-#: From the range of three normal values to the standard deviation of the best of them: 0.75 of one, where the range is
-#: 1.69.
+#: Standard deviation of the best of three normal values, 0.75, over their mean range, 1.69.
 RANGE_TO_BEST = 0.44
 
-#: From the spread of a fastest half about its median to that of all: the half of a normal distribution has 0.6 of it.
+#: Standard deviation of a normal distribution over the spread of its half about the half's median, 0.6.
 HALF_TO_WHOLE = 1.66
 
 
@@ -292,5 +291,5 @@ def spread_of_half(logs: Sequence[float]) -> float:
 
 
 def fastest_half(seconds: Sequence[float]) -> list[float]:
-    """The fastest half, and the one in the middle, in order."""
+    """Fastest half including the middle, in order."""
     return sorted(seconds)[: (len(seconds) + 1) // 2]

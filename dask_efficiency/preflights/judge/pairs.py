@@ -1,4 +1,4 @@
-"""Pairs: who exchanges data with whom in each round, so that a slow worker is told from its partners."""
+"""Pairs: assigns partners in each round, so that a slow worker stands out from its partners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from dask_efficiency.preflights.judge.links import Links
+from dask_efficiency.preflights.judge.links import MeasuredPairs
 
 
 class Pair(NamedTuple):
@@ -20,7 +20,7 @@ class Pair(NamedTuple):
 COMMON_ROUNDS = 2
 FEW_WORKERS = 4
 
-#: Rounds at most. The others are for those of whom it is not known yet whether they are slow, and for slow paths.
+#: Most rounds. Later ones are for workers not settled yet, and for slow paths.
 MAX_ROUNDS = 8
 
 Turn = TypeVar("Turn", bound=Hashable)
@@ -32,15 +32,15 @@ def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
     Parameters
     ----------
     hosts
-        Worker to its host.
+        Host of each worker.
     random
-        Decides.
+        Random numbers.
 
     Returns
     -------
     list of Pair
-        Each worker at most once. With an odd number one rests, and where a host has more than half of the workers, as
-        many as find no partner on another; workers of one host are pairs only where there is no other host.
+        Each worker at most once. With an odd number one rests; where a host has more than half of the workers, as many
+        rest as find no partner on another; workers of one host are paired only if there is no other host.
     """
     workers = list(hosts)
     random.shuffle(workers)
@@ -49,43 +49,43 @@ def first_round(hosts: Mapping[str, str], random: Random) -> list[Pair]:
     by_host: dict[str, list[str]] = {}
     for worker in workers:
         by_host.setdefault(hosts[worker], []).append(worker)
-    # Host by host in a row, the row's first half meets its second: so only a host with more than half meets itself.
+    # The first half of a row sorted by host meets the second: only a host with more than half can meet itself.
     row = [worker for group in sorted(by_host.values(), key=len, reverse=True) for worker in group]
     half = len(row) // 2
     pairs = (Pair(*two) for two in zip(row, row[len(row) - half :], strict=False))
     return [pair for pair in pairs if hosts[pair.first] != hosts[pair.second]]
 
 
-def next_round(number: int, hosts: Mapping[str, str], links: Links, random: Random) -> list[Pair]:
-    """The pairs of a round after the first: the slow with the fast; later, those of whom it is not known yet.
+def next_round(number: int, hosts: Mapping[str, str], links: MeasuredPairs, random: Random) -> list[Pair]:
+    """Pairs of a round after the first: slow workers with fast ones; later, workers that are not settled.
 
     Parameters
     ----------
     number
-        Of the round, from 1.
+        Number of the round, from 1.
     hosts
-        Worker to its host.
+        Host of each worker.
     links
-        What the rounds before showed.
+        Pairs of earlier rounds.
     random
-        Decides among those that are alike.
+        Decides between equal workers.
 
     Returns
     -------
     list of Pair
-        Each worker at most once, and nobody with a partner that it has met; empty when all is known.
+        Each worker at most once, and with a new partner; empty when all is known.
     """
     if number >= MAX_ROUNDS:
         return []
     lots = {worker: random.random() for worker in hosts}
-    # Who rested comes first, then the slowest.
+    # Workers that rested come first, then the slowest.
     slowest = sorted(hosts, key=lambda worker: (len(links.partners(worker)) > 0, -links.least(worker), lots[worker]))
     fastest = dict.fromkeys(sorted(hosts, key=lambda worker: (links.least(worker), lots[worker])))
     several_hosts = len(set(hosts.values())) > 1
     pairs: list[Pair] = []
 
     def join(worker: str, wanted: Iterable[str]) -> bool:
-        """Pair a worker with the first that it can be paired with."""
+        """Pair a worker with the first of these that it can be paired with."""
         met = links.partners(worker)
         for other in wanted:
             if other == worker or other not in fastest or other in met:
@@ -110,7 +110,7 @@ def next_round(number: int, hosts: Mapping[str, str], links: Links, random: Rand
     return pairs
 
 
-def _cross(links: Links, free: Mapping[str, None], join: Callable[[str, Iterable[str]], bool]) -> None:
+def _cross(links: MeasuredPairs, free: Mapping[str, None], join: Callable[[str, Iterable[str]], bool]) -> None:
     """Add a pair across each two groups that seem to have a slow path between them, of workers that did not cross."""
     for one, other in links.doubtful_paths():
         fresh = sorted((worker for worker in one if worker in free), key=lambda worker: _crossed(links, worker, other))
@@ -120,21 +120,21 @@ def _cross(links: Links, free: Mapping[str, None], join: Callable[[str, Iterable
                 break
 
 
-def _crossed(links: Links, worker: str, group: frozenset[str]) -> tuple[bool, str]:
+def _crossed(links: MeasuredPairs, worker: str, group: frozenset[str]) -> tuple[bool, str]:
     return bool(group & {*links.partners(worker)}), worker
 
 
 def startable(waiting: Iterable[Turn], busy: Iterable[str], places: Callable[[Turn], Iterable[str]]) -> list[Turn]:
-    """Those that may begin now, so that at each place, a machine, one thing is measured at a time.
+    """Turns that may begin now, so that one thing is measured at a time at each place, a machine.
 
     Parameters
     ----------
     waiting
-        What has not begun, in the order in which it is to begin.
+        Turns that have not begun, in order.
     busy
         Places where something is measured now.
     places
-        Gives the places that one of them needs.
+        Returns the places that a turn needs.
     """
     taken = set(busy)
     start = []

@@ -1,17 +1,18 @@
-"""PreflightResult: what a preflight found, measured and could not test."""
+"""PreflightResult: findings, measurements and gaps of a preflight, and how it travels to the client."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.preflights.judge.alone import compare_alone
-from dask_efficiency.preflights.judge.components import MEANINGS, Component
-from dask_efficiency.preflights.judge.links import Link, Links, SlowPath
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs, SlowPath
+from dask_efficiency.preflights.judge.readings import MEANINGS, Component, Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from dask_efficiency.show.figures import format_times, named
 from dask_efficiency.show.finding import Finding
@@ -19,7 +20,7 @@ from dask_efficiency.show.shown import Printed
 from dask_efficiency.straggler.peers import MIN_PEERS
 from dask_efficiency.straggler.wording import as_finding
 
-#: By kind of what is wrong between two groups of hosts: title and cure.
+#: Title and advice by kind of path.
 PATHS = {
     "slow-path": ("Slow path in the network", "Look at the switches and links between them, and what else they carry."),
     "broken-path": ("Broken path in the network", "Look at the routes and firewalls between them."),
@@ -28,30 +29,30 @@ PATHS = {
 
 @dataclass(frozen=True, repr=False)
 class PreflightResult(Printed):
-    """Which workers are slow before a job starts, and what was measured.
+    """Slow workers before a job starts, and the measurements that show them.
 
     Parameters
     ----------
     subjects
         The workers, in the order of their names.
     links
-        What pairs of workers showed.
+        Measurements of pairs of workers.
     started
-        When it began, in seconds since the epoch.
+        Start in seconds since the epoch.
     seconds
-        How long it took.
+        Duration.
     reason
-        Why nothing was tested, such as a busy cluster; empty if something was.
+        Reason why nothing was tested, such as a busy cluster; else empty.
     notes
-        What else bears on how far this can be trusted.
+        Remarks on how far the result can be trusted.
     retired, kept
-        Names of the slow workers that were retired for it, and of those that were not, for too few would be left.
+        Names of the slow workers that were retired, and of those that were not, because too few would be left.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.preflights.sections"
 
     subjects: tuple[Subject, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[MeasuredPair, ...] = ()
     started: float = math.nan
     seconds: float = 0.0
     reason: str = ""
@@ -61,31 +62,31 @@ class PreflightResult(Printed):
 
     @property
     def tested(self) -> bool:
-        """Whether anything was tested."""
+        """True if anything was tested."""
         return not self.reason and any(not one.not_tested for one in self.subjects)
 
     @property
     def not_tested(self) -> dict[str, str]:
-        """Name to reason, of the workers of which nothing was measured."""
+        """Reasons by name, of the workers of which nothing was measured."""
         return {one.name: one.not_tested for one in self.subjects if one.not_tested}
 
     @cached_property
-    def by_group(self) -> dict[str, Links]:
-        """What pairs showed, by group of comparable workers."""
+    def by_group(self) -> dict[str, MeasuredPairs]:
+        """Measured pairs, by group of comparable workers."""
         group = {one.address: one.group for one in self.subjects}
-        links: dict[str, list[Link]] = {}
+        links: dict[str, list[MeasuredPair]] = {}
         for link in self.links:
             links.setdefault(group.get(link.first, ""), []).append(link)
-        return {name: Links(of_group) for name, of_group in links.items()}
+        return {name: MeasuredPairs(of_group) for name, of_group in links.items()}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the slow workers and hosts, and then the slow paths, cost."""
+        """Costs of slow workers and hosts, and then of slow paths."""
         return (*map(as_finding, self.slow_workers), *map(_of_path, self.paths))
 
     @cached_property
     def slow_workers(self) -> tuple[SlowWorker, ...]:
-        """The slow workers, and hosts of which all workers are slow, the most certain first."""
+        """Slow workers, and hosts of which all workers are slow, the most certain first."""
         return judge(self.subjects, self.by_group.values(), at=self.started)
 
     @cached_property
@@ -102,12 +103,12 @@ class PreflightResult(Printed):
 
     @property
     def passed(self) -> bool:
-        """Whether something was tested, and neither a worker nor a path is slow."""
+        """True if something was tested, and neither a worker nor a path is slow."""
         return self.tested and not self.findings
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """Names of the slow workers, each worker of a slow host one by one, the most certain first."""
+        """Names of slow workers, including each worker of a slow host, the most certain first."""
         slow = (
             one.name
             for found in self.slow_workers
@@ -118,7 +119,7 @@ class PreflightResult(Printed):
 
     @cached_property
     def ratios(self) -> dict[str, dict[Component, float]]:
-        """By name, how many times as long a worker takes as the median of the fastest half of comparable workers."""
+        """By name, ratio of a worker's time to the median of the fastest half of comparable workers."""
         compared = compare_alone(self.subjects)
         found: dict[str, dict[Component, float]] = {}
         for one in self.subjects:
@@ -139,7 +140,7 @@ class PreflightResult(Printed):
         return tuple(tuple(names) for names in groups.values() if len(names) < MIN_PEERS)
 
     def reading(self, subject: Subject, component: Component) -> float:
-        """What a worker showed in a component, in its unit; NaN where that is not known."""
+        """Reading of a worker in a component, in its unit; NaN if unknown."""
         if component in subject.readings:
             return subject.readings[component].value
         found = [links.readings(subject.address).get(component, math.inf) for links in self.by_group.values()]
@@ -149,7 +150,7 @@ class PreflightResult(Printed):
         return best if MEANINGS[component].is_time else 1 / best
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON has; what is not finite is None."""
+        """All figures as values that JSON has; None for a figure that is not finite."""
         components = [one for one in Component if any(one in ratios for ratios in self.ratios.values())]
         workers = []
         for one in self.subjects:
@@ -209,3 +210,65 @@ def _of_path(path: SlowPath) -> Finding:
 
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def encode(
+    subjects: Iterable[Subject],
+    links: Iterable[MeasuredPair],
+    *,
+    started: float,
+    seconds: float,
+    notes: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Measurements as plain data; :func:`decode` reads it."""
+    return {
+        "subjects": [
+            {
+                **asdict(one),
+                "readings": {str(name): asdict(reading) for name, reading in one.readings.items()},
+                "missing": {str(name): why for name, why in one.missing.items()},
+            }
+            for one in subjects
+        ],
+        "links": [
+            (link.first, link.second, {str(name): value for name, value in link.seconds.items()}, link.range)
+            for link in links
+        ],
+        "started": started,
+        "seconds": seconds,
+        "notes": list(notes),
+    }
+
+
+def decode(content: Mapping[str, Any]) -> PreflightResult:
+    """Result of measurements.
+
+    Raises
+    ------
+    RefusedPayload
+        If it is not what :func:`encode` makes.
+    """
+    try:
+        return PreflightResult(
+            subjects=tuple(map(_subject, content["subjects"])),
+            links=tuple(
+                MeasuredPair(
+                    first, second, {Component(name): float(value) for name, value in seconds.items()}, float(extent)
+                )
+                for first, second, seconds, extent in content["links"]
+            ),
+            started=float(content["started"]),
+            seconds=float(content["seconds"]),
+            notes=tuple(map(str, content["notes"])),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RefusedPayload(f"not what a preflight measured: {error!r:.200}") from error
+
+
+def _subject(content: Mapping[str, Any]) -> Subject:
+    readings = {
+        Component(name): Reading(**{**reading, "beside": tuple(map(float, reading["beside"]))})
+        for name, reading in content["readings"].items()
+    }
+    missing = {Component(name): str(why) for name, why in content["missing"].items()}
+    return Subject(**{**content, "readings": readings, "missing": missing})

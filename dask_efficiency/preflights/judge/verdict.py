@@ -1,4 +1,4 @@
-"""Verdict: which workers are slow, why, and how sure that is, from what was measured of them alone and in pairs."""
+"""Verdict: slow workers, their causes and confidence, from measurements of them alone and in pairs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, confidence_of
-from dask_efficiency.preflights.judge.alone import Comparison, compare_alone
-from dask_efficiency.preflights.judge.components import MEANINGS, THRESHOLD, Component
-from dask_efficiency.preflights.judge.links import Links, SlowInPairs
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.alone import WorkerComparison, compare_alone
+from dask_efficiency.preflights.judge.links import MeasuredPairs, SlowInPairs
+from dask_efficiency.preflights.judge.readings import MEANINGS, THRESHOLD, Component, Subject
 
-#: How often a finding is wrong that is barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
+#: Share of wrong findings among those barely flagged; ``python -m benchmarks.preflight simulated`` counts them.
 WRONG_BY_PREFLIGHT = 0.1
 
-#: A worker whose thread computes for so much less of its time than the peers' waits for a core.
+#: Least relative drop of the share of its time for which a thread computes that means waiting for a core; a guess.
 FLAT_SHARE = 0.08
 
-#: CPU seconds a second that other threads of a worker's process use, so that its Python waits for the GIL.
+#: Least CPU use of other threads of the process, in CPU seconds a second, for which its Python waits for the GIL; a
+#: guess.
 MUCH_BESIDE = 0.1
 
-#: A slow CPU makes everything slow, and a process that is held up its transfers: a component is explained by one before
-#: it that is slow by so much of its logarithm, and more where it is a little slower still.
+#: A slow CPU makes everything slow, and a process that is held up its transfers: a component is explained by an earlier
+#: one with this part of its slowness, in logarithms.
 EXPLAINS = 0.6
 
-#: A process that waits for a core or for the GIL does so each time it wakes: reading, writing and messages, which wake
-#: often, take longer than what computes. With a thread that holds the GIL for 3 of 4 ms Python took 1.5 times as long
-#: and a transfer 3 to 5 times; with a neighbour on the core these were 2.2, and 5 for the disk.
+#: The part for a process that waits for a core or for the GIL: it does so each time it wakes, so that reading, writing
+#: and messages slow down more than computing. With a thread that holds the GIL for 3 of 4 ms Python took 1.5 times as
+#: long and a transfer 3 to 5 times; with a neighbour on the core these were 2.2, and 5 for the disk.
 EXPLAINS_AS_IT_WAITS = 0.2
 
-#: Components that explain others, each with those that it explains: moving data takes CPU time of the event loop.
+#: Components explained by each component: moving data takes CPU time of the event loop.
 _MOVES = (Component.SEND, Component.RECEIVE, Component.LATENCY, Component.COLLECTIVE)
 EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
     Component.CPU: tuple(one for one in Component if one is not Component.CPU),
@@ -45,38 +45,38 @@ EXPLAINED: Mapping[Component, tuple[Component, ...]] = {
 }
 
 
-def judge(subjects: Sequence[Subject], links: Iterable[Links], *, at: float) -> tuple[SlowWorker, ...]:
-    """The slow workers, and hosts of which all workers are, the most certain first.
+def judge(subjects: Sequence[Subject], links: Iterable[MeasuredPairs], *, at: float) -> tuple[SlowWorker, ...]:
+    """Slow workers, and hosts of which all workers are slow, the most certain first.
 
     Parameters
     ----------
     subjects
         The workers.
     links
-        What pairs showed, for each group of comparable workers.
+        Measured pairs of each group of comparable workers.
     at
-        When it was measured, in seconds since the epoch.
+        Time of the measurements, in seconds since the epoch.
 
     Returns
     -------
     tuple of SlowWorker
-        ``effect`` and ``score`` are of the component that names the cause: how many times as long as the median of the
-        fastest half of the comparable workers, and the same as a multiple of the threshold, in logarithms.
+        ``effect`` and ``score`` are of the component that names the cause: ratio to the median of the fastest half of
+        the comparable workers, and as a multiple of the threshold, in logarithms.
     """
     compared, shares = compare_alone(subjects), _usual_shares(subjects)
     in_pairs = {slow.worker: slow for each in links for slow in each.slow_workers()}
     found = []
     for subject in subjects:
-        if subject.not_tested:  # it left or began to work after the first measurements
+        if subject.not_tested:  # it left or began to run tasks after the first measurements
             continue
         if subject.broken:
             found.append(_broken(subject, at))
             continue
-        beside = {name: one for name, one in compared.get(subject.address, {}).items() if one.is_slow}
+        slow = {name: one for name, one in compared.get(subject.address, {}).items() if one.is_slow}
         if subject.address in in_pairs:
-            beside |= _of_pairs(in_pairs[subject.address])
-        if beside:
-            found.append(_finding(subject, beside, shares, at))
+            slow |= _of_pairs(in_pairs[subject.address])
+        if slow:
+            found.append(_finding(subject, slow, shares, at))
     return tuple(sorted(_by_host(found, subjects), key=lambda finding: -finding.score))
 
 
@@ -85,14 +85,14 @@ def _broken(subject: Subject, at: float) -> SlowWorker:
     return SlowWorker(subject.name, subject.host, cause, score=math.inf, confidence=1.0, since=at, effect=None)
 
 
-def _of_pairs(slow: SlowInPairs) -> dict[Component, Comparison]:
+def _of_pairs(slow: SlowInPairs) -> dict[Component, WorkerComparison]:
     ratios = slow.ratios or dict.fromkeys((Component.SEND, Component.RECEIVE), math.inf)
-    return {name: Comparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
+    return {name: WorkerComparison(ratio, math.nan, 1.0, math.nan, math.nan) for name, ratio in ratios.items()}
 
 
 def _finding(
     subject: Subject,
-    slow: Mapping[Component, Comparison],
+    slow: Mapping[Component, WorkerComparison],
     shares: Mapping[Component, float],
     at: float,
 ) -> SlowWorker:
@@ -113,13 +113,13 @@ def _finding(
     )
 
 
-def _evidence(component: Component, one: Comparison, subject: Subject) -> Evidence:
+def _evidence(component: Component, one: WorkerComparison, subject: Subject) -> Evidence:
     count = subject.readings[component].count if component in subject.readings else 1
     return Evidence(str(component), one.ratio, one.median, one.low, one.high, one.z, count)
 
 
 def _explaining(ratios: Mapping[Component, float], waiting: Collection[Component]) -> Component:
-    """The component that is slow by itself: the slowest of those that no other explains.
+    """Slowest component that no other explains.
 
     A thread that waits for a core moves fewer bytes as well, so then memory explains nothing.
     """
@@ -144,7 +144,7 @@ def _explaining(ratios: Mapping[Component, float], waiting: Collection[Component
 
 
 def _usual_shares(subjects: Iterable[Subject]) -> dict[Component, float]:
-    """By component, the share of its time for which a usual worker's thread computes."""
+    """Median share of its time for which a worker's thread computes, by component."""
     shares: dict[Component, list[float]] = {}
     for subject in subjects:
         for component, reading in subject.readings.items():
@@ -154,7 +154,7 @@ def _usual_shares(subjects: Iterable[Subject]) -> dict[Component, float]:
 
 
 def _waits(component: Component, subject: Subject, shares: Mapping[Component, float]) -> bool:
-    """Whether it is slow as the worker's threads wait longer than is usual for a core, or for the GIL."""
+    """True if it is slow because the worker's threads wait longer than usual for a core, or for the GIL."""
     reading = subject.readings.get(component)
     if reading is None:
         return False
@@ -165,14 +165,14 @@ def _waits(component: Component, subject: Subject, shares: Mapping[Component, fl
 
 
 def _cause(component: Component, *, waits: bool) -> Cause:
-    """What slows a worker, from the component that is slow by itself."""
+    """Cause of slowness, from the component that is slow by itself."""
     if waits:
         return Cause.GIL if component is Component.PYTHON else Cause.CONTENTION
     return MEANINGS[component].cause
 
 
 def _by_host(found: Sequence[SlowWorker], subjects: Sequence[Subject]) -> list[SlowWorker]:
-    """A host in place of its workers, where it has several and all are slow for one cause, and others have none."""
+    """Replace a host's workers by the host, if it has several, all slow for one cause, and other hosts have none."""
     on_host: dict[str, int] = {}
     for subject in subjects:
         on_host[subject.host] = on_host.get(subject.host, 0) + 1

@@ -1,4 +1,4 @@
-"""Gate: each worker that joins is measured alone, and flagged if it is slow beside comparable ones that joined."""
+"""Gate: measures each worker that joins alone, and flags it if it is slow compared with others that joined."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import STRAGGLERS_TOPIC
 from dask_efficiency.preflights.judge.alone import compare_alone, suspects
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.subjects import Subject
+from dask_efficiency.preflights.judge.readings import Component, Subject
 from dask_efficiency.preflights.judge.verdict import judge
-from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Ask, Candidate, Plan, Preflight
+from dask_efficiency.preflights.scheduler.plan import Ask, Candidate, Plan
+from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Preflight
 from dask_efficiency.show.log import logger
 from dask_efficiency.straggler.wording import as_finding
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: A worker that joins gets its half of the plugin a moment later: it is looked so often, and until then.
+#: A worker that joins gets its half of the plugin a moment later: seconds between two looks, and until giving up.
 LOOK_SECONDS = 0.25
 METERED_SECONDS = 30.0
 
-#: Workers whose measurements are remembered, those that left included: with them who joins later is compared.
+#: Workers whose measurements are kept for comparison, including those that left.
 MAX_KNOWN = 1_000
 
 
 class Gate:
-    """Measures who joins.
+    """Measures workers that join.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Gate:
     ask
         Asks a worker.
     subject_of
-        Gives what is known of a worker before it is measured.
+        Returns a worker before it is measured.
     free
         Waits until no client's test goes on.
     flag
@@ -60,8 +60,8 @@ class Gate:
         self._ask = ask
         self._subject_of = subject_of
         self._free = free
-        self._tell = flag
-        #: What was measured of each, by address, oldest first.
+        self._report = flag
+        #: Measurements by address, oldest first.
         self._known: dict[str, Subject] = {}
         self._flagged: set[str] = set()
         self._machines: dict[str, asyncio.Lock] = {}
@@ -74,7 +74,7 @@ class Gate:
             task.add_done_callback(lambda _: self._open.pop(address, None))
 
     def stop(self) -> None:
-        """Measure nobody any more."""
+        """Stop measuring."""
         for task in list(self._open.values()):
             task.cancel()
 
@@ -101,7 +101,7 @@ class Gate:
             return
 
     async def _measured(self, ws: WorkerState, only: list[Component] | None) -> Subject:
-        """A worker with what is measured of it now, and the best of what was measured before."""
+        """Worker with new measurements, and the best of those before."""
         await self._free()
         before = self._known.get(ws.address)
         one = before if only is not None and before is not None else self._subject_of(ws)
@@ -114,7 +114,7 @@ class Gate:
         await test.prepare()
         async with self._machines.setdefault(tested.machine, asyncio.Lock()):
             await test.measure_alone(only)
-        # A worker that has just begun may be slow to answer: nobody is named for that here.
+        # A worker that has just started may be slow to answer, and is not named for that here.
         found = tested.subject
         return replace(found, broken="", paused=False, not_tested=found.broken) if found.broken else found
 
@@ -128,7 +128,7 @@ class Gate:
             for other in slow.keys() - self._flagged:
                 ws = self._scheduler.workers.get(other)
                 again = await self._measured(ws, [*slow[other]]) if ws is not None else None
-                # Who has tasks by now, or left, cannot be confirmed: it is not named for one measurement.
+                # A worker that has tasks by now, or left, cannot be confirmed, and is not named for one measurement.
                 self._known[other] = (
                     again
                     if again is not None and not again.not_tested
@@ -150,7 +150,7 @@ class Gate:
             self._flagged |= named
             logger.warning("Preflight: %s", ". ".join(as_finding(finding).lines))
             self._scheduler.log_event(STRAGGLERS_TOPIC, {"action": "preflight", **finding.to_dict()})
-            self._tell(finding, named & self._scheduler.workers.keys())
+            self._report(finding, named & self._scheduler.workers.keys())
 
     def _not_tested(self, one: Subject) -> None:
         logger.info("dask_efficiency did not test %s as it joined: %s", one.name, one.not_tested)

@@ -1,126 +1,66 @@
-"""Preflight: one test of workers, from who can be tested to the last pair; it knows workers by what they answer."""
+"""Preflight: one test of workers, from asking who can be tested to the last pair."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
 from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.alone import Comparison, compare_alone, suspects
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.confirmation import ALIKE, PAIRS, unsettled, with_pair
-from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.alone import (
+    ALIKE,
+    PAIRS,
+    WorkerComparison,
+    compare_alone,
+    suspects,
+    unsettled,
+    with_pair,
+)
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
 from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round, startable
-from dask_efficiency.preflights.judge.subjects import Reading, Subject, better, read_measurements
+from dask_efficiency.preflights.judge.readings import Component, Reading, better, read_measurements
+from dask_efficiency.preflights.scheduler.plan import STOPPED, Ask, Candidate, Plan
 from dask_efficiency.straggler.peers import MIN_PEERS
 
-#: Seconds until a worker that does not answer is hung: an idle one answers in milliseconds, and five heartbeats of a
-#: small cluster are over.
+#: Seconds until a silent worker is hung: an idle one answers in milliseconds, and five heartbeats of a small cluster
+#: have passed.
 READY_SECONDS = 5.0
 
-#: Seconds until one that is asked once more is hung for sure.
+#: Seconds until one that is asked again is hung for sure.
 LATE_SECONDS = 8.0
 
-#: Seconds that a worker has to measure itself alone; it takes 2 to 3 on a machine that is not slow.
+#: Seconds for a worker to measure itself alone; it takes 2 to 3 on a machine that is not slow.
 ALONE_SECONDS = 20.0
 
-#: Seconds that a pair has; it takes less than one where no link is slower than 1 MB/s.
+#: Seconds for a pair; it takes less than one where no link is slower than 1 MB/s.
 PAIR_SECONDS = 5.0
 
-#: Seconds that an all-reduce of a pair has; torch takes two to five of them to be imported.
+#: Seconds for an all-reduce of a pair; importing torch takes two to five of them.
 COLLECTIVE_SECONDS = 20.0
 
-#: Seconds until an answer that should have come by then is waited for no more.
+#: Seconds that an answer may be late.
 GRACE_SECONDS = 2.0
 
-#: How often a pair that seems slow is measured again, and a worker that joins. What happens to be slow for a second is
-#: well then.
+#: Repetitions of the measurement of a slow pair, and of a worker that joins: one slow second passes.
 CONFIRMATIONS = 2
 
-#: Good workers with which one that seems slow is measured in turns: one alone may be faster than is usual.
+#: Good workers measured in turns with one that seems slow: a single one may be unusually fast.
 GOOD_WORKERS = 2
 
-#: Pairs of measurements that are begun at most: a few more than are needed, for a component may fail in one.
+#: Most turns of these: a few more than needed, as a component may fail in one.
 MAX_ATTEMPTS = PAIRS + 2
 
-#: Seconds of a repetition: a period of a container's CPU limit, which is 100 ms where nobody asked for another.
-REPETITION_SECONDS = 0.1
-
-#: Of the time that a test has, what is kept for pairs.
+#: Share of a test's time that is kept for pairs; a guess.
 SHARE_OF_PAIRS = 0.3
 
-#: What is measured of every worker, and of those with a GPU.
-ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
-ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
-
-#: How the note of a test begins that did not run to its end.
-STOPPED = "stopped while"
-
-#: Asks the worker at an address, for so many seconds at most. None where it does not know what it is asked for; raises
-#: OSError or TimeoutError where it does not answer.
-Ask = Callable[[str, dict[str, Any], float], Awaitable[Any]]
+#: Reason of a worker that left during the test.
+LEFT = "it left during the test"
 
 Turn = TypeVar("Turn", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a test is to do.
-
-    Parameters
-    ----------
-    test
-        Its name.
-    seconds
-        How long it may take.
-    device
-        ``auto``, ``cpu`` or ``gpu``.
-    force
-        Whether workers that run tasks are tested.
-    soak
-        Whether a training step that fills the GPU is measured.
-    collective
-        ``gloo``, ``nccl`` or nothing.
-    workload, payload
-        What else is timed: its kind, and its bytes.
-    repetition
-        Seconds of each of the repetitions of which the best counts.
-    """
-
-    test: str
-    seconds: float = 60.0
-    device: str = "auto"
-    force: bool = False
-    soak: bool = False
-    collective: str = ""
-    workload: str = ""
-    payload: bytes = b""
-    repetition: float = field(default_factory=lambda: REPETITION_SECONDS)
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A worker while it is tested."""
-
-    subject: Subject
-    machine: str = ""
-    gpu: bool = False
-    #: Where it can listen for a collective.
-    port: int = 0
-
-    @property
-    def can_be_tested(self) -> bool:
-        """Whether it can be, as far as is known."""
-        return not (self.subject.not_tested or self.subject.broken)
-
-    def note(self, **found: Any) -> None:
-        """Set what was found of the worker."""
-        self.subject = replace(self.subject, **found)
 
 
 @dataclass(slots=True)
@@ -130,9 +70,9 @@ class Preflight:
     Parameters
     ----------
     plan
-        What it is to do.
+        Its options.
     workers
-        Those that are to be tested.
+        Workers to test.
     ask
         Asks one of them.
     is_there
@@ -140,7 +80,7 @@ class Preflight:
     is_busy
         Whether it has tasks.
     random
-        Decides who meets whom.
+        Random numbers for the pairs.
     """
 
     plan: Plan
@@ -149,9 +89,9 @@ class Preflight:
     is_there: Callable[[str], bool] = lambda address: True
     is_busy: Callable[[str], bool] = lambda address: False
     random: Random = field(default_factory=Random)
-    links: dict[str, list[Link]] = field(default_factory=dict)
+    links: dict[str, list[MeasuredPair]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    #: What is measured now, and how many of how many measurements of that are done.
+    #: Present step, and how many of its measurements are done.
     doing: str = "asking who can be tested"
     done: int = 0
     of: int = 0
@@ -163,7 +103,7 @@ class Preflight:
         self._by_address = {one.subject.address: one for one in self.workers}
 
     async def run(self) -> None:
-        """Test; what is found is in :attr:`workers` and :attr:`links`."""
+        """Run the test; results are in :attr:`workers` and :attr:`links`."""
         await self.prepare()
         asking = asyncio.gather(*map(self._ask_late, self._silent()))
         try:
@@ -178,14 +118,14 @@ class Preflight:
         self._excuse_most()
 
     def stopped(self) -> None:
-        """Note that it is not run to its end: of whom nothing was measured yet, nothing is said."""
+        """Note that it did not run to its end: workers without any measurement were not tested."""
         for one in self._testable():
             if not one.subject.readings:
                 one.note(not_tested="the test was stopped before its turn")
-        self.notes.append(f"{STOPPED} {self.doing}, {self.done} of {self.of} done: more would be known at its end")
+        self.notes.append(f"{STOPPED} {self.doing}, {self.done} of {self.of} done: a complete test would show more")
 
     def _excuse_most(self) -> None:
-        """Where most workers do not answer, something else is at fault than they are."""
+        """Name none of the silent workers if most are: something else is at fault."""
         silent = self._silent()
         if 2 * len(silent) <= len(self.workers):
             return
@@ -197,7 +137,7 @@ class Preflight:
         )
 
     async def prepare(self) -> None:
-        """Ask who can be tested; the time begins."""
+        """Ask who can be tested; the time starts."""
         self._until = asyncio.get_running_loop().time() + self.plan.seconds
         await asyncio.gather(*map(self._prepare, self.workers))
 
@@ -206,7 +146,7 @@ class Preflight:
 
         async def measure(address: str) -> None:
             one = self._by_address[address]
-            await self._measure(one, self._components(one) if only is None else only)
+            await self._measure(one, self.plan.components(gpu=one.gpu) if only is None else only)
 
         addresses = [one.subject.address for one in self._testable()]
         doing = "measuring each worker alone"
@@ -241,7 +181,7 @@ class Preflight:
             one.note(broken="it is paused: its memory is nearly full", paused=True)
 
     async def _ask_late(self, one: Candidate) -> None:
-        """Ask who did not answer once more, while the others are measured: one that was only late is not named."""
+        """Ask a silent worker once more while the others are measured: one that was only late is not named."""
         step = {"step": names.READY, "test": self.plan.test}
         try:
             await self.ask(one.subject.address, step, min(LATE_SECONDS, self._left()))
@@ -252,7 +192,7 @@ class Preflight:
     async def _asked(
         self, one: Candidate, step: dict[str, Any], seconds: float, *, grace: float = GRACE_SECONDS
     ) -> Mapping[str, Any] | None:
-        """Its answer; None where there is none, for a reason that is noted of the worker."""
+        """Answer of a worker; None if there is none, for a reason noted of the worker."""
         message = {"test": self.plan.test, "seconds": seconds, "repetition": self.plan.repetition, **step}
         try:
             answer = await self.ask(one.subject.address, message, seconds + grace)
@@ -270,19 +210,12 @@ class Preflight:
         if self.is_there(one.subject.address):
             one.note(broken=why[:500])
         else:
-            one.note(not_tested="it left meanwhile")
+            one.note(not_tested=LEFT)
 
     # -- alone -------------------------------------------------------------------------------
 
-    def _components(self, one: Candidate) -> list[Component]:
-        plan = self.plan
-        found = list(ON_CPU)
-        if plan.device == "gpu" or (plan.device == "auto" and one.gpu):
-            found += [*ON_GPU, *([Component.SOAK] if plan.soak else [])]
-        return [*found, *([Component.WORKLOAD] if plan.workload else [])]
-
     async def _measure(self, one: Candidate, components: list[Component]) -> None:
-        """Measure components, and keep the best of what was and what is measured."""
+        """Measure components, and keep the best of the old and new readings."""
         plan = self.plan
         left = self._left() - SHARE_OF_PAIRS * plan.seconds if not one.subject.readings else self._left()
         seconds = min(self._most(), left)
@@ -301,7 +234,7 @@ class Preflight:
     async def _measured(
         self, one: Candidate, components: list[Component], seconds: float, **more: Any
     ) -> tuple[dict[Component, Reading], dict[Component, str]] | None:
-        """What it shows now, and what not and why; None where there is no answer, for a reason that is noted of it."""
+        """New readings and reasons of missing ones; None without an answer, for a reason noted of the worker."""
         step = {
             "step": names.MEASURE,
             "components": list(map(str, components)),
@@ -328,7 +261,7 @@ class Preflight:
     # -- once more ---------------------------------------------------------------------------
 
     async def _confirm_alone(self) -> None:
-        """Measure who seems slow in turns with good workers, until it is known who is."""
+        """Measure workers that seem slow in turns with good ones, until it is known who is slow."""
         compared = compare_alone(one.subject for one in self._testable())
         slow = suspects(compared)
         good = {address: self._good_for(self._by_address[address], compared) for address in slow}
@@ -342,10 +275,12 @@ class Preflight:
         addresses = [address for address in slow if good[address]]
         await self._in_turns("measuring slow workers again", addresses, machines, confirm)
 
-    def _good_for(self, one: Candidate, compared: Mapping[str, Mapping[Component, Comparison]]) -> list[Candidate]:
-        """Comparable workers that do not seem slow, on its machine if there are any: what slows it slows both.
+    def _good_for(
+        self, one: Candidate, compared: Mapping[str, Mapping[Component, WorkerComparison]]
+    ) -> list[Candidate]:
+        """Comparable workers that do not seem slow, on its machine if possible, as a slow machine slows both.
 
-        Those that are much faster than is usual come last.
+        Unusually fast ones come last.
         """
         slow = suspects(compared)
         good = {
@@ -368,23 +303,23 @@ class Preflight:
             other, wanted = good[number % len(good)], unsettled(one.subject, suspected)
             if not wanted or seconds < 1 or not (one.can_be_tested and other.can_be_tested):
                 return
-            # First one, then the other: that a machine becomes slower or faster is in as many pairs either way.
+            # They alternate in going first, so that a machine's changes of speed cancel.
             pair = (one, other) if number % 2 == 0 else (other, one)
             found = {each.subject.address: await self._measured(each, wanted, seconds, repeats=1) for each in pair}
-            own, beside = found[one.subject.address], found[other.subject.address]
-            if own is None or beside is None:
+            own, others = found[one.subject.address], found[other.subject.address]
+            if own is None or others is None:
                 return
-            one.subject = with_pair(one.subject, own[0], beside[0])
+            one.subject = with_pair(one.subject, own[0], others[0])
 
     async def _confirm_pairs(self) -> None:
         """Measure pairs again that make a worker or a path slow."""
         compared = compare_alone(one.subject for one in self._testable())
-        # Who is slow alone is named for that.
+        # Workers that are slow alone are named for that.
         slow = {address for address, found in compared.items() if any(one.is_slow for one in found.values())}
         pairs = {
             Pair(*workers): name
             for name, links in self.links.items()
-            for workers in Links(links).to_confirm()
+            for workers in MeasuredPairs(links).to_confirm()
             if workers[0] not in slow
         }
         await self._measure_pairs("measuring slow pairs again", pairs)
@@ -416,7 +351,7 @@ class Preflight:
             return first_round(hosts, self.random)
         if len(group) < MIN_PEERS:
             return []
-        return next_round(number, hosts, Links(self.links.get(name, ()), final=False), self.random)
+        return next_round(number, hosts, MeasuredPairs(self.links.get(name, ()), final=False), self.random)
 
     async def _measure_pairs(self, doing: str, pairs: Mapping[Pair, str]) -> None:
         async def measure(pair: Pair) -> None:
@@ -429,8 +364,8 @@ class Preflight:
 
         await self._in_turns(doing, pairs, lambda pair: [self._by_address[worker].machine for worker in pair], measure)
 
-    async def _measure_pair(self, pair: Pair, seconds: float) -> Link | None:
-        """What a pair showed; None where one of them is not there any more."""
+    async def _measure_pair(self, pair: Pair, seconds: float) -> MeasuredPair | None:
+        """Measurements of a pair; None if one of them has left."""
         step = {
             "step": names.PAIR,
             "partner": pair.second,
@@ -444,7 +379,7 @@ class Preflight:
             answer = {"failed": str(error)}
         for worker in pair:
             if not self.is_there(worker):
-                self._by_address[worker].note(not_tested="it left meanwhile")
+                self._by_address[worker].note(not_tested=LEFT)
             elif self.is_busy(worker) and not self.plan.force:
                 self._by_address[worker].note(not_tested="it began to run tasks")
         if not all(self._by_address[worker].can_be_tested for worker in pair):
@@ -453,16 +388,18 @@ class Preflight:
         for component in (Component.SEND, Component.RECEIVE, Component.LATENCY):
             value = answer.get(component) if isinstance(answer, Mapping) else None
             if not isinstance(value, int | float) or not 0 < value < math.inf:
-                return Link(pair.first, pair.second, {})
+                return MeasuredPair(pair.first, pair.second, {})
             found[component] = float(value)
         extent = answer.get("range", math.nan)
         if self.plan.collective:
             seconds_of_it = await self._all_reduce(self._by_address[pair.first], self._by_address[pair.second])
             found |= {} if seconds_of_it is None else {Component.COLLECTIVE: seconds_of_it}
-        return Link(pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan)
+        return MeasuredPair(
+            pair.first, pair.second, found, float(extent) if isinstance(extent, int | float) else math.nan
+        )
 
     async def _all_reduce(self, first: Candidate, second: Candidate) -> float | None:
-        """Seconds of an all-reduce of two workers, the slower of the two; None where it was not measured."""
+        """Seconds of an all-reduce of two workers, the slower one's; None if not measured."""
         seconds = min(COLLECTIVE_SECONDS, self._left())
         if seconds < 1:
             return None

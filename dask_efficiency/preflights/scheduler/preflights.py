@@ -15,26 +15,27 @@ from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import SchedulerPart
 from dask_efficiency.plugin.scheduler.straggler_watch import comparable
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
-from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.judge.wire import encode
+from dask_efficiency.preflights.judge.readings import Subject
+from dask_efficiency.preflights.judge.result import encode
 from dask_efficiency.preflights.scheduler.gate import Gate
-from dask_efficiency.preflights.scheduler.preflight import Candidate, Plan, Preflight
+from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
+from dask_efficiency.preflights.scheduler.preflight import Preflight
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: Seconds for which a client is kept waiting at a time; and for which it may be silent before its test is stopped.
+#: Seconds that a client waits at a time; and that it may be silent before its test is stopped.
 WAIT_SECONDS = 1.0
 SILENT_SECONDS = 15.0
 
-#: Seconds until workers are no longer waited for that are to stop a test.
+#: Seconds to wait for workers that are to stop a test.
 STOP_SECONDS = 5.0
 
 
 class Preflights(SchedulerPart):
-    """The tests of one scheduler's workers; one at a time.
+    """Tests of one scheduler's workers; one at a time.
 
     Parameters
     ----------
@@ -43,9 +44,9 @@ class Preflights(SchedulerPart):
     workers
         Its workers' halves.
     options
-        Gives the options in force.
+        Returns the options in force.
     flag
-        Takes what is found of workers that join, with their addresses.
+        Takes findings of workers that join, with their addresses.
     """
 
     def __init__(
@@ -76,15 +77,15 @@ class Preflights(SchedulerPart):
     async def _step(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Take a step of a client's test.
 
-        ``begin`` gives ``test``, or ``refused`` with the reason; ``wait`` gives ``running`` with how far it is, or
-        ``done`` with what was found; ``stop`` ends it, and gives ``done`` with what was found by then.
+        ``begin`` returns ``test``, or ``refused`` with the reason; ``wait`` returns ``running`` with its progress, or
+        ``done`` with the results; ``stop`` ends it, and returns ``done`` with the results so far.
 
         Raises
         ------
         ValueError
             On an unknown step or test.
         RuntimeError
-            If it was stopped meanwhile.
+            If it was stopped in the meantime.
         """
         step = asked.get("step")
         if step == names.BEGIN_TEST:
@@ -107,12 +108,12 @@ class Preflights(SchedulerPart):
         raise ValueError(f"unknown step {step!r:.80}")
 
     async def configured(self) -> None:
-        """Test who is there and was not tested yet, if the option says so."""
+        """Test workers that were not tested yet, if the option is set."""
         for address, ws in self._scheduler.workers.items():
             self.worker_joined(address, ws)
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
-        """Test a worker that joined, if the option says so."""
+        """Test a worker that joined, if the option is set."""
         if self._options().preflight:
             self._gate.worker_joined(address)
 
@@ -121,12 +122,12 @@ class Preflights(SchedulerPart):
             await asyncio.wait([self._task])
 
     def client_left(self, client: str) -> None:
-        """A client is gone; so is its test."""
+        """Stop the test of a client that left."""
         if client == self._client:
             self._stop()
 
     def stop(self) -> None:
-        """Test nobody any more."""
+        """Stop all tests."""
         self._gate.stop()
         self._stop()
 
@@ -162,7 +163,7 @@ class Preflights(SchedulerPart):
         )
         self._found = partial(self._encoded, self._running, before, time.monotonic(), time.time())
         self._task = asyncio.ensure_future(self._run(self._running, [*before]))
-        # Nobody may come for it.
+        # Retrieve the exception, as the client may never come for it.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return {"test": plan.test}
 
@@ -175,17 +176,17 @@ class Preflights(SchedulerPart):
         return self._found()
 
     def _encoded(self, test: Preflight, before: Mapping[str, WorkerState], began: float, at: float) -> dict[str, Any]:
-        """What was found by now, of those who were there before."""
+        """Results so far, of the workers at the start."""
         notes = list(test.notes)
         joined = [str(ws.name) for address, ws in self._scheduler.workers.items() if address not in before]
         if joined:
-            notes.append(f"not tested, for they joined meanwhile: {', '.join(sorted(joined)[:20])}")
+            notes.append(f"not tested, as they joined during the test: {', '.join(sorted(joined)[:20])}")
         subjects = sorted((one.subject for one in test.workers), key=lambda one: one.name)
         links = [link for of_group in test.links.values() for link in of_group]
         return encode(subjects, links, started=at, seconds=time.monotonic() - began, notes=notes)
 
     def _heard(self) -> None:
-        """The client lives."""
+        """Restart the client's silence."""
         if self._silence is not None:
             self._silence.cancel()
         self._silence = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._silent)
@@ -216,7 +217,7 @@ class Preflights(SchedulerPart):
 
 
 def subject_of(ws: WorkerState) -> Subject:
-    """A worker that is to be tested."""
+    """Worker to be tested."""
     metric = ws.metrics.get(names.METRIC)
     off = metric.get("off") if isinstance(metric, Mapping) else None
     why = f"it is not metered: {off}" if off else ""

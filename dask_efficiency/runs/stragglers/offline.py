@@ -16,7 +16,7 @@ from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
 from dask_efficiency.runs.stragglers.tables import Run, run_of_table, run_of_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
-from dask_efficiency.straggler.disk import AT_THE_DISK, Disks, judge_disks
+from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
 from dask_efficiency.straggler.observations import Observations, medians
 from dask_efficiency.straggler.peers import healthy_spread
 from dask_efficiency.straggler.score import Scores, Usual, score, threshold, usual_of
@@ -188,7 +188,7 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
 
 
 def _finding(
-    run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
+    run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: DiskVerdict | None = None
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {

@@ -11,7 +11,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import Outcome
-from dask_efficiency.straggler.observations import Observations, Work, compare_by, observations_of
+from dask_efficiency.straggler.observations import Observations, TaskTimes, compare_by, observations_of
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def run_of_table(frame: pd.DataFrame) -> Run:
     )
     running = np.isnan(stop)
     end = float(np.nanmax(np.concatenate([start, stop]))) if len(start) else 0.0
-    work = Work(
+    work = TaskTimes(
         worker=worker, kind=kind, kinds=tuple(kinds), start=start, stop=np.where(running, end, stop), running=running,
         cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
         transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"],
@@ -168,7 +168,7 @@ def run_of_trace(trace: RunTrace) -> Run:
     running = runs.outcome[rows] == Outcome.RUNNING
     cpu = np.where(runs.cpu_ns[rows] >= 0, runs.cpu_ns[rows] / 1e9, np.nan)
     disk = (np.maximum(runs.unspill_ns[rows], 0) + np.maximum(runs.spill_ns[rows], 0)) / 1e9
-    work = Work(
+    work = TaskTimes(
         worker=worker, kind=kind, kinds=tuple(kinds), start=runs.start[rows] / 1e9,
         stop=np.where(running, np.maximum(trace.stop, runs.start[rows]), runs.stop[rows]) / 1e9, running=running,
         cpu=cpu, disk=np.where(disk > 0, disk, np.nan), io_wait=np.full(len(rows), np.nan),

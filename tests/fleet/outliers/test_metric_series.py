@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from dask_efficiency import RunTrace
+from dask_efficiency.accounts.sensors.names import SENSORS
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.accounts.tables import Texts
-from dask_efficiency.fleet.outliers.metric_series import MetricSeries, cause_of, filled, metric_series_of
+from dask_efficiency.fleet.outliers.metric_series import METRICS, MetricSeries, cause_of, filled, metric_series_of
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import Series
 
@@ -101,3 +102,8 @@ def test_less_cpu_is_a_wait_for_a_core_unless_another_metric_says_for_what():
     assert cause_of(["thread_cpu", "paused"]) == Cause.MEMORY
     assert cause_of(["thread_cpu", "memory"]) == Cause.CONTENTION
     assert cause_of(["rate"]) == Cause.UNKNOWN
+
+
+def test_each_sensor_is_a_column_of_a_trace_and_a_metric_of_the_detectors():
+    assert tuple(Series.dtypes())[-len(SENSORS) :] == SENSORS
+    assert set(SENSORS) <= set(METRICS)

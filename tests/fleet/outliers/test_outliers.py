@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.fleet.outliers.metric_series import MetricSeries
-from dask_efficiency.fleet.outliers.outliers import find_outliers
+from dask_efficiency.fleet.outliers.outliers import by_host, find_outliers, independent, onset
 from tests.straggler.clusters import METRICS, healthy, with_fault
 
 
@@ -259,3 +259,67 @@ def test_a_sensor_that_is_nearly_0_everywhere_accuses_nobody(pressure, named):
     values[0, 3, 60:] += pressure
     series = MetricSeries.of(values, metrics=["disk_pressure"], step_seconds=5.0)
     assert [found.worker for found in find_outliers(series)] == named
+
+
+def test_a_host_has_the_mean_of_what_its_workers_read_and_who_is_alone_keeps_all():
+    values = np.array([[[1, 2], [3, np.nan], [5, np.nan]], [[7, 7], [8, 8], [9, 9]]], np.float32)
+    series = replace(MetricSeries.of(values, metrics=("steal", "memory")), hosts=("a", "a", "b"))
+    workers, hosts = by_host(series)
+    assert hosts is not None
+    assert (workers.metrics, hosts.metrics, hosts.workers) == (("memory",), ("steal",), ("a", "b"))
+    np.testing.assert_array_equal(hosts.values, [[[2, 2], [5, np.nan]]])
+    np.testing.assert_array_equal(workers.values, values[1:])
+    alone = replace(series, hosts=("a", "b", "c"))
+    assert by_host(alone) == (alone, None)
+    nowhere = replace(series, hosts=("", "", ""))
+    assert by_host(nowhere) == (nowhere, None)
+
+
+def test_hosts_are_compared_that_have_workers_of_the_same_groups():
+    values = np.zeros((1, 5, 3), np.float32)
+    series = replace(
+        MetricSeries.of(values, metrics=("steal",)), hosts=("a", "a", "b", "c", "c"), groups=("x", "y", "x", "y", "x")
+    )
+    hosts = by_host(series)[1]
+    assert hosts is not None
+    assert [part.workers for part in hosts.comparable()] == [("a", "c"), ("b",)]
+
+
+def _of(values: np.ndarray, *, begin: int, kind: str = "level", step_seconds: float = 1.0) -> float:
+    series = replace(MetricSeries.of(values, metrics=METRICS), step_seconds=step_seconds)
+    return onset(series, np.median(values, axis=1), 3, begin, [("cpu", kind)])
+
+
+@pytest.mark.parametrize("ramp", [1, 20, 60])
+@pytest.mark.parametrize("guess", [270, 300, 345])
+def test_an_onset_is_found_to_a_few_seconds_however_slowly_the_fault_comes(ramp, guess):
+    values = healthy(16, seconds=900)
+    values[0, 3] -= 8 * np.clip((np.arange(900) - 300) / ramp, 0, 1)
+    assert _of(values, begin=guess) == pytest.approx(300, abs=11)
+
+
+def test_swings_have_an_onset_too():
+    values = healthy(16, seconds=900)
+    values[0, 3, 300:] += 5 * np.random.default_rng(1).standard_normal(600)
+    assert _of(values, begin=270, kind="swings") == pytest.approx(300, abs=21)
+
+
+def test_samples_that_are_missing_and_a_window_that_ends_soon_do_no_harm():
+    values = healthy(16)
+    values[0, 3, 500:] -= 8
+    values[0, 3, 380:460] = np.nan
+    assert _of(values[:, :, :530], begin=480) == pytest.approx(500, abs=11)
+    assert _of(np.full((2, 16, 60), np.nan, np.float32), begin=50, step_seconds=15.0) >= 0
+
+
+def test_what_was_there_from_the_beginning_has_no_other_onset():
+    assert _of(healthy(16), begin=0) == 0
+
+
+def test_what_follows_shortly_is_a_consequence_and_what_begins_together_or_much_later_is_none():
+    begins = np.array([50, 10, 11, 14, 30])
+    assert independent(begins, together=1, follow=20).tolist() == [True, True, True, False, False]
+
+
+def test_a_consequence_has_no_consequences():
+    assert independent(np.array([0, 10, 20]), together=0, follow=10).tolist() == [True, False, True]

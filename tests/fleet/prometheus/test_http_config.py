@@ -70,7 +70,7 @@ def test_certificates_need_not_be_checked_where_that_is_asked_for(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("basic_auth: {}\nbearer_token_file: x", "line 2: bearer_token_file is given beside basic_auth"),
+        ("basic_auth: {}\nbearer_token_file: x", "line 2: bearer_token_file is given along with basic_auth"),
         ("basic_auth: {username: me}", "expected either password or password_file"),
         ("authorization: {credentials: x, credentials_file: y}", "expected either credentials or credentials_file"),
         ("tls_config: {cert_file: x}", "expected cert_file and key_file together"),

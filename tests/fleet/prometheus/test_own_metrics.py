@@ -10,7 +10,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client import generate_latest
 
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.fleet.prometheus.own_metrics import OwnMetrics
+from dask_efficiency.fleet.prometheus.receivers import OwnMetrics
 from tests.live.prometheus_process import lint, needs_promtool
 
 FOUND = SlowWorker("a", "", Cause.GPU, 2.0, 0.9, 0.0, None)

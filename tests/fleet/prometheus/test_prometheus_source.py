@@ -6,11 +6,14 @@ import inspect
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from dask_efficiency.fleet.prometheus.prometheus_source import metric_names
-from dask_efficiency.fleet.rounds.metrics_file import READY, read_metrics_file
+from dask_efficiency.files.text_files import TextFileError
+from dask_efficiency.fleet.prometheus import prometheus_source as module
+from dask_efficiency.fleet.prometheus.prometheus_source import Gathered, TooLargeError, metric_names
+from dask_efficiency.fleet.rounds.metrics_file import READY, parse_metrics_file, read_metrics_file
 from tests.live.prometheus_process import needs_promtool
 
 
@@ -46,3 +49,61 @@ def test_our_own_file_asks_for_metrics_that_are_exported() -> None:
     assert asked
     for name in asked:
         assert f'"{name.removeprefix("dask_efficiency_").removesuffix("_total")}"' in source
+
+
+FILE = parse_metrics_file(
+    "step: 5s\ngroup: rack\nmetrics:\n  cpu:\n    query: cpu\n  net:\n    query: sum by (instance) (net)\n", "m.yaml"
+)
+
+
+def filled(gathered: Gathered, number: int, at: list[float], values: list[float], **labels: str) -> None:
+    gathered.add(number, labels, np.array(at), np.array(values, np.float32))
+
+
+def test_samples_lie_on_the_grid_and_what_is_missing_is_missing() -> None:
+    gathered = Gathered(FILE, start=100, samples=4)
+    filled(gathered, 0, [100, 110.001], [1, 2], instance="b", rack="r1")
+    filled(gathered, 1, [105], [3], instance="b")
+    filled(gathered, 0, [115, 120], [4, 9], instance="a", rack="r2")
+    series = gathered.series()
+    assert series.workers == ("a", "b")
+    assert series.groups == ("r2", "r1")
+    assert (series.start, series.step_seconds) == (100, 5)
+    np.testing.assert_array_equal(
+        series.values,
+        np.array([[[np.nan] * 3 + [4], [1, np.nan, 2, np.nan]], [[np.nan] * 4, [np.nan, 3, np.nan, np.nan]]], "f4"),
+    )
+
+
+def test_a_series_without_the_machine_is_told_with_the_line_of_the_query() -> None:
+    with pytest.raises(TextFileError, match=r"m.yaml, line 5: cpu: a series .* no label 'instance'.* 'rack'"):
+        filled(Gathered(FILE, start=0, samples=4), 0, [0], [1], rack="r1")
+
+
+def test_a_machine_without_its_group_is_told() -> None:
+    gathered = Gathered(FILE, start=0, samples=4)
+    filled(gathered, 0, [0], [1], instance="a", job="x")
+    with pytest.raises(TextFileError, match=r"line 5: cpu: no series of 'a' has a label 'rack', its group; .* 'job'"):
+        gathered.series()
+
+
+def test_several_series_of_a_machine_are_told_by_what_they_differ_in() -> None:
+    gathered = Gathered(FILE, start=0, samples=4)
+    filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", gpu="0")
+    with pytest.raises(TextFileError, match=r"several series of 'a', which differ in gpu; .*avg by \(instance\)"):
+        filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", gpu="1")
+
+
+def test_a_machine_that_gets_other_labels_goes_on() -> None:
+    gathered = Gathered(FILE, start=0, samples=6)
+    filled(gathered, 0, [0, 5, 10], [1, 1, 1], instance="a", rack="r", pod="x")
+    filled(gathered, 0, [10, 15, 20], [2, 2, 2], instance="a", rack="r", pod="y")
+    np.testing.assert_array_equal(gathered.series().values[0, 0], np.array([1, 1, 2, 2, 2, np.nan], "f4"))
+
+
+def test_more_values_than_can_be_held_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_VALUES", 10)
+    gathered = Gathered(FILE, start=0, samples=6)
+    filled(gathered, 0, [0], [1], instance="a", rack="r")
+    with pytest.raises(TooLargeError, match="more than 10 values; expected a longer step, or less history"):
+        filled(gathered, 0, [0], [1], instance="b", rack="r")

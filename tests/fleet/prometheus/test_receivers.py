@@ -54,13 +54,13 @@ def test_a_url_with_a_password_or_what_cannot_be_sent_is_refused(url: str) -> No
 
 
 def test_a_webhook_that_answers_nonsense_was_not_told() -> None:
-    with answering(lambda path, body: (1000, b"")) as server, pytest.raises(NotReceivedError, match="was not told"):
+    with answering(lambda path, body: (1000, b"")) as server, pytest.raises(NotReceivedError, match="was not reached"):
         Webhook(server.url).tell(BODY)
 
 
 def test_what_cannot_be_sent_is_not_quoted() -> None:
     webhook = Webhook("http://127.0.0.1:1/hook", HttpConfig({"X-Key": "SECRET\nSECRET"}))
-    with pytest.raises(NotReceivedError, match="was not told: ValueError") as caught:
+    with pytest.raises(NotReceivedError, match="was not reached: ValueError") as caught:
         webhook.tell(BODY)
     assert "SECRET" not in str(caught.value)
 
@@ -159,7 +159,7 @@ def test_a_webhook_that_answers_byte_by_byte_has_as_long_as_any_other() -> None:
         try:
             with pytest.raises(NotReceivedError, match=r"timed out after 0.5 s"):
                 webhook.tell(BODY)
-            with pytest.raises(NotReceivedError, match="has not yet answered to what it was told last"):
+            with pytest.raises(NotReceivedError, match="has not yet answered the last message"):
                 webhook.tell(BODY)
         finally:
             over.set()

@@ -9,8 +9,13 @@ import pytest
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.files.text_files import TextFileError
 from dask_efficiency.fleet.outliers.metric_series import Metric
-from dask_efficiency.fleet.rounds.durations import duration_of, shown_duration
-from dask_efficiency.fleet.rounds.metrics_file import READY, parse_metrics_file, read_metrics_file
+from dask_efficiency.fleet.rounds.metrics_file import (
+    READY,
+    duration_of,
+    parse_metrics_file,
+    read_metrics_file,
+    shown_duration,
+)
 from tests.docs.markdown import ROOT, blocks
 
 GOOD = """step: 1m30s

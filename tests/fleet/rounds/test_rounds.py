@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
-from dask_efficiency.fleet.rounds.rounds import Change, Rounds
+from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
+from dask_efficiency.fleet.rounds.rounds import Event, FindingChange, Rounds, as_line, as_record, as_webhook
+from dask_efficiency.straggler.wording import as_finding
 
 ALL = {"a", "b", "c"}
 
@@ -60,7 +62,62 @@ def test_what_began_and_did_not_end_goes_on(found: list[set[str]]) -> None:
     for at, names in enumerate(found):
         for event in rounds.judged(map(finding, sorted(names)), ALL, at=at):
             name = event.finding.subject
-            assert (event.change is Change.BEGINS) == (name not in open_ones)
+            assert (event.change is FindingChange.BEGINS) == (name not in open_ones)
             open_ones ^= {name}
         assert {one.subject for one in rounds.ongoing} == open_ones
         assert names <= open_ones
+
+
+FINDING = SlowWorker(
+    "m04", "", Cause.NETWORK, 1.5, 0.956, 1_700_000_000.4, None, None, (Evidence("pfc", 812.3, 4.1, 1, 9, 30, 60),)
+)
+BEGINS = Event(FindingChange.BEGINS, 1_700_000_480.0, FINDING)
+
+
+def test_a_line_says_when_who_why_and_by_what() -> None:
+    assert as_line(BEGINS) == (
+        "2023-11-14T22:21:20Z begins m04: Slow worker, its transfers are slow; pfc 812.3, peers 4.1; "
+        "since 2023-11-14T22:13:20Z, confidence 96%"
+    )
+    ended = as_line(replace(BEGINS, change=FindingChange.ENDS))
+    assert ended == "2023-11-14T22:21:20Z ends   m04: Slow worker, its transfers are slow; since 2023-11-14T22:13:20Z"
+
+
+def test_a_line_of_a_host_says_who_is_on_it() -> None:
+    host = replace(BEGINS, finding=replace(FINDING, worker="", host="node1", workers=("w1", "w2")))
+    assert " begins node1 (workers w1, w2): Slow host, its transfers are slow; " in as_line(host)
+    assert SlowWorker.from_dict(json.loads(json.dumps(as_record(host)))["slow_worker"]) == host.finding
+
+
+def test_a_record_has_the_finding_and_the_whole_machine() -> None:
+    told = json.loads(json.dumps(as_record(BEGINS)))
+    assert told["finding"] == as_finding(FINDING).to_dict()
+    assert told["finding"]["evidence"] == {"score": 1.5, "pfc": 812.3}
+    assert SlowWorker.from_dict(told["slow_worker"]) == FINDING
+
+
+def test_the_webhook_has_what_alertmanager_sends() -> None:
+    body = as_webhook([BEGINS], source="http://prometheus:9090")
+    assert body.keys() == {
+        "version", "groupKey", "truncatedAlerts", "status", "receiver", "groupLabels", "commonLabels",
+        "commonAnnotations", "externalURL", "alerts",
+    }  # fmt: skip
+    (alert,) = body["alerts"]
+    assert alert.keys() == {"status", "labels", "annotations", "startsAt", "endsAt", "generatorURL", "fingerprint"}
+    assert (body["status"], alert["status"], body["version"]) == ("firing", "firing", "4")
+    assert alert["labels"]["machine"] == "m04"
+    told = alert["annotations"]
+    assert told["description"].startswith("Slow worker, its transfers are slow. Worker m04. Look at its network card,")
+    assert json.loads(told["finding"]) == as_finding(FINDING).to_dict()
+    assert SlowWorker.from_dict(json.loads(told["slow_worker"])) == FINDING
+    assert all(isinstance(value, str) for part in ("labels", "annotations") for value in alert[part].values())
+    json.dumps(body)
+
+
+def test_an_alert_is_known_by_its_fingerprint_until_it_is_resolved() -> None:
+    later = Event(FindingChange.ENDS, 1_700_001_000.0, replace(FINDING, cause=Cause.GPU))
+    firing, resolved = (as_webhook([event], source="x")["alerts"][0] for event in (BEGINS, later))
+    assert firing["fingerprint"] == resolved["fingerprint"]
+    assert (resolved["status"], resolved["endsAt"]) == ("resolved", "2023-11-14T22:30:00Z")
+    other = replace(BEGINS, finding=replace(FINDING, worker="m05"))
+    assert as_webhook([other], source="x")["alerts"][0]["fingerprint"] != firing["fingerprint"]

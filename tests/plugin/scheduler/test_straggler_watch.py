@@ -19,8 +19,7 @@ from dask_efficiency.plugin.scheduler.straggler_watch import (
     POLL_SECONDS,
     Stragglers,
 )
-from dask_efficiency.straggler.task_rate_heartbeats import TaskRateWriter
-from dask_efficiency.straggler.task_rates import TaskRateCounter
+from dask_efficiency.straggler.task_rates import TaskRateCounter, TaskRateWriter
 
 SECOND = 1_000_000_000
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dask_efficiency.plugin.worker.process_metrics import MAX_INPUTS, ProcessMetrics, input_bytes
-from dask_efficiency.straggler.task_rate_heartbeats import ReceivedRates, read_task_rates
-from dask_efficiency.straggler.task_rates import MAX_RUNNING, PROCESS_SUMS, TaskRates
+from dask_efficiency.straggler.task_rates import MAX_RUNNING, PROCESS_SUMS, ReceivedRates, TaskRates, read_task_rates
 
 SECOND = 1_000_000_000
 

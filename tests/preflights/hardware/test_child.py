@@ -14,10 +14,8 @@ import cloudpickle
 import psutil
 import pytest
 
-from dask_efficiency.preflights.hardware import workload
-from dask_efficiency.preflights.hardware.disk import writes
-from dask_efficiency.preflights.hardware.loops import python_loops
-from dask_efficiency.preflights.hardware.measured import NotMeasured, best_rate, least_seconds
+from dask_efficiency.preflights.hardware import host
+from dask_efficiency.preflights.hardware.host import CannotMeasure, best_rate, least_seconds, python_loops, writes
 
 COMMAND = [sys.executable, "-m", "dask_efficiency.preflights.hardware"]
 
@@ -38,7 +36,7 @@ def test_it_says_of_each_component_what_it_measured_or_why_not(tmp_path: Path) -
         "directory": str(tmp_path / "nowhere"),
         "repetition": 0.001,
         "repeats": 3,
-        "workload": workload.SCRIPT,
+        "workload": host.SCRIPT,
     }
     process = started(request, b"print('said'); 1 / 0")
     assert process.stdout is not None
@@ -55,7 +53,7 @@ def test_it_says_of_each_component_what_it_measured_or_why_not(tmp_path: Path) -
 
 def test_it_ends_with_its_input_and_so_does_what_it_started() -> None:
     script = b"import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import time; time.sleep(1000)'])"
-    process = started({"components": ["workload"], "repeats": 1, "workload": workload.SCRIPT}, script)
+    process = started({"components": ["workload"], "repeats": 1, "workload": host.SCRIPT}, script)
     until = time.monotonic() + 100
     while not (children := psutil.Process(process.pid).children()):
         assert time.monotonic() < until
@@ -74,22 +72,22 @@ def test_nothing_is_left_where_it_writes(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotMeasured, match="cannot write to .*: No such file or directory"):
+    with pytest.raises(CannotMeasure, match="cannot write to .*: No such file or directory"):
         writes(str(tmp_path / "nowhere"), 0.001)
 
 
 @pytest.mark.parametrize("code", [b"x = 1", b"import sys; sys.exit()", b"import sys; sys.exit(0)"])
 def test_a_script_may_end_as_scripts_do(code: bytes) -> None:
-    assert workload.run(workload.SCRIPT, code)["count"] == 3
+    assert host.run(host.SCRIPT, code)["count"] == 3
 
 
 def test_a_script_that_ends_with_an_error_fails() -> None:
     with pytest.raises(SystemExit):
-        workload.run(workload.SCRIPT, b"import sys; sys.exit('no')")
+        host.run(host.SCRIPT, b"import sys; sys.exit('no')")
 
 
 def test_a_function_is_timed() -> None:
-    assert workload.run(workload.CALLABLE, cloudpickle.dumps(lambda: None))["value"] >= 0
+    assert host.run(host.CALLABLE, cloudpickle.dumps(lambda: None))["value"] >= 0
 
 
 def test_loops_say_how_much_of_their_time_they_computed() -> None:

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from random import Random
 
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
 from dask_efficiency.preflights.judge.pairs import Pair, first_round, next_round
-from dask_efficiency.preflights.judge.subjects import Reading, Subject
+from dask_efficiency.preflights.judge.readings import Component, Reading, Subject
 
 #: Seconds for a byte of a healthy worker.
 BYTE = 1e-9
@@ -17,22 +16,22 @@ BYTE = 1e-9
 
 def all_rounds(
     hosts: Mapping[str, str], took: Callable[[Pair], float], seed: int = 0
-) -> tuple[Links, list[list[Pair]]]:
+) -> tuple[MeasuredPairs, list[list[Pair]]]:
     """The pairs of every round, and what they showed, where a pair takes so many times as long as it should."""
     random = Random(seed)
     rounds = [first_round(hosts, random)]
-    measured: list[Link] = []
+    measured: list[MeasuredPair] = []
     while True:
         measured += [link(pair, took(pair)) for pair in rounds[-1]]
-        found = next_round(len(rounds), hosts, Links(measured, final=False), random)
+        found = next_round(len(rounds), hosts, MeasuredPairs(measured, final=False), random)
         if not found:
-            return Links(measured), rounds
+            return MeasuredPairs(measured), rounds
         rounds.append(found)
 
 
-def link(pair: Pair, times: float) -> Link:
+def link(pair: Pair, times: float) -> MeasuredPair:
     seconds = {Component.SEND: BYTE * times, Component.RECEIVE: BYTE * times}
-    return Link(pair.first, pair.second, seconds if math.isfinite(times) else {})
+    return MeasuredPair(pair.first, pair.second, seconds if math.isfinite(times) else {})
 
 
 def on_hosts_of_their_own(workers: int) -> dict[str, str]:

@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.preflights.judge.components import Component
-from dask_efficiency.preflights.judge.links import Link, Links
+from dask_efficiency.preflights.judge.links import MeasuredPair, MeasuredPairs
 from dask_efficiency.preflights.judge.pairs import MAX_ROUNDS, Pair, first_round, next_round, startable
+from dask_efficiency.preflights.judge.readings import Component
 from tests.preflights.judge.clusters import all_rounds, link, on_hosts_of_their_own
 
 hosts_of_workers = st.lists(st.integers(0, 6), min_size=1, max_size=24).map(
@@ -97,9 +97,11 @@ def test_of_two_workers_nobody_can_tell_which_is_slow() -> None:
 
 
 def test_round_trips_of_less_than_dask_takes_itself_are_alike() -> None:
-    def links(slow: float) -> Links:
+    def links(slow: float) -> MeasuredPairs:
         pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
-        return Links([Link(*pair, {Component.LATENCY: slow if "a" in pair else 2e-4}) for pair in pairs])
+        return MeasuredPairs(
+            [MeasuredPair(*pair, {Component.LATENCY: slow if "a" in pair else 2e-4}) for pair in pairs]
+        )
 
     assert not links(1.9e-3).slow_workers()
     assert [one.worker for one in links(1e-2).slow_workers()] == ["a"]
@@ -109,8 +111,8 @@ def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
     pairs = [("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")]
 
     def slow(extent: float) -> list[str]:
-        links = [Link(*pair, {Component.SEND: 1.6 if "a" in pair else 1.0}, extent) for pair in pairs]
-        return [one.worker for one in Links(links).slow_workers()]
+        links = [MeasuredPair(*pair, {Component.SEND: 1.6 if "a" in pair else 1.0}, extent) for pair in pairs]
+        return [one.worker for one in MeasuredPairs(links).slow_workers()]
 
     assert slow(0.05) == ["a"]
     assert slow(1.0) == []
@@ -119,7 +121,7 @@ def test_where_repetitions_differ_much_it_takes_more_to_be_slow() -> None:
 def test_the_second_round_pairs_the_slow_with_the_fast() -> None:
     hosts = on_hosts_of_their_own(6)
     first = [Pair("w0", "w1"), Pair("w2", "w3"), Pair("w4", "w5")]
-    links = Links([link(pair, cost) for pair, cost in zip(first, (5.0, 1.0, 1.1), strict=True)])
+    links = MeasuredPairs([link(pair, cost) for pair, cost in zip(first, (5.0, 1.0, 1.1), strict=True)])
     second = {frozenset(pair) for pair in next_round(1, hosts, links, Random(1))}
     slow = {frozenset(pair) & {"w0", "w1"} for pair in second}
     assert len(slow - {frozenset()}) == 2

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.slow_worker import Cause
-from dask_efficiency.preflights.judge.components import Component
+from dask_efficiency.preflights.judge.readings import Component, Reading, Subject
 from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Reading, Subject
 from dask_efficiency.preflights.judge.verdict import judge
 from tests.preflights.judge.clusters import all_rounds, on_hosts_of_their_own, subject
 

@@ -13,11 +13,11 @@ import pytest
 from benchmarks.preflight_simulated import SimulatedLoop, Workers
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.plugin import names
-from dask_efficiency.preflights.judge.confirmation import PAIRS, PAIRS_OF_MUCH_SLOWER
-from dask_efficiency.preflights.judge.result import PreflightResult
-from dask_efficiency.preflights.judge.subjects import Subject
-from dask_efficiency.preflights.judge.wire import decode, encode
-from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Candidate, Plan, Preflight
+from dask_efficiency.preflights.judge.alone import PAIRS, PAIRS_OF_MUCH_SLOWER
+from dask_efficiency.preflights.judge.readings import Subject
+from dask_efficiency.preflights.judge.result import PreflightResult, decode, encode
+from dask_efficiency.preflights.scheduler.plan import Candidate, Plan
+from dask_efficiency.preflights.scheduler.preflight import CONFIRMATIONS, Preflight
 
 
 class Asked(Workers):
@@ -138,7 +138,7 @@ def test_one_that_leaves_while_it_is_measured_in_turns_is_not_blamed() -> None:
             return await super().ask(address, step, seconds)
 
     found = found_in(Leaving(on_hosts(5, 5), {"w3": {"cpu": 1.6}}))
-    assert found.not_tested == {"w3": "it left meanwhile"}
+    assert found.not_tested == {"w3": "it left during the test"}
     assert found.passed
 
 
@@ -174,7 +174,7 @@ def test_one_that_left_is_not_tested_and_not_blamed() -> None:
     workers = Asked(on_hosts(4, 4))
     workers.gone.add("w2")
     found = found_in(workers)
-    assert found.not_tested == {"w2": "it left meanwhile"}
+    assert found.not_tested == {"w2": "it left during the test"}
     assert found.passed
 
 

@@ -1,1 +1,0 @@
-"""The commands `fleet watch` and `fleet train`."""

@@ -1,0 +1,222 @@
+"""Readings: components that are measured of a worker, what their slowness means, and the measurements themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.accounts.slow_worker import Cause
+
+
+class Component(StrEnum):
+    """A measured part of a worker; earlier ones explain later ones."""
+
+    CPU = "cpu"
+    CPU_ALL = "cpu_all"
+    PYTHON = "python"
+    MEMORY = "memory_bandwidth"
+    GPU = "gpu"
+    GPU_MEMORY = "gpu_memory"
+    GPU_COPY = "gpu_copy"
+    GPU_PEER = "gpu_peer"
+    SOAK = "soak"
+    DISK = "disk"
+    SEND = "send"
+    RECEIVE = "receive"
+    LATENCY = "latency"
+    COLLECTIVE = "collective"
+    WORKLOAD = "workload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """Meaning of a component.
+
+    Parameters
+    ----------
+    words
+        Its name for people.
+    unit
+        Unit of a reading: a rate, of which more is better, or seconds, of which fewer are.
+    cause
+        Cause of a worker that is slow in this component and in none that explains it.
+    spread
+        Least standard deviation among healthy workers that is assumed, as a logarithm.
+    """
+
+    words: str
+    unit: str
+    cause: Cause
+    spread: float = 0.04
+
+    @property
+    def is_time(self) -> bool:
+        """True if fewer are better."""
+        return self.unit == "s"
+
+
+#: Spreads are guesses: wider where more than the worker takes part. Readings that scatter more count too.
+MEANINGS: Mapping[Component, Meaning] = {
+    Component.CPU: Meaning(words="matrix product, one thread", unit="FLOP/s", cause=Cause.SLOW_CPU),
+    Component.CPU_ALL: Meaning(words="matrix product, all threads", unit="FLOP/s", cause=Cause.SLOW_CPU),
+    Component.PYTHON: Meaning(words="Python in its process", unit="loops/s", cause=Cause.CONTENTION),
+    Component.MEMORY: Meaning(words="memory bandwidth", unit="B/s", cause=Cause.MEMORY_BANDWIDTH, spread=0.06),
+    Component.GPU: Meaning(words="GPU matrix product", unit="FLOP/s", cause=Cause.GPU),
+    Component.GPU_MEMORY: Meaning(words="GPU memory bandwidth", unit="B/s", cause=Cause.GPU),
+    Component.GPU_COPY: Meaning(words="copies to and from the GPU", unit="B/s", cause=Cause.GPU, spread=0.06),
+    Component.GPU_PEER: Meaning(words="copies between GPUs of the host", unit="B/s", cause=Cause.GPU, spread=0.06),
+    Component.SOAK: Meaning(words="training step of a transformer", unit="s", cause=Cause.GPU),
+    Component.DISK: Meaning(words="writing where it spills", unit="B/s", cause=Cause.DISK, spread=0.1),
+    Component.SEND: Meaning(words="sending to other workers", unit="B/s", cause=Cause.NETWORK, spread=0.08),
+    Component.RECEIVE: Meaning(words="receiving from other workers", unit="B/s", cause=Cause.NETWORK, spread=0.08),
+    Component.LATENCY: Meaning(words="round trip to other workers", unit="s", cause=Cause.NETWORK, spread=0.15),
+    Component.COLLECTIVE: Meaning(words="all-reduce with another worker", unit="s", cause=Cause.NETWORK, spread=0.1),
+    Component.WORKLOAD: Meaning(words="the given workload", unit="s", cause=Cause.UNKNOWN, spread=0.06),
+}
+
+#: Components measured of each worker alone; the others are measured in pairs.
+ALONE = tuple(one for one in Component if MEANINGS[one].cause is not Cause.NETWORK)
+
+#: Ratio of its time to the median of the fastest half from which a worker is slow. DLRover's 2 finds no slowdown of
+#: 1.5; healthy machines of one kind differ by less than 1.1.
+THRESHOLD = 1.3
+
+#: Spreads of the fastest half, from their median, from which a worker is slow: the threshold is higher where healthy
+#: workers differ much. One normal value in 700 is that far out on this side.
+MIN_Z = 3.0
+
+#: Round trips below this are equal: Dask's own time, which says nothing of the network.
+MIN_LATENCY_SECONDS = 2e-3
+
+
+def seconds_of(component: Component, reading: float) -> float:
+    """Seconds for one unit of work; infinite for a reading of nothing."""
+    if MEANINGS[component].is_time:
+        return reading
+    return 1 / reading if reading > 0 else math.inf
+
+
+def worst(component: Component) -> float:
+    """Reading of a worker that failed: a rate of 0, infinite seconds."""
+    return math.inf if MEANINGS[component].is_time else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Best measurement of a worker in one component.
+
+    Parameters
+    ----------
+    value
+        In the unit of the component; infinitely bad (a rate of 0, infinite seconds) if it failed or hung.
+    share
+        Share of its time in which the thread computed; NaN if that does not apply.
+    others
+        CPU seconds a second that other threads of the process used at the time; NaN if unknown.
+    count
+        Number of repetitions.
+    range
+        Logarithm of the largest repetition over the least; NaN for a single one.
+    beside
+        Ratios of its time to that of a good worker measured right before or after it; empty if it was never suspected.
+    """
+
+    value: float
+    share: float = math.nan
+    others: float = math.nan
+    count: int = 1
+    range: float = math.nan
+    beside: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A worker, and the measurements of it alone.
+
+    Parameters
+    ----------
+    name, address, host
+        Of the worker.
+    group
+        Equal for comparable workers.
+    readings
+        By component.
+    missing
+        Reason, by component that was not measured.
+    not_tested
+        Reason why nothing was measured; empty if something was.
+    broken
+        Reason why it cannot work at all: it does not answer, or takes no tasks; else empty.
+    paused
+        Whether that is because its memory is full.
+    """
+
+    name: str
+    address: str
+    host: str
+    group: str = ""
+    readings: Mapping[Component, Reading] = field(default_factory=dict)
+    missing: Mapping[Component, str] = field(default_factory=dict)
+    not_tested: str = ""
+    broken: str = ""
+    paused: bool = False
+
+
+def read_measurements(answer: object) -> tuple[dict[Component, Reading], dict[Component, str]]:
+    """Readings of a worker's answer, and the reasons of those that are missing.
+
+    Parameters
+    ----------
+    answer
+        By component, ``value`` with ``share``, ``others``, ``count`` and ``range`` if known; or ``missing``, the
+        reason; or ``failed``, the reason of a failure or a hang, which is infinitely slow.
+
+    Raises
+    ------
+    RefusedPayload
+        If it is something else.
+    """
+    if not isinstance(answer, Mapping):
+        raise RefusedPayload(f"measurements are {answer!r:.80}; expected them by component")
+    readings: dict[Component, Reading] = {}
+    missing: dict[Component, str] = {}
+    for name, content in answer.items():
+        try:
+            component = Component(name)
+        except ValueError:
+            raise RefusedPayload(f"unknown component {name!r:.80}; expected one of {', '.join(Component)}") from None
+        if not isinstance(content, Mapping):
+            raise RefusedPayload(f"{component} is {content!r:.80}; expected a reading")
+        if "missing" in content:
+            missing[component] = str(content["missing"])[:500]
+        elif "failed" in content:
+            missing[component] = str(content["failed"])[:500]
+            readings[component] = Reading(worst(component))
+        else:
+            readings[component] = _reading(component, content)
+    return readings, missing
+
+
+def _reading(component: Component, content: Mapping[str, Any]) -> Reading:
+    numbers = [content.get(name, math.nan) for name in ("value", "share", "others", "range")]
+    numbers = [math.nan if number is None else number for number in numbers]
+    count = content.get("count", 1)
+    if not all(isinstance(number, int | float) for number in numbers) or not isinstance(count, int):
+        raise RefusedPayload(f"{component} is {dict(content)!r:.200}; expected numbers")
+    value, share, others, extent = map(float, numbers)
+    if not 0 <= value < math.inf:
+        raise RefusedPayload(f"{component} is {value!r}; expected a number from 0")
+    return Reading(value, share, others, count, extent)
+
+
+def better(component: Component, one: Reading | None, other: Reading) -> Reading:
+    """Better of two readings, with the repetitions of both."""
+    if one is None:
+        return other
+    best = min(one, other, key=lambda reading: seconds_of(component, reading.value))
+    extent = max((each.range for each in (one, other) if each.range >= 0), default=math.nan)
+    return Reading(best.value, best.share, best.others, one.count + other.count, extent, one.beside)

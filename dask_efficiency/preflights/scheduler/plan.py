@@ -1,0 +1,85 @@
+"""Plan and Candidate: the options of a test, and each worker during it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dask_efficiency.preflights.judge.readings import Component, Subject
+
+#: Seconds of a repetition: a period of a container's CPU limit, by default 100 ms.
+REPETITION_SECONDS = 0.1
+
+#: Components measured of every worker, and of those with a GPU.
+ON_CPU = (Component.CPU, Component.CPU_ALL, Component.MEMORY, Component.DISK, Component.PYTHON)
+ON_GPU = (Component.GPU, Component.GPU_MEMORY, Component.GPU_COPY, Component.GPU_PEER)
+
+#: Beginning of the note of a test that was stopped.
+STOPPED = "stopped while"
+
+#: Asks the worker at an address, for so many seconds at most. None if it does not know the request; raises OSError or
+#: TimeoutError if it does not answer.
+Ask = Callable[[str, dict[str, Any], float], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Options of a test.
+
+    Parameters
+    ----------
+    test
+        Its name.
+    seconds
+        Most time it may take.
+    device
+        ``auto``, ``cpu`` or ``gpu``.
+    force
+        Whether workers that run tasks are tested.
+    soak
+        Whether a training step that fills the GPU is measured.
+    collective
+        ``gloo``, ``nccl`` or nothing.
+    workload, payload
+        Kind and bytes of a workload to time as well.
+    repetition
+        Seconds of each repetition, of which the best counts.
+    """
+
+    test: str
+    seconds: float = 60.0
+    device: str = "auto"
+    force: bool = False
+    soak: bool = False
+    collective: str = ""
+    workload: str = ""
+    payload: bytes = b""
+    repetition: float = field(default_factory=lambda: REPETITION_SECONDS)
+
+    def components(self, *, gpu: bool) -> list[Component]:
+        """Components that are measured of a worker alone; ``gpu``: whether it has NVIDIA's driver."""
+        found = list(ON_CPU)
+        if self.device == "gpu" or (self.device == "auto" and gpu):
+            found += [*ON_GPU, *([Component.SOAK] if self.soak else [])]
+        return [*found, *([Component.WORKLOAD] if self.workload else [])]
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A worker during a test."""
+
+    subject: Subject
+    machine: str = ""
+    gpu: bool = False
+    #: Port at which it can listen for a collective.
+    port: int = 0
+
+    @property
+    def can_be_tested(self) -> bool:
+        """True if it can be tested, as far as known."""
+        return not (self.subject.not_tested or self.subject.broken)
+
+    def note(self, **found: Any) -> None:
+        """Set fields of the subject."""
+        self.subject = replace(self.subject, **found)

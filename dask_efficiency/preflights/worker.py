@@ -1,0 +1,416 @@
+"""WorkerPreflight: a worker's side of a test: alone in a child process and a thread, in pairs by Dask's comms."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+from distributed.core import Status
+from distributed.protocol import to_serialize
+
+from dask_efficiency.plugin import names
+from dask_efficiency.plugin.parts import WorkerPart
+from dask_efficiency.preflights.hardware.host import python_loops, spread_of
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+
+_MODULE = "dask_efficiency.preflights.hardware"
+
+#: Switches off the threads of libraries: the request says how many threads compute.
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
+
+#: Seconds between two checks whether the child is to end early.
+LOOK_SECONDS = 0.05
+
+
+class Child:
+    """Process that measures for a worker, and ends with the worker, at its deadline, or on request.
+
+    Attributes
+    ----------
+    found
+        Measurements so far, by component.
+    cpu_seconds
+        Its CPU time; until it has ended, as far as known.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, Any]] = {}
+        self.cpu_seconds = 0.0
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(
+        self, request: Mapping[str, Any], payload: bytes, *, seconds: float, ended: Callable[[], bool]
+    ) -> str:
+        """Measure the requested components; returns why it ended early, or an empty string.
+
+        Parameters
+        ----------
+        request, payload
+            For the child; see :mod:`~dask_efficiency.preflights.hardware.__main__`.
+        seconds
+            Time after which it is killed.
+        ended
+            Called all the time: whether it is to end at once.
+        """
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            _MODULE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
+            # A session of its own: Ctrl-C reaches the worker first, and everything that a workload starts can be ended.
+            start_new_session=True,
+        )
+        try:
+            # Its input stays open: when the worker ends in any way, the input ends, and the child with it.
+            assert process.stdin is not None
+            process.stdin.write(json.dumps({**request, "nbytes": len(payload)}).encode() + b"\n" + payload)
+            reading = asyncio.ensure_future(self._read(process))
+            try:
+                return await self._watch(reading, seconds, ended)
+            finally:
+                reading.cancel()
+        finally:
+            self.kill()
+            await process.wait()
+
+    async def _watch(self, reading: asyncio.Future[None], seconds: float, ended: Callable[[], bool]) -> str:
+        until = asyncio.get_running_loop().time() + seconds
+        while True:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                return f"it took more than {seconds:.3g} s"
+            await asyncio.wait([reading], timeout=min(LOOK_SECONDS, left))
+            if reading.done():
+                break
+            if ended():
+                return "it was stopped"
+        reading.result()
+        assert self._process is not None
+        code = await self._process.wait()
+        return f"its process ended with {code}" if code else ""
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            content = json.loads(line)
+            component = content.pop("component", None)
+            if component is None:
+                self.cpu_seconds = content["cpu_seconds"]
+            else:
+                self.found[component] = content
+
+    def kill(self) -> None:
+        """End it, and everything that it started."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(psutil.Error):
+            times = psutil.Process(process.pid).cpu_times()
+            self.cpu_seconds = max(self.cpu_seconds, times.user + times.system)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+#: Name of its CPU time outside the buckets.
+OWN_TEST = "preflight"
+
+#: Component measured in the worker's own process.
+_PYTHON = "python"
+
+#: Component that equals that of one thread on a worker with one thread.
+_CPU_ALL = "cpu_all"
+
+#: Bytes of the first message; and of the largest, of which a link of 10 Gbit/s takes 150 a second.
+FIRST_NBYTES = 64 * 2**10
+MAX_NBYTES = 8 * 2**20
+
+#: Repetitions, of which the best counts; and the share of one that a message takes at most.
+REPEATS = 3
+MESSAGE_SHARE = 0.3
+
+#: Python's repetitions are this many times as long: a process that is stopped for a tenth of a second at a time would
+#: seem well.
+REPETITIONS_OF_PYTHON = 3
+
+#: Seconds to wait for a partner at the end.
+PART_SECONDS = 1.0
+
+#: Round trips of a repetition.
+ROUND_TRIPS = 10
+
+#: Equal for everything on one machine, in any container.
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+#: Device file of NVIDIA's driver.
+_GPU_DRIVER = Path("/dev/nvidiactl")
+
+
+class WorkerPreflight(WorkerPart):
+    """A worker's side of tests.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._children: set[Child] = set()
+        self._stopped: set[str] = set()
+        self._closed = False
+        self._data = b""
+        #: CPU nanoseconds of children and of the event loop; and of threads of this process.
+        self._elsewhere = 0
+        self.in_threads = 0
+        #: By partner, the event loop's CPU seconds when its test began.
+        self._met: dict[str, float] = {}
+        self._steps: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
+            names.READY: self._ready,
+            names.MEASURE: self._measure,
+            names.PAIR: self._pair,
+            names.MEET: self._meet,
+            names.TAKE: self._take,
+            names.GIVE: self._give,
+            names.PART: self._part,
+            names.STOP_TEST: self._stop_test,
+        }
+
+    @classmethod
+    def of(cls, meter: Any) -> Self:  # noqa: D102
+        return cls(meter.worker)
+
+    def outside(self) -> dict[str, int]:
+        """CPU nanoseconds of all tests so far."""
+        spent = self._elsewhere + self.in_threads
+        return {OWN_TEST: spent} if spent else {}
+
+    async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Take a step of a test; a failure is an answer with its reason under ``failed``."""
+        asked = asked.get("preflight") or {}
+        step = self._steps.get(asked.get("step", ""))
+        if step is None:
+            return {"failed": f"unknown step {asked.get('step')!r:.80}"}
+        try:
+            return await step(asked)
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"[:500]}
+
+    def stop(self) -> None:
+        """End the measurements, also in a child that is just starting; nothing is measured any more."""
+        self._closed = True
+        self._stop()
+
+    def _stop(self) -> None:
+        for child in self._children:
+            child.kill()
+        self._data = b""
+
+    # -- alone -------------------------------------------------------------------------------
+
+    async def _ready(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Machine of the worker, and whether it takes tasks."""
+        return {
+            "machine": machine(),
+            "paused": self._worker.status == Status.paused,
+            "closing": self._worker.status not in (Status.running, Status.paused),
+            "gpu": _has_gpu(),
+            "port": _free_port(),
+        }
+
+    async def _measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Measure some components of the worker alone.
+
+        Returns
+        -------
+        dict
+            ``measured``, by component as :func:`~dask_efficiency.preflights.judge.readings.read_measurements` takes it;
+            or ``busy``, if a task began in the meantime and ``force`` was not set.
+        """
+        test, seconds, force = asked["test"], float(asked["seconds"]), bool(asked["force"])
+        began = time.monotonic()
+
+        def is_busy() -> bool:
+            return not force and bool(self._worker.state.executing)
+
+        def ended() -> bool:
+            return self._closed or test in self._stopped or is_busy()
+
+        alone = {_PYTHON} if self._worker.state.nthreads > 1 else {_PYTHON, _CPU_ALL}
+        components = [name for name in asked["components"] if name not in alone]
+        found: dict[str, dict[str, Any]] = {}
+        if components and not ended():
+            found = await self._in_child(components, asked, seconds, ended)
+        if _PYTHON in asked["components"] and not ended():
+            found[_PYTHON] = await asyncio.wait_for(
+                asyncio.to_thread(self._loops, float(asked["repetition"]), int(asked.get("repeats", REPEATS))),
+                max(1.0, seconds - (time.monotonic() - began)),
+            )
+        if self._closed or test in self._stopped:
+            return {"failed": "the test was stopped"}
+        return {"busy": True} if is_busy() else {"measured": found}
+
+    async def _in_child(
+        self, components: list[str], asked: Mapping[str, Any], seconds: float, ended: Callable[[], bool]
+    ) -> dict[str, dict[str, Any]]:
+        request = {
+            "components": components,
+            "threads": self._worker.state.nthreads,
+            "memory": self._worker.memory_manager.memory_limit or 0,
+            "directory": self._worker.local_directory,
+            "repetition": asked["repetition"],
+            "repeats": asked.get("repeats", REPEATS),
+            "workload": asked.get("workload", ""),
+            "collective": asked.get("collective"),
+        }
+        child = Child()
+        self._children.add(child)
+        try:
+            why = await child.run(request, asked.get("payload", b""), seconds=seconds, ended=ended)
+        except OSError as error:
+            return {name: {"missing": f"no process could be started: {error}"} for name in components}
+        finally:
+            self._children.discard(child)
+            self._elsewhere += round(child.cpu_seconds * 1e9)
+        return {name: child.found.get(name, {"failed": why or "it measured nothing"}) for name in components}
+
+    def _loops(self, repetition: float, repeats: int) -> dict[str, Any]:
+        before = self.in_threads
+
+        def spent(seconds: float) -> None:
+            self.in_threads = before + round(seconds * 1e9)
+
+        return python_loops(REPETITIONS_OF_PYTHON * repetition, repeats, spent)
+
+    async def _stop_test(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        # A test may be stopped before it begins here, so its name stays; tests are few.
+        self._stopped.add(asked["test"])
+        self._stop()
+        return {}
+
+    # -- with a partner ----------------------------------------------------------------------
+
+    async def _pair(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Seconds for a byte to a partner and back, and of a round trip."""
+        partner = self._worker.rpc(asked["partner"])
+        me = {"from": self._worker.address}
+
+        async def ask(step: str, **more: Any) -> Any:
+            answer = await getattr(partner, names.OP)(
+                action=names.PREFLIGHT, preflight={"step": step, "test": asked["test"], **me, **more}
+            )
+            if not isinstance(answer, Mapping) or "failed" in answer:
+                raise RuntimeError(f"the partner answered {answer!r:.200}")
+            return answer
+
+        async def send(nbytes: int) -> None:
+            await ask(names.TAKE, data=to_serialize(data[:nbytes]))
+
+        async def receive(nbytes: int) -> None:
+            await ask(names.GIVE, nbytes=nbytes)
+
+        began, repetition = time.thread_time(), float(asked["repetition"])
+        async with asyncio.timeout(float(asked["seconds"])):
+            data = await self._random_data()
+            await ask(names.MEET)
+            try:
+                sent, received = [await _seconds_per_byte(way, repetition) for way in (send, receive)]
+                latency = await _round_trip(lambda: ask(names.TAKE, data=b""))
+                extent = max(spread_of(sent), spread_of(received))
+                return {"send": min(sent), "receive": min(received), "latency": latency, "range": extent}
+            finally:
+                with suppress(TimeoutError, OSError, RuntimeError):
+                    await asyncio.wait_for(ask(names.PART), PART_SECONDS)
+                self._elsewhere += round((time.thread_time() - began) * 1e9)
+                self._data = b""
+
+    async def _meet(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        self._met[asked["from"]] = time.thread_time()
+        await self._random_data()
+        return {}
+
+    async def _take(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    async def _give(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {"data": to_serialize((await self._random_data())[: asked["nbytes"]])}
+
+    async def _part(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        began = self._met.pop(asked["from"], None)
+        if began is not None:
+            self._elsewhere += round((time.thread_time() - began) * 1e9)
+        self._data = b""
+        return {}
+
+    async def _random_data(self) -> bytes:
+        """Bytes that cannot be compressed, whatever Dask's configuration of compression."""
+        if not self._data:
+            self._data = await asyncio.to_thread(os.urandom, MAX_NBYTES)
+        return self._data
+
+
+async def _seconds_per_byte(move: Callable[[int], Awaitable[None]], repetition: float) -> list[float]:
+    """Seconds a byte of each repetition, in messages as large as the link carries in a short time."""
+    await move(FIRST_NBYTES)  # the first one opens the connection
+    began = time.perf_counter()
+    await move(FIRST_NBYTES)
+    nbytes = round(FIRST_NBYTES * MESSAGE_SHARE * repetition / max(1e-9, time.perf_counter() - began))
+    nbytes = min(MAX_NBYTES, max(FIRST_NBYTES, nbytes))
+    found = []
+    for _ in range(REPEATS):
+        moved, began = 0, time.perf_counter()
+        while time.perf_counter() < began + repetition:
+            await move(nbytes)
+            moved += nbytes
+        found.append((time.perf_counter() - began) / moved)
+    return found
+
+
+async def _round_trip(go: Callable[[], Awaitable[Any]]) -> float:
+    """Best of the medians of some round trips."""
+    medians = []
+    for _ in range(REPEATS):
+        took = []
+        for _ in range(ROUND_TRIPS):
+            began = time.perf_counter()
+            await go()
+            took.append(time.perf_counter() - began)
+        medians.append(median(took))
+    return min(medians)
+
+
+def _has_gpu() -> bool:
+    return _GPU_DRIVER.exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def machine() -> str:
+    """Name equal for all workers on one machine, in any container."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return socket.gethostname()

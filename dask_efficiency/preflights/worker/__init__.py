@@ -1,1 +1,0 @@
-"""A preflight's steps on a worker."""

@@ -1,0 +1,270 @@
+"""The commands `fleet watch` and `fleet train`: which options go together, and what is wrong with a wrong one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
+from dask_efficiency.cli import main
+from dask_efficiency.cli.connection import Connection
+from dask_efficiency.fleet import cli, settings
+from dask_efficiency.fleet.minder import train
+from dask_efficiency.fleet.minder.detector import Minder, load_minder
+from dask_efficiency.fleet.settings import WatchSettings
+from tests.fleet.minder.test_network import random_autoencoder
+from tests.fleet.prometheus.answering import Answer, answering
+
+START = 1_700_000_000
+
+FILE = """step: 10s
+metrics:
+  heat:
+    query: heat
+    worse: more
+    cause: gpu
+"""
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, ["fleet", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result.exit_code, result.stdout, result.stderr
+
+
+def machines(path: str, body: bytes) -> Answer:
+    """Eight machines, of which m3 is hot from a time on."""
+    from urllib.parse import parse_qs
+
+    form = {name: float(parse_qs(body.decode())[name][0]) for name in ("start", "end")}
+    at = np.arange(form["start"], form["end"] + 1, 10)
+    result = []
+    for machine in range(8):
+        noise = np.random.default_rng(machine).normal(60, 1, 10_000)[((at - START) // 10).astype(int) % 10_000]
+        hot = (machine == 3) & (at >= START + 5400) & (at < START + 7200)
+        values = [[t, f"{value:.4f}"] for t, value in zip(at.tolist(), noise + 25 * hot, strict=True)]
+        result.append({"metric": {"instance": f"m{machine}", "job": "x"}, "values": values})
+    return 200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Path:
+    path = tmp_path / "metrics.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_replay_tells_once_that_it_begins_and_once_that_it_ended(metrics: Path) -> None:
+    with answering(machines) as server:
+        (metrics.parent / "watch.yaml").write_text("history: 30m")
+        given = ("watch", server.url, "--metrics", metrics, "--settings", metrics.parent / "watch.yaml")
+        code, out, err = run(*given, "--between", START + 3600, START + 10_800)
+        assert (code, err) == (0, "")
+        begins, ends = out.splitlines()
+        assert "begins m3: Slow worker, its GPU is slow; heat" in begins
+        assert "ends   m3: Slow worker, its GPU is slow; since" in ends
+        code, out, _ = run(*given, "--between", START + 3600, START + 6300, "--json", "--fail")
+    assert code == 1
+    assert [json.loads(line)["slow_worker"]["worker"] for line in out.splitlines()] == ["m3"]
+
+
+def test_a_quiet_replay_finds_nobody(metrics: Path) -> None:
+    with answering(machines) as server:
+        past = ("--between", START + 1800, START + 5000)
+        assert run("watch", server.url, "--metrics", metrics, *past, "--fail") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "Missing argument 'SOURCE'"),
+        ("http://x", "a Prometheus is asked for --metrics FILE"),
+        ("host:1 --between 1 2", "--between is for a Prometheus; a scheduler has no past"),
+        ("http://x --metrics node --once --between 1 2", "--once is now"),
+        ("http://x --metrics node --between 5 4", "4 is earlier than 5"),
+        ("http://x --metrics node --fail", "--fail is for --once and --between"),
+        ("http://x --metrics node --retire", "--retire is for the workers of a scheduler"),
+        ("host:1 --once --retire", "--retire is for a watch that goes on"),
+        ("http://x --metrics node --between yesterday 4", "'yesterday' is not a time such as 2026-03-01T12:00:00Z"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: str, said: str) -> None:
+    code, _, err = run("watch", *arguments.split())
+    assert code == 2
+    assert said in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "said"),
+    [
+        ("host:9090 --metrics node", "", "no URL of a Prometheus: expected http://"),
+        ("http://x --metrics nod", "", "there is no file 'nod'"),
+        (f"{__file__}", "", "is of no kind that is known here; expected a scheduler, or a Prometheus with --metrics"),
+        ("http://x --metrics node", "window: 1m", "a window of 60 s has 4 samples, one in 15 s"),
+        (
+            "http://x --metrics node",
+            "webhook: host",
+            "watch.yaml, line 1: webhook: no URL of a webhook: expected http:",
+        ),
+        ("http://x --metrics node", "model: no.npz", "no.npz"),
+        ("http://127.0.0.1:1 --metrics node --timeout 5s", "", "no Prometheus answers at http://127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(
+    arguments: str, settings: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dask_efficiency.fleet.prometheus.prometheus_query.BACKOFF_SECONDS", 0)
+    (tmp_path / "watch.yaml").write_text(settings)
+    given = ("watch", *arguments.split(), "--settings", tmp_path / "watch.yaml", "--once")
+    code, _, err = run(*given)
+    assert code == 1
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert run(*given, "--fail")[0] == 2
+
+
+def test_one_round_says_whether_somebody_could_have_been_found(metrics: Path) -> None:
+    with answering(machines) as server:
+        given = ("watch", server.url, "--metrics", metrics, "--once", "--fail")
+        code, out, err = run(*given)
+        assert (code, out) == (0, "")
+        assert err.endswith("nobody of 8 is unlike the others\n")
+        (metrics.parent / "watch.yaml").write_text("window: 4m")
+        code, out, err = run(*given, "--settings", metrics.parent / "watch.yaml")
+        assert (code, out) == (2, "")
+        assert "not judged yet: what was reported covers 2" in err
+
+
+def test_a_scheduler_has_the_time_that_is_given() -> None:
+    assert settings.scheduler_source("host:1", Connection(3.5)).timeout_seconds == 3.5
+
+
+def test_only_a_worker_that_is_still_there_is_retired(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "dask_efficiency.cli.connection.Connection.reply", lambda self, where, retire: asked.append(retire.keywords)
+    )
+    source = settings.scheduler_source("host:1", Connection(1))
+    finding = SlowWorker("w1", "", Cause.GPU, 2.0, 0.9, 0.0, None)
+    stub: Any = SimpleNamespace(found=(finding,), present=("w0", "w2", "w3"))
+    retire = settings.retiring(source, WatchSettings(retire_share=0.5, retire_every=0.0), stub, print)
+    retire(0.0)
+    assert asked == []
+    stub.present = ("w0", "w1", "w2", "w3")
+    retire(0.0)
+    assert asked == [{"name": "w1"}]
+
+
+def test_a_watch_that_nobody_reads_ends() -> None:
+    rounds = iter([BrokenPipeError(), AssertionError("it went on")])
+
+    def one(at: float) -> None:
+        raise next(rounds)
+
+    stub: Any = SimpleNamespace(round=one)
+    with pytest.raises(BrokenPipeError):
+        cli._watched(stub, iter([1.0, 2.0]), ends=False)
+
+
+def test_a_model_of_other_metrics_is_refused(metrics: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.npz"
+    Minder({"cold": random_autoencoder()}).save(model)
+    (tmp_path / "watch.yaml").write_text("model: m.npz")
+    code, _, err = run("watch", "http://x", "--metrics", metrics, "--once", "--settings", tmp_path / "watch.yaml")
+    assert code == 1
+    assert f"m.npz was trained on 'cold', which {metrics} does not have; there is: 'heat'" in err
+
+
+@pytest.mark.needs("torch")
+def test_a_detector_is_trained_on_a_fleets_past_and_watches(metrics: Path, tmp_path: Path) -> None:
+    model = tmp_path / "minder.npz"
+    with answering(machines) as server:
+        asked = (server.url, "--metrics", metrics)
+        period = ("--between", START, START + 5000)
+        code, out, err = run("train", *asked, *period, "--windows", 3, "--steps", 5, "--save", model)
+        assert (code, err) == (0, "")
+        assert out == f"{model}: heat, of 3 runs or windows.\n"
+        assert len(server.asked) == 3
+        (tmp_path / "watch.yaml").write_text("model: minder.npz")
+        given = ("--between", START + 6300, START + 6300, "--settings", tmp_path / "watch.yaml")
+        assert run("watch", *asked, *given)[0] == 0
+    assert load_minder(model).metrics == ("heat",)
+
+
+@pytest.mark.needs("torch")
+def test_a_detector_is_trained_on_tables(tmp_path: Path) -> None:
+    at = np.repeat(np.arange(0.0, 600.0, 10.0), 4)
+    heat = np.random.default_rng(0).normal(60, 1, len(at))
+    table = pd.DataFrame({"at": at, "worker": np.tile(list("abcd"), 60), "heat": heat})
+    table.to_csv(tmp_path / "quiet.csv", index=False)
+    table.to_parquet(tmp_path / "quiet.parquet")
+    model = tmp_path / "minder.npz"
+    code, _, err = run("train", tmp_path / "quiet.csv", tmp_path / "quiet.parquet", "--steps", 2, "--save", model)
+    assert (code, err) == (0, "")
+    assert load_minder(model).metrics == ("heat",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--save x.npz", "Missing argument 'SOURCES...'"),
+        ("a.csv", "Missing option '--save'"),
+        ("http://x --metrics node --save x.npz", "the URL of a Prometheus with --metrics and --between"),
+        ("a.csv http://x --metrics node --between 1 2 --save x.npz", "expected files, or the URL of a Prometheus"),
+        ("http://x --metrics node --between 10 20 --save x.npz", "expected a window of 900 s at least"),
+    ],
+)
+def test_what_there_is_to_learn_from_must_be_given(arguments: str, said: str) -> None:
+    code, _, err = run("train", *arguments.split())
+    assert code == 2
+    assert said in " ".join(err.split())
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is pressed while the second of three metrics is learnt."""
+    monkeypatch.chdir(tmp_path)
+    rows = {"at": np.repeat(np.arange(60.0), 4), "worker": np.tile(list("abcd"), 60)}
+    noise = np.random.default_rng(0)
+    pd.DataFrame({**rows, **{name: noise.random(240) for name in ("cpu", "net", "disk")}}).to_csv(
+        "all-well.csv", index=False
+    )
+    learnt = []
+
+    def fit(windows: Any, *, steps: int, seed: int, report: Any) -> Any:
+        report(0.5)
+        if learnt:
+            raise KeyboardInterrupt
+        learnt.append(windows)
+        return random_autoencoder(seed=1)
+
+    monkeypatch.setattr(train, "fit", fit)
+
+
+def trained() -> Result:
+    return CliRunner().invoke(main, ["fleet", "train", "all-well.csv", "--save", "minder.npz"])
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_keeps_the_metrics_that_were_learnt() -> None:
+    result = trained()
+    assert result.exit_code == 130
+    assert result.stderr == "Ctrl-C: stopped after 1 of 3 metrics\n"
+    assert result.stdout == "minder.npz: cpu, of 1 runs or windows.\n"
+    assert load_minder("minder.npz").metrics == ("cpu",)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_half_a_detector_does_not_replace_a_whole_one() -> None:
+    Path("minder.npz").write_bytes(b"the old one")
+    result = trained()
+    assert result.exit_code == 130
+    assert "minder.npz stays as it was; of the new detector only cpu was learnt" in result.stderr
+    assert Path("minder.npz").read_bytes() == b"the old one"

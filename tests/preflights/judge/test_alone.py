@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.preflights.judge.alone import (
+    ALIKE,
+    MAX_ALIKE,
+    MUCH_SLOWER,
+    PAIRS,
+    compare_alone,
+    is_confirmed,
+    suspects,
+    unsettled,
+    with_pair,
+)
+from dask_efficiency.preflights.judge.readings import THRESHOLD, Component, Reading, Subject
+from dask_efficiency.preflights.judge.verdict import judge
+from tests.preflights.judge.clusters import subject
+
+ratios_of_pairs = st.lists(st.floats(0.5, 5.0), max_size=PAIRS)
+
+
+@given(st.lists(st.floats(THRESHOLD, 100.0), min_size=PAIRS, max_size=PAIRS))
+def test_one_that_is_slow_in_all_pairs_is_confirmed(ratios: list[float]) -> None:
+    assert is_confirmed(1.5, ratios) is True
+
+
+@given(st.lists(st.floats(MUCH_SLOWER, math.inf), min_size=2, max_size=PAIRS))
+def test_two_pairs_are_enough_where_it_is_much_slower(ratios: list[float]) -> None:
+    assert is_confirmed(MUCH_SLOWER, ratios) is True
+    assert is_confirmed(1.5, ratios[:2]) is None
+
+
+@given(
+    st.lists(st.floats(0.5, 100.0), max_size=PAIRS),
+    st.lists(st.floats(0.5, ALIKE, exclude_max=True), min_size=2),
+    st.floats(THRESHOLD, 100.0),
+)
+def test_pairs_that_are_alike_clear_it_however_slow_others_were(
+    slow: list[float], alike: list[float], first: float
+) -> None:
+    assert len(alike) > MAX_ALIKE
+    assert is_confirmed(first, [*slow, *alike]) is False
+
+
+@given(ratios_of_pairs.filter(lambda ratios: is_confirmed(1.5, ratios) is None), st.floats(0.5, 5.0))
+def test_it_is_known_after_so_many_pairs(ratios: list[float], last: float) -> None:
+    rest = PAIRS - len(ratios)
+    assert is_confirmed(1.5, [*ratios, *[last] * rest]) is not None
+
+
+@given(ratios_of_pairs, st.randoms())
+def test_the_order_of_all_pairs_does_not_matter(ratios: list[float], random) -> None:
+    mixed = sorted(ratios, key=lambda _: random.random())
+    assert is_confirmed(1.5, mixed) is is_confirmed(1.5, ratios)
+
+
+@given(st.floats(0.1, 10.0))
+def test_what_slows_both_of_a_pair_is_no_fault_of_either(moment: float) -> None:
+    own, good = ({Component.CPU: Reading(rate / moment)} for rate in (2e10, 3e10))
+    (ratio,) = with_pair(subject("w0", cpu=2e10), own, good).readings[Component.CPU].beside
+    assert math.isclose(ratio, 1.5)
+
+
+def test_a_pair_counts_only_where_both_were_measured() -> None:
+    one = subject("w0", cpu=2e10, disk=1e8)
+    own = {Component.CPU: Reading(2e10), Component.DISK: Reading(1e8)}
+    found = with_pair(one, own, {Component.CPU: Reading(0.0)})
+    assert found == one
+    assert with_pair(one, {Component.CPU: Reading(0.0)}, own) == one
+    assert unsettled(found, {Component.CPU: 1.5, Component.DISK: 1.5}) == [Component.CPU, Component.DISK]
+
+
+def suspect(*beside: float) -> list[Subject]:
+    victim = subject("victim", cpu=1.5e10)
+    reading = replace(victim.readings[Component.CPU], beside=beside)
+    return [*(subject(f"w{i}", cpu=3e10) for i in range(3)), replace(victim, readings={Component.CPU: reading})]
+
+
+def test_one_that_seems_slow_is_a_suspect_until_it_is_confirmed_or_cleared() -> None:
+    assert suspects(compare_alone(suspect())) == {"victim": {Component.CPU: 2.0}}
+    assert not judge(suspect(1.0, 1.05), [], at=0.0)
+    (finding,) = judge(suspect(1.5, 1.6, 1.4, 1.0, 1.5), [], at=0.0)
+    assert (finding.worker, finding.effect) == ("victim", 1.5)
+
+
+def test_where_there_was_no_time_for_pairs_the_first_measurement_counts() -> None:
+    assert [finding.worker for finding in judge(suspect(), [], at=0.0)] == ["victim"]
+
+
+def test_one_of_two_is_no_suspect_for_nobody_can_tell() -> None:
+    assert not suspects(compare_alone(suspect()[-2:]))
+
+
+def test_beside_one_that_is_much_faster_than_the_others_nobody_is_slow() -> None:
+    subjects = [subject("fast", disk=6e9), *(subject(f"w{i}", disk=2e9) for i in range(3))]
+    assert not suspects(compare_alone(subjects))
+    assert not judge(subjects, [], at=0.0)
+    two = [subject("fast", disk=6e9), *(subject(f"w{i}", disk=3e9) for i in range(3)), subject("victim", disk=1e9)]
+    assert list(suspects(compare_alone(two))) == ["victim"]
+
+
+def test_half_of_four_workers_may_be_slow() -> None:
+    subjects = [subject(f"w{i}", cpu=3e10 if i < 2 else 1.5e10) for i in range(4)]
+    assert set(suspects(compare_alone(subjects))) == {"w2", "w3"}

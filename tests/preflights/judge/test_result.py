@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dask_efficiency.accounts.checks import RefusedPayload
+from dask_efficiency.preflights.judge.links import MeasuredPair
+from dask_efficiency.preflights.judge.readings import Component, Reading, Subject, better
+from dask_efficiency.preflights.judge.result import decode, encode
+
+
+def test_what_was_measured_arrives_as_it_was() -> None:
+    readings = {
+        Component.CPU: Reading(3e10, 0.9, 0.1, 6, 0.02),
+        Component.WORKLOAD: Reading(math.inf, 1.0, 0.0, 1, 0.0),
+    }
+    subjects = (
+        Subject("a", "tcp://a", "h", "g", readings, {Component.DISK: "full"}),
+        Subject("b", "tcp://b", "h", "g", not_tested="it left meanwhile"),
+    )
+    links = (
+        MeasuredPair("tcp://a", "tcp://b", {Component.SEND: 1e-9}, 0.1),
+        MeasuredPair("tcp://a", "tcp://b", {}, 0.0),
+    )
+    values = decode(encode(subjects, links, started=1.0, seconds=2.0, notes=["n"]))
+    assert values.subjects == subjects
+    assert values.links == links
+    assert (values.started, values.seconds, values.notes) == (1.0, 2.0, ("n",))
+
+
+@pytest.mark.parametrize("content", [{}, {"subjects": 3}, {"subjects": [{"readings": {"tpu": {}}}]}])
+def test_something_else_is_refused(content: dict[str, object]) -> None:
+    with pytest.raises(RefusedPayload, match="not what a preflight measured"):
+        decode(content)
+
+
+def test_the_better_of_two_readings_counts_and_keeps_the_larger_range() -> None:
+    one, other = Reading(2.0, 0.5, count=3, range=0.1), Reading(3.0, 0.9, count=3, range=0.3)
+    best = better(Component.CPU, one, other)
+    assert (best.value, best.share, best.count, best.range) == (3.0, 0.9, 6, 0.3)
+    assert better(Component.WORKLOAD, one, other).value == 2.0
+    assert better(Component.CPU, None, other) is other

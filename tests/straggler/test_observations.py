@@ -1,0 +1,41 @@
+"""Sizes: larger work takes longer, and accuses nobody."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dask_efficiency.straggler.observations import GIANT, Observations, sized, without_giants
+from dask_efficiency.straggler.score import score
+
+
+def observations(value: np.ndarray, size: np.ndarray) -> Observations:
+    """Of workers that have as many each, four in all."""
+    count = len(value)
+    worker, zeros = np.repeat(np.arange(4), count // 4), np.zeros(count, np.int64)
+    return Observations(
+        "duration", worker, zeros, value, np.ones(count), size, np.arange(float(count)), zeros > 0, ("f",)
+    )
+
+
+def test_size_explains_what_differs_with_it_within_workers() -> None:
+    size = np.tile(np.log([1.0, 2.0, 4.0, 8.0]), 20)
+    level = np.repeat([0.0, 0.0, 0.0, 0.3], 20)
+    given_sizes = observations(level + size, size)
+    assert np.ptp(sized(given_sizes, 4).value[:20]) == pytest.approx(0.0, abs=1e-9)
+    assert score(given_sizes, 4).level[3] == pytest.approx(0.3)
+
+
+def test_sizes_that_hardly_differ_explain_nothing() -> None:
+    size = np.tile(np.log([1.0, 1.2]), 40)
+    given_sizes = observations(3 * size, size)
+    assert sized(given_sizes, 4).value.tolist() == given_sizes.value.tolist()
+
+
+@pytest.mark.parametrize(("giants", "left"), [(4, 76), (20, 80)])
+def test_a_few_giants_are_left_out_and_many_are_the_work(giants: int, left: int) -> None:
+    size = np.zeros(80)
+    size[:giants] = math.log(2 * GIANT)
+    assert len(without_giants(observations(size, size)).value) == left
