@@ -12,8 +12,7 @@ from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction, compared, r
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
 from dask_efficiency.show.progress import until_stopped
 from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
-from dask_efficiency.simulation.model.hostfile import Hostfile, read_hostfile
-from dask_efficiency.simulation.model.placement import PlacementError
+from dask_efficiency.simulation.model.placement import Hostfile, PlacementError, read_hostfile
 from dask_efficiency.simulation.model.topology import Topology
 from dask_efficiency.simulation.model.units import nbytes_of, shown_count
 

@@ -19,17 +19,16 @@ from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.accuracy import SEEDS as OWN_SEEDS
 from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, runs_of, seeds_of
-from dask_efficiency.simulation.model.gil import check_shares
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, runs_of, seeds_of
 from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
 from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
 from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
+from dask_efficiency.simulation.model.thread_waits import check_shares
 
 #: What simulates; tests put another one in its place.
-engine: Engine = simulate_seeds
+engine: Simulator = simulate_seeds
 
 #: Seeds of each cluster where several are compared.
 SEEDS = 8
@@ -110,7 +109,7 @@ def simulate(
     given = _given(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
     check_shares(trace, gil or {})
-    job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
+    job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
     if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
         with _engine(runs_of(trace, chosen)) as run:
@@ -169,9 +168,9 @@ def sweep(
     for one in clusters:
         _check_cluster(trace, one)
     with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, Job(given)), force=force)
+        judged = _judge(self_replay(run, trace, SimulationJob(given)), force=force)
         found = until_stopped(
-            lambda one: predict(run, trace, Job(one), chosen, judged, notes), clusters, "numbers of workers"
+            lambda one: predict(run, trace, SimulationJob(one), chosen, judged, notes), clusters, "numbers of workers"
         )
     return Sweep(tuple(found), price_per_worker_hour, sizes[len(found) :])
 
@@ -222,9 +221,9 @@ def place(
         _check_cluster(trace, one)
     # All of them are on the same network.
     with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, Job(next(iter(clusters.values())))), force=force)
+        judged = _judge(self_replay(run, trace, SimulationJob(next(iter(clusters.values())))), force=force)
         placed = until_stopped(
-            lambda name: Placement(name, predict(run, trace, Job(clusters[name]), chosen, judged, notes)),
+            lambda name: Placement(name, predict(run, trace, SimulationJob(clusters[name]), chosen, judged, notes)),
             list(clusters),
             "placements",
         )
@@ -232,12 +231,12 @@ def place(
 
 
 @contextmanager
-def _engine(runs: int) -> Iterator[Engine]:
+def _engine(runs: int) -> Iterator[Simulator]:
     """The engine for so many simulated runs, whose progress is shown."""
     with progress("simulating", unit="runs", of=runs) as report:
         done = 0
 
-        def run(trace: RunTrace, job: Job, seeds: Sequence[int], **options: Any) -> list[Simulated]:
+        def run(trace: RunTrace, job: SimulationJob, seeds: Sequence[int], **options: Any) -> list[Simulated]:
             nonlocal done
             found = engine(trace, job, seeds, report=lambda runs: report(done + runs), **options)
             done += len(seeds)

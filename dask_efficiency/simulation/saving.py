@@ -21,12 +21,10 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import NORMAL_95, Engine, Ensemble
-from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.ensemble import NORMAL_95, Ensemble, Simulated, SimulationJob, Simulator
 from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
 from dask_efficiency.simulation.model.result import model_error
-from dask_efficiency.simulation.model.run_noise import run_noise
+from dask_efficiency.simulation.model.run_figures import RunFigures, run_noise
 from dask_efficiency.straggler.wording import as_finding
 
 #: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s for
@@ -68,7 +66,7 @@ class _Share:
         return Saved(seconds, low, high)
 
 
-def savings(report: EfficiencyReport, engine: Engine = simulate_seeds) -> dict[str, Saved]:
+def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dict[str, Saved]:
     """By how much the recorded run is shorter with the cure of each loss, and with all of them.
 
     The run is simulated as it was and with each cure, on cores that its processes share. What a cure saves is taken
@@ -197,7 +195,7 @@ CLUSTERS: Mapping[str, Callable[[ClusterSpec], ClusterSpec]] = {
 PARTS: Mapping[str, str] = {Bucket.SPILL: "spill", Bucket.WAITING_ON_DATA: "transfer"}
 
 
-def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, engine: Engine) -> dict[str, _Share]:
+def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, engine: Simulator) -> dict[str, _Share]:
     """What the run takes with each cure that can be simulated, and with all of these where there are several."""
     locked = report.waiting.get("lock", 0.0) > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]
     # With locks, more threads, or processes, wait at the same ones.
@@ -273,13 +271,13 @@ def _with_chance(report: EfficiencyReport, threads: int) -> float:
     return computes / sum(weight / whole * min(busy, cores) for busy, weight in enumerate(weights))
 
 
-def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> Job:
+def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> SimulationJob:
     """The run with the cures of these kinds."""
     cluster = ClusterSpec.from_trace(trace)
     for kind in kinds:
         cluster = CLUSTERS[kind](cluster) if kind in CLUSTERS else cluster
     without = frozenset(PARTS[kind] for kind in kinds if kind in PARTS)
-    return Job(cluster, without, gil=_without_gil(report, trace))
+    return SimulationJob(cluster, without, gil=_without_gil(report, trace))
 
 
 def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:

@@ -15,13 +15,13 @@ from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.wall_clock import kept_in_bounds
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.show.finding import Basis
 from dask_efficiency.simulation.engine.launch import simulate_seeds
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.saving import savings
 from tests.report.samples import causes, report_of, seconds, skew
 from tests.runs.replay.test_replay import NO_DELAYS
@@ -68,9 +68,9 @@ class Engine:
 
     def __init__(self, own: float, cured: float) -> None:
         self._own, self._cured = own, cured
-        self.cured: list[Job] = []
+        self.cured: list[SimulationJob] = []
 
-    def __call__(self, trace: Any, job: Job, seeds: Sequence[int], **options: Any) -> list[Simulated]:
+    def __call__(self, trace: Any, job: SimulationJob, seeds: Sequence[int], **options: Any) -> list[Simulated]:
         assert options == {"processes": 1}
         is_own = [worker.nthreads for worker in job.cluster.workers] == [2] and not job.without
         if not is_own:

@@ -76,7 +76,7 @@ def command(
         if html is not None:
             (changed or found).to_html(html)
         if as_json:
-            from dask_efficiency.runs.sections.path_data import improvements, to_dict
+            from dask_efficiency.runs.sections.path import improvement_rows, to_dict
 
             data = to_dict(found)
             if changed is not None:
@@ -84,7 +84,7 @@ def command(
             if earlier is not None:
                 data["before"] = to_dict(earlier)
             if speedups:
-                data["speedups"] = improvements(found)
+                data["speedups"] = improvement_rows(found)
             click.echo(json.dumps(data, indent=1))
             return
         from dask_efficiency.runs.path.compare import compare_paths

@@ -12,19 +12,16 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.runs.path.blocked import loop_causes, relabel
 from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
-from dask_efficiency.runs.path.parts import PathPart, headline, worth_finding
-from dask_efficiency.runs.path.presence import name_without_workers, slots
+from dask_efficiency.runs.path.parts import PathPart, PathSummary, headline, worth_finding
+from dask_efficiency.runs.path.relabel import loop_causes, name_without_workers, relabel, slots
 from dask_efficiency.runs.path.scope import Question, Scope
 from dask_efficiency.runs.path.segments import CODES, Segments
-from dask_efficiency.runs.path.speedups import Speedup, replays, speedups
-from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.path.walk import walk
-from dask_efficiency.runs.replay.changes import Changes, changes
+from dask_efficiency.runs.replay.changes import Changes, Speedup, changes, replays, speedups
 from dask_efficiency.runs.replay.replay import replay_with
-from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.finding import Finding
@@ -83,7 +80,7 @@ class CriticalPath(Paged):
     question: Question
     scope: Scope
     segments: Segments
-    causes: Causes
+    causes: RunCauses
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -98,7 +95,7 @@ class CriticalPath(Paged):
             If there is no such task or span.
         """
         scope = question.scope(trace)
-        causes = Causes(trace)
+        causes = RunCauses(trace)
         walked, notes = _expanded(walk(trace, scope, causes), trace)
         segments = name_without_workers(relabel(walked, trace), trace, scope)
         return cls(trace, question, scope, segments, causes, notes)

@@ -10,7 +10,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool
 from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import PHASES, Outcome
+from dask_efficiency.runs.trace.schema import PHASES, RunOutcome
 
 _GATHER = PHASES.index("gather")
 
@@ -131,7 +131,7 @@ def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
     done = mine & (trace.runs.reported != MISSING)
     if not done.any():
         raise EmptyTraceError(f"{what} did not end in the trace {trace.name[:80]!r}")
-    good = done & (trace.runs.outcome == Outcome.SUCCEEDED)
+    good = done & (trace.runs.outcome == RunOutcome.SUCCEEDED)
     run = _latest(trace.runs.reported, good if good.any() else done)
     stop = int(trace.runs.reported[run])
     graphs = trace.tasks.graph[chosen]

@@ -1,7 +1,8 @@
-"""Durations: how long each part of a run took, so that a replay can put the parts together at other times."""
+"""Durations of the parts of each run, and the mean time of each worker for a task of each prefix."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
 from dask_efficiency.runs.replay.changes import Changes
-from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS
 
@@ -57,7 +58,7 @@ class Durations:
     done: Bool
 
 
-def durations(trace: RunTrace, causes: Causes, moved: Moved, changes: Changes) -> Durations:
+def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: Changes) -> Durations:
     """Durations as recorded, with changes."""
     runs = trace.runs
     assigned, received, ready, executing, submitted, start, stop, ended, reported = ordered_instants(trace)
@@ -84,7 +85,7 @@ def durations(trace: RunTrace, causes: Causes, moved: Moved, changes: Changes) -
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class RunTransfers:
     """Which transfers each run waited for, and which run each transfer was for."""
 
     #: By run: whether it waited for any transfer.
@@ -96,7 +97,7 @@ class Moved:
     run: Int64
 
 
-def moved(trace: RunTrace, inputs: tuple[Int64, Int64]) -> Moved:
+def run_transfers(trace: RunTrace, inputs: tuple[Int64, Int64]) -> RunTransfers:
     """Match transfers with the runs that needed them."""
     runs, transfers, tasks = trace.runs, trace.transfers, len(trace.tasks)
     making, needing = inputs
@@ -122,10 +123,10 @@ def moved(trace: RunTrace, inputs: tuple[Int64, Int64]) -> Moved:
     last_stop = np.full(len(runs), MISSING, np.int64)
     np.minimum.at(first_start, needing, began)
     np.maximum.at(last_stop, needing, transfers.stop[row])
-    return Moved(last_stop != MISSING, first_start, last_stop, run)
+    return RunTransfers(last_stop != MISSING, first_start, last_stop, run)
 
 
-def _slot_waits(trace: RunTrace, causes: Causes, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
+def _slot_waits(trace: RunTrace, causes: RunCauses, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
     """Which runs waited for a slot, and when the slot that they got was free."""
     runs = trace.runs
     freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
@@ -160,3 +161,72 @@ def _scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
     if isinstance(factor, float) and factor == 1.0:
         return ns
     return np.where(factor == 1.0, ns, np.rint(ns * factor)).astype(np.int64)
+
+
+#: Beyond this value of Welch's t, a worker counts as slower or faster than the others.
+DISTINCT = 3.0
+
+
+def task_times(trace: RunTrace) -> Float64:
+    """How long each worker takes for a task of each prefix.
+
+    Workers whose times do not clearly differ from those of the others count as equally fast. They are compared by
+    Welch's t of the logarithms of their times.
+
+    Returns
+    -------
+    array, shape (workers, prefixes + 1)
+        Geometric means in nanoseconds, above 0. Where a worker ran no task of a prefix, it is what the others take,
+        made slower or faster as this worker is with the rest of its tasks. The last column is for runs without a
+        prefix.
+    """
+    count, total, squares = _logarithms(trace)
+    others = count.sum(axis=0) - count
+    mean, rest = _by(total, count), _by(total.sum(axis=0) - total, others)
+    spread = (_by(squares, count) - mean**2, _by(squares.sum(axis=0) - squares, others) - rest**2)
+    own, of_others = (np.maximum(square, 0.0) for square in spread)
+    # Where all times are equal, the spread is 0 and any difference counts.
+    error = np.sqrt(np.maximum(_by(own, count - 1) + _by(of_others, others), 1e-12))
+    known = (count > 1) & (others > 0)
+    distinct = known & (np.abs(mean - rest) > DISTINCT * error)
+    alike = np.where(distinct, 0.0, count)
+    middle = np.array(
+        [float(np.median(means[has])) if has.any() else 0.0 for means, has in zip(mean.T, known.T, strict=True)]
+    )
+    common = np.where(alike.any(axis=0), _by((np.where(distinct, 0.0, total)).sum(axis=0), alike.sum(axis=0)), middle)
+    slower = np.where(distinct, mean - common, 0.0)
+    ran = count > 0
+    rest_of_its_tasks = _by((slower * count).sum(axis=1), count.sum(axis=1))
+    found: Float64 = np.exp(common + np.where(ran, slower, rest_of_its_tasks[:, None]))
+    return found
+
+
+def repaired(found: Float64, workers: Collection[int]) -> Float64:
+    """The same times, with some workers as fast as the median of the others, if there are others."""
+    others = [worker for worker in range(len(found)) if worker not in workers]
+    again = found.copy()
+    if others and workers:
+        again[list(workers)] = np.median(found[others], axis=0)
+    return again
+
+
+def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
+    """By worker and prefix: how many runs there are, and the sums of their times' logarithms and of the squares."""
+    runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
+    took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
+    there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
+    rows = np.flatnonzero(there & (prefix >= 0))
+    logs = np.log(np.maximum(took[rows], 1))
+    place = runs.worker[rows].astype(np.int64) * (prefixes + 1) + prefix[rows]
+    size, shape = workers * (prefixes + 1), (workers, prefixes + 1)
+    count, total, squares = (
+        np.bincount(place, weights, minlength=size).astype(np.float64).reshape(shape)
+        for weights in (np.ones(len(logs)), logs, logs**2)
+    )
+    return count, total, squares
+
+
+def _by(total: Float64, count: Float64) -> Float64:
+    """The mean, 0 where nothing was counted."""
+    found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    return found

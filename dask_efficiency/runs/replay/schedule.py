@@ -9,10 +9,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.replay.constraints import Constraints
 from dask_efficiency.runs.replay.durations import Durations, prefix_of_runs
+from dask_efficiency.runs.trace.run_causes import Constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 
 #: Kinds of events, in the order in which those of one instant happen.
 _FREE, _REPORT, _READY = range(3)
@@ -81,7 +81,7 @@ class VirtualCluster:
         self._secede, self._finish, self._report = times.secede.tolist(), times.finish.tolist(), times.report.tolist()
         self._ran, self._done = times.ran.tolist(), times.done.tolist()
         self._recorded_worker = runs.worker.tolist()
-        self._lost = dict.fromkeys(np.flatnonzero(runs.outcome == Outcome.LOST).tolist())
+        self._lost = dict.fromkeys(np.flatnonzero(runs.outcome == RunOutcome.LOST).tolist())
         order = _order(trace)
         rank = np.empty(count, np.int64)
         rank[order] = np.arange(count)

@@ -1,15 +1,15 @@
-"""What a critical path says: one, one with changes, and two side by side."""
+"""Documents of a critical path: one path, one with changes, and two compared; and its figures as plain data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison
-from dask_efficiency.runs.path.path import NOBODY, CriticalPath
-from dask_efficiency.runs.sections.path_data import to_dict
-from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
+from dask_efficiency.runs.sections.by_kind import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
     Scale,
@@ -245,3 +245,28 @@ def _named(name: str, by: str) -> str:
     if name != NOBODY:
         return name_of(name)
     return "(no task)" if by == "prefix" else "(client and scheduler)"
+
+
+def to_dict(path: CriticalPath) -> dict[str, Any]:
+    """The path's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is not finite."""
+    return {
+        "name": path.trace.name,
+        "headline": path.headline,
+        "findings": [one.to_dict() for one in path.findings],
+        "makespan_seconds": path.makespan_seconds,
+        "floor_seconds": path.floor_seconds,
+        "slot_bound_seconds": path.slot_bound_seconds if math.isfinite(path.slot_bound_seconds) else None,
+        "slots": path.slots,
+        "unattributed": path.unattributed,
+        **{f"seconds_by_{by}": path.seconds(by) for by in GROUPS},
+        "notes": list(path.trace.notes),
+        "dropped": dict(path.trace.dropped),
+    }
+
+
+def improvement_rows(path: CriticalPath) -> list[dict[str, Any]]:
+    """Where 10 % would help most, ready for JSON; the error is None of a single replay."""
+    rows = [asdict(speedup) for speedup in path.improvements()]
+    for row in rows:
+        row["error_seconds"] = row["error_seconds"] if math.isfinite(row["error_seconds"]) else None
+    return rows

@@ -9,7 +9,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.stragglers.tables import sizes_of_work
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.show.figures import name_of, shorten
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.straggler.wording import long_task
@@ -76,7 +76,7 @@ def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
         The longest first.
     """
     runs = trace.runs
-    ended = (runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
+    ended = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
     ended &= (runs.task >= 0) & (runs.task < len(trace.tasks)) & (runs.worker >= 0)
     rows = np.flatnonzero(ended & (runs.worker < len(trace.workers)))
     seconds = (runs.stop[rows] - runs.start[rows]) / 1e9

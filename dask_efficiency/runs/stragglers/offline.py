@@ -13,7 +13,7 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
-from dask_efficiency.runs.stragglers.tables import Run, run_of_table, run_of_trace
+from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table, run_of_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.straggler.disk import AT_THE_DISK, Disks, judge_disks
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    Source: TypeAlias = RunTrace | pd.DataFrame
+    RunOrTable: TypeAlias = RunTrace | pd.DataFrame
 
 #: How far a worker must stand out, as a factor of :func:`~dask_efficiency.straggler.score.threshold`.
 FACTOR = 1.0
@@ -93,7 +93,7 @@ class Judgement:
 
 
 def find_stragglers(
-    source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
+    source: RunOrTable, *, history: RunOrTable | Iterable[RunOrTable] | Mapping[str, Usual] = (), factor: float = FACTOR
 ) -> list[SlowWorker]:
     """Workers that took longer than their peers for the same work.
 
@@ -129,7 +129,7 @@ def find_stragglers(
 
 
 def judge(
-    source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
+    source: RunOrTable, *, history: RunOrTable | Iterable[RunOrTable] | Mapping[str, Usual] = (), factor: float = FACTOR
 ) -> Judgement:
     """Like :func:`find_stragglers`, with what could not be judged and why; the parameters are the same."""
     if not (isinstance(factor, int | float) and 0 < factor < math.inf):
@@ -150,7 +150,7 @@ def _sure(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
     )
 
 
-def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
+def usual(history: RunOrTable | Iterable[RunOrTable]) -> dict[str, Usual]:
     """What is usual in runs in which nothing was wrong, by signal."""
     sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
     by_signal: dict[str, list[tuple[Observations, int]]] = {}
@@ -161,11 +161,11 @@ def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
     return {signal: usual_of(runs) for signal, runs in by_signal.items()}
 
 
-def _run(source: Source) -> Run:
+def _run(source: RunOrTable) -> ObservedRun:
     return run_of_trace(source) if isinstance(source, RunTrace) else run_of_table(source)
 
 
-def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
+def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> Judgement:
     """Judge the workers of a run by all signals."""
     count = len(run.workers)
     compared = [observations for observations in run.observations if not FINISHED[observations.signal].against_usual]
@@ -188,7 +188,7 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
 
 
 def _finding(
-    run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
+    run: ObservedRun, worker: int, scores: Mapping[str, Scores], limit: float, disks: Disks | None = None
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {
@@ -282,7 +282,7 @@ def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]
     return tuple(sorted(found, key=lambda item: -item.z))
 
 
-def _of_two(run: Run) -> tuple[str, ...]:
+def _of_two(run: ObservedRun) -> tuple[str, ...]:
     """A note with the ratio of two workers, as either of them may be the odd one."""
     longest = next((observations for observations in run.observations if observations.signal == "duration"), None)
     if len(run.workers) < 2 or longest is None:
@@ -295,7 +295,9 @@ def _of_two(run: Run) -> tuple[str, ...]:
     return (said + "Which of them is as it should be, a third one or a run from before would tell.",)
 
 
-def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[SlowWorker], factor: float) -> list[SlowWorker]:
+def _with_hosts(
+    run: ObservedRun, scores: Mapping[str, Scores], found: list[SlowWorker], factor: float
+) -> list[SlowWorker]:
     """The findings, with one for a host in place of those for its workers where the whole host is slow."""
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.straggler.observations import Observations, Work, compare_by, observations_of
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
@@ -31,7 +31,7 @@ class TableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ObservedRun:
     """The workers of a run, and all observations by which they can be compared."""
 
     workers: tuple[str, ...]
@@ -40,7 +40,7 @@ class Run:
     observations: tuple[Observations, ...]
 
 
-def run_of_table(frame: pd.DataFrame) -> Run:
+def run_of_table(frame: pd.DataFrame) -> ObservedRun:
     """Read a table that has a row for each task.
 
     Parameters
@@ -86,7 +86,7 @@ def run_of_table(frame: pd.DataFrame) -> Run:
         cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
         transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"],
     )  # fmt: skip
-    return Run(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
+    return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
@@ -139,7 +139,7 @@ def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
     return Observations(observations.signal, work=work, kinds=tuple(kinds), **columns)
 
 
-def run_of_trace(trace: RunTrace) -> Run:
+def run_of_trace(trace: RunTrace) -> ObservedRun:
     """Read a recorded run.
 
     Workers are compared with those of as many threads, as much memory and the same resources. The first task of each
@@ -150,8 +150,8 @@ def run_of_trace(trace: RunTrace) -> Run:
     hosts = tuple(spec.host for spec in trace.workers)
     ran = (runs.start != MISSING) & (runs.worker >= 0) & (runs.worker < len(names))
     ran &= (runs.task >= 0) & (runs.task < len(trace.tasks))
-    ended = ran & (runs.outcome == Outcome.SUCCEEDED) & (runs.stop >= runs.start)
-    rows = np.flatnonzero(ended | (ran & (runs.outcome == Outcome.RUNNING)))
+    ended = ran & (runs.outcome == RunOutcome.SUCCEEDED) & (runs.stop >= runs.start)
+    rows = np.flatnonzero(ended | (ran & (runs.outcome == RunOutcome.RUNNING)))
     rows = rows[np.argsort(runs.start[rows], kind="stable")]
     groups = [f"{spec.nthreads} {spec.memory_limit} {sorted(spec.resources.items())}" for spec in trace.workers]
     prefix = trace.tasks.prefix[runs.task[rows]]
@@ -165,7 +165,7 @@ def run_of_trace(trace: RunTrace) -> Run:
     first[np.unique(place, return_index=True)[1]] = True
     several = np.bincount(place, minlength=int(place.max(initial=0)) + 1)[place] > 1
     rows, worker, kind = (column[~(first & several)] for column in (rows, worker, kind))
-    running = runs.outcome[rows] == Outcome.RUNNING
+    running = runs.outcome[rows] == RunOutcome.RUNNING
     cpu = np.where(runs.cpu_ns[rows] >= 0, runs.cpu_ns[rows] / 1e9, np.nan)
     disk = (np.maximum(runs.unspill_ns[rows], 0) + np.maximum(runs.spill_ns[rows], 0)) / 1e9
     work = Work(
@@ -175,7 +175,7 @@ def run_of_trace(trace: RunTrace) -> Run:
         transfer=np.full(len(rows), np.nan), input_bytes=sizes_of_work(trace)[runs.task[rows]],
     )  # fmt: skip
     found = [*_within_hosts(observations_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
-    return Run(names, hosts, tuple(observations for observations in found if len(observations.value)))
+    return ObservedRun(names, hosts, tuple(observations for observations in found if len(observations.value)))
 
 
 def sizes_of_work(trace: RunTrace) -> Float64:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, row, short, text, whole
 from dask_efficiency.accounts.tables import MISSING, Int64
-from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES, Profile
+from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES, TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 
 SCHEMA = 1
@@ -27,7 +27,7 @@ _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class WorkerBatch:
     """Rows of a worker, integers by its monotonic clock.
 
     Parameters
@@ -61,7 +61,7 @@ class Batch:
     blocked: Int64
     keys: tuple[Any, ...] = ()
     senders: tuple[str, ...] = ()
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[TaskProfile, ...] = ()
     not_profiled: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ def encode(
     blocked: Collection[Sequence[int]] = (),
     keys: Sequence[Any] = (),
     senders: Sequence[str] = (),
-    profiles: Sequence[Profile] = (),
+    profiles: Sequence[TaskProfile] = (),
     not_profiled: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Rows as a message of bytes, texts and keys."""
@@ -99,7 +99,7 @@ def encode(
     return message
 
 
-def decode(message: object) -> Batch:
+def decode(message: object) -> WorkerBatch:
     """The batch of a message.
 
     Raises
@@ -117,7 +117,7 @@ def decode(message: object) -> Batch:
         raise RefusedPayload(f"keys is {short(keys)}; expected one for each of {len(tables['transfers'])} transfers")
     _check_positions("senders", tables["transfers"][:, TRANSFER.index("sender")], senders)
     _check_positions("causes", tables["blocked"][:, BLOCKED.index("cause")], BLOCKED_BY)
-    return Batch(
+    return WorkerBatch(
         recording=text("recording", given.get("recording")),
         worker=text("worker", given.get("worker")),
         seq=whole("seq", given.get("seq")),
@@ -130,13 +130,13 @@ def decode(message: object) -> Batch:
     )
 
 
-def _profile(values: object) -> Profile:
+def _profile(values: object) -> TaskProfile:
     *numbers, content = values if isinstance(values, list | tuple) and values else (None,)
     if not isinstance(content, bytes | bytearray | memoryview) or len(content) > MAX_PROFILE_BYTES:
         size = len(content) if isinstance(content, bytes | bytearray | memoryview) else type(content).__name__
         raise RefusedPayload(f"a profile is {size}; expected at most {MAX_PROFILE_BYTES} bytes")
     run, thread, start, stop, started = row("profiles", numbers, 5)
-    return Profile(run, thread, start, stop, started, bytes(content))
+    return TaskProfile(run, thread, start, stop, started, bytes(content))
 
 
 def _check_positions(name: str, column: Int64, known: Sequence[str]) -> None:

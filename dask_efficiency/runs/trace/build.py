@@ -1,22 +1,21 @@
-"""From a recording to a RunTrace: the scheduler's transitions joined with the workers' rows, on one clock."""
+"""RunTrace from a Recording: the scheduler's transitions joined with the workers' rows, on one clock."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table, Texts
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.trace.batch import RUN
-from dask_efficiency.runs.trace.part import since_start
-from dask_efficiency.runs.trace.profiles import Profile, cost_note
 from dask_efficiency.runs.trace.recording import Recording
-from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, TaskProfile, WorkerSpec, cost_note
 from dask_efficiency.runs.trace.schema import (
     PHASES,
     RUN_INSTANTS,
@@ -24,9 +23,9 @@ from dask_efficiency.runs.trace.schema import (
     STATES,
     Blocked,
     Graphs,
-    Outcome,
     Phases,
     Releases,
+    RunOutcome,
     Runs,
     Series,
     Shuffled,
@@ -272,7 +271,7 @@ def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, client
     )
 
 
-def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) -> tuple[Profile, ...]:
+def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) -> tuple[TaskProfile, ...]:
     """Those of which the run is there."""
     number = columns["profiles.run"]
     order = np.argsort(runs.run_id, kind="stable")
@@ -284,7 +283,7 @@ def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) ->
         if runs.run_id[row] == number[i] and runs.worker[row] == columns["profiles.worker"][i]:
             content = columns["profiles.content"][ends[i] - columns["profiles.nbytes"][i] : ends[i]]
             thread, started = int(columns["profiles.thread"][i]), int(columns["profiles.started"][i])
-            found.append(Profile(row, thread, int(of["start"][i]), int(of["stop"][i]), started, content.tobytes()))
+            found.append(TaskProfile(row, thread, int(of["start"][i]), int(of["stop"][i]), started, content.tobytes()))
     return tuple(sorted(found, key=attrgetter("start")))
 
 
@@ -315,8 +314,8 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
     _fill_in(table, columns, clock, end)
     notes = _order(table)
     # Cut off with its worker, which said so itself: not lost.
-    lost = (table["outcome"] == Outcome.LOST) & (table["ended"] != MISSING)
-    table["outcome"][lost] = Outcome.CANCELLED
+    lost = (table["outcome"] == RunOutcome.LOST) & (table["ended"] != MISSING)
+    table["outcome"][lost] = RunOutcome.CANCELLED
     return Runs.from_columns(table), notes
 
 
@@ -327,12 +326,12 @@ def _outcomes(recording: Recording, end: NDArray[Any], finish: NDArray[Any]) -> 
     failures = [i for i, kind in enumerate(kinds) if kind in _FAILURES]
     kind = np.append(columns["stimuli.kind"], MISSING)[stimulus]
     removed = np.isin(stimulus, columns["removals.stimulus"]) & (stimulus != MISSING)
-    outcome = np.full(len(end), Outcome.CANCELLED, np.int8)
-    outcome[removed] = Outcome.LOST
-    outcome[(finish[end] == _ERRED) & ~removed] = Outcome.FAILED
-    outcome[np.isin(kind, failures) & (finish[end] != _MEMORY)] = Outcome.FAILED
-    outcome[finish[end] == _MEMORY] = Outcome.SUCCEEDED
-    outcome[end == MISSING] = Outcome.RUNNING
+    outcome = np.full(len(end), RunOutcome.CANCELLED, np.int8)
+    outcome[removed] = RunOutcome.LOST
+    outcome[(finish[end] == _ERRED) & ~removed] = RunOutcome.FAILED
+    outcome[np.isin(kind, failures) & (finish[end] != _MEMORY)] = RunOutcome.FAILED
+    outcome[finish[end] == _MEMORY] = RunOutcome.SUCCEEDED
+    outcome[end == MISSING] = RunOutcome.RUNNING
     return outcome
 
 
@@ -388,7 +387,7 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
         known = column != MISSING
         early = known & (column < latest)
         if name == "reported":  # it was given up before it ended: nothing was recorded
-            given_up = early & np.isin(table["outcome"], (Outcome.CANCELLED, Outcome.LOST))
+            given_up = early & np.isin(table["outcome"], (RunOutcome.CANCELLED, RunOutcome.LOST))
             column[given_up] = MISSING
             early &= ~given_up
         if early.any():
@@ -399,3 +398,56 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
     if most < _NOTABLE_NS:
         return []
     return [f"clocks disagree: {moved} instants were moved, by {most / 1e6:.3g} ms at most, onto what came before them"]
+
+
+def since_start(trace: RunTrace) -> RunTrace:
+    """Of a longer recording, what was going on at or after ``trace.start``, and the tasks that it names."""
+    start = trace.start
+    ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)
+    there = (ended >= start) | (trace.runs.outcome == RunOutcome.RUNNING)
+    runs, run = trace.runs.take(there), np.cumsum(there) - 1
+    transitions = trace.transitions.take(trace.transitions.at >= start)
+    transfers = trace.transfers.take(trace.transfers.stop >= start)
+    shuffled = trace.shuffled.take(trace.shuffled.stop >= start)
+    releases = trace.releases.take(trace.releases.at >= start)
+    graphs = np.flatnonzero(trace.graphs.taken_in >= start)
+    used = np.zeros(len(trace.tasks) + 1, np.bool_)
+    for column in (runs.task, runs.after, transitions.task, transfers.task, shuffled.task, releases.task):
+        used[column] = True
+    used[:-1] |= np.isin(trace.tasks.graph, graphs)
+    used[MISSING] = False
+    owner = np.repeat(np.arange(len(trace.tasks)), np.diff(trace.dependency_starts))
+    edges = used[owner]
+    used[trace.dependencies[edges]] = True
+    kept = np.flatnonzero(used[:-1])
+    number = np.full(len(trace.tasks) + 1, MISSING, np.int32)
+    number[kept] = np.arange(len(kept))
+    starts = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(np.bincount(number[owner[edges]], minlength=len(kept)), out=starts[1:])
+    first_stimulus = int(transitions.stimulus.min()) if len(transitions) else len(trace.stimuli)
+    first_graph = int(graphs[0]) if len(graphs) else len(trace.graphs)
+    tasks, stimuli = trace.tasks.take(kept), trace.stimuli.take(np.arange(first_stimulus, len(trace.stimuli)))
+    return replace(
+        trace,
+        keys=Texts.of(trace.keys[int(task)] for task in kept),
+        tasks=replace(tasks, graph=_less(tasks.graph, first_graph)),
+        dependency_starts=starts,
+        dependencies=number[trace.dependencies[edges]],
+        runs=replace(runs, task=number[runs.task], after=number[runs.after]),
+        graphs=trace.graphs.take(np.arange(first_graph, len(trace.graphs))),
+        releases=replace(releases, task=number[releases.task]),
+        transitions=replace(
+            transitions, task=number[transitions.task], stimulus=_less(transitions.stimulus, first_stimulus)
+        ),
+        stimuli=replace(stimuli, graph=_less(stimuli.graph, first_graph)),
+        transfers=replace(transfers, task=number[transfers.task]),
+        shuffled=replace(shuffled, task=number[shuffled.task]),
+        blocked=trace.blocked.take(trace.blocked.stop >= start),
+        series=trace.series.take(trace.series.at >= start),
+        constraints={int(number[task]): value for task, value in trace.constraints.items() if used[task]},
+        profiles=tuple(replace(profile, run=int(run[profile.run])) for profile in trace.profiles if there[profile.run]),
+    )
+
+
+def _less(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+    return np.where(numbers < first, MISSING, numbers - first)

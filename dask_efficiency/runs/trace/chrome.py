@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.files.storage import writing
-from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
-from dask_efficiency.runs.trace.lanes import lanes
+from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice, lanes
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, RunOutcome, Runs, WorkerChange
 from dask_efficiency.show.progress import progress
 
 #: A longer key is cut.
@@ -25,10 +24,10 @@ _KEY_LENGTH = 200
 
 #: What became of a run that made no result.
 _LOST: Mapping[int, Bucket] = {
-    Outcome.FAILED: Bucket.FAILED,
-    Outcome.CANCELLED: Bucket.CANCELLED,
-    Outcome.LOST: Bucket.LOST_WORKER,
-    Outcome.RUNNING: Bucket.RUNNING,
+    RunOutcome.FAILED: Bucket.FAILED,
+    RunOutcome.CANCELLED: Bucket.CANCELLED,
+    RunOutcome.LOST: Bucket.LOST_WORKER,
+    RunOutcome.RUNNING: Bucket.RUNNING,
 }
 
 #: chrome://tracing knows these names of colours only; Perfetto chooses a colour for each name of a slice.
@@ -140,8 +139,8 @@ class _Export:
         messages = trace.shuffled
         self.messages = (messages.start != MISSING) & (messages.stop >= messages.start)
         self.messages &= np.isin(messages.task, runs.task[chosen])
-        self.run_places: dict[int, Place] = {}
-        self.transfer_places: dict[int, Place] = {}
+        self.run_places: dict[int, WrittenSlice] = {}
+        self.transfer_places: dict[int, WrittenSlice] = {}
 
     def path(self, critical: Sequence[PathSlice]) -> None:
         """The path's own track."""
@@ -199,7 +198,7 @@ class _Export:
             self._within(place, row, bucket)
         self._seceded(process, rows[(runs.seceded[rows] != MISSING) & (runs.ended[rows] > runs.seceded[rows])])
 
-    def _within(self, place: Place, row: int, bucket: Bucket) -> None:
+    def _within(self, place: WrittenSlice, row: int, bucket: Bucket) -> None:
         """What a run did in its slot, below it."""
         runs = self.trace.runs
         submitted, start, stop = int(runs.submitted[row]), int(runs.start[row]), int(runs.stop[row])
@@ -300,9 +299,9 @@ class _Export:
     def transfer_arrows(self) -> None:
         """From the run, or the transfer, that brought a result to its sender, to the transfer from there."""
         runs, transfers = self.trace.runs, self.trace.transfers
-        sources: dict[tuple[int, int], Place] = {}
+        sources: dict[tuple[int, int], WrittenSlice] = {}
         for row, place in self.run_places.items():
-            if runs.outcome[row] == Outcome.SUCCEEDED:
+            if runs.outcome[row] == RunOutcome.SUCCEEDED:
                 sources[int(runs.task[row]), int(runs.worker[row])] = place
         for row, place in self.transfer_places.items():
             sources.setdefault((int(transfers.task[row]), int(transfers.receiver[row])), place)
@@ -313,7 +312,7 @@ class _Export:
 
     def path_arrows(self, critical: Sequence[PathSlice]) -> None:
         """From each run of the path to the next; the category is the kind that took longest between them."""
-        before: Place | None = None
+        before: WrittenSlice | None = None
         between: dict[str, int] = {}
         for part in critical:
             place = self.run_places.get(part.run)
@@ -337,7 +336,7 @@ class _Export:
         runs = self.trace.runs
         about: dict[str, Any] = {
             "key": self._key(int(runs.task[row])),
-            "outcome": _name_of(Outcome, int(runs.outcome[row])),
+            "outcome": _name_of(RunOutcome, int(runs.outcome[row])),
         }
         for name, column in (("cpu, ms", runs.cpu_ns), ("gpu, ms", runs.gpu_ns)):
             if column[row] > 0:

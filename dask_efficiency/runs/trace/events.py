@@ -6,7 +6,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import IO, Any
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING, Int64
 
 #: A longer name is cut.
 _NAME_LENGTH = 200
@@ -25,7 +30,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WrittenSlice:
     """A slice that was written, for an arrow to begin or end in."""
 
     process: int
@@ -93,7 +98,7 @@ class TraceEvents:
         *,
         colour: str = "",
         args: Mapping[str, Any] | None = None,
-    ) -> Place:
+    ) -> WrittenSlice:
         """A stretch of time on a track."""
         more = f',"cname":"{colour}"' if colour else ""
         if args:
@@ -103,7 +108,7 @@ class TraceEvents:
             f'"name":{quoted(name)},"cat":"{category}"{more}}}'
         )
         self.written.slices += 1
-        return Place(process, track, start, stop)
+        return WrittenSlice(process, track, start, stop)
 
     def instant(self, process: int, track: int, at: int, name: str, category: str) -> None:
         """Something that happened at once."""
@@ -119,14 +124,16 @@ class TraceEvents:
             self._put(f'{{"ph":"C","pid":{process},"ts":{self._at(at)},"name":"{name}","args":{args}}}')
             self.written.counters += len(known)
 
-    def arrow(self, source: Place, target: Place, name: str, category: str) -> None:
+    def arrow(self, source: WrittenSlice, target: WrittenSlice, name: str, category: str) -> None:
         """From the end of a slice to the start of another; none where that would go back in time or miss a slice.
 
         The reader lets it leave from the slice's last child, if it has one.
         """
         self.flow(source, min(source.stop - 1, target.start), target, target.start, name, category)
 
-    def flow(self, source: Place, leaves: int, target: Place, arrives: int, name: str, category: str) -> None:
+    def flow(
+        self, source: WrittenSlice, leaves: int, target: WrittenSlice, arrives: int, name: str, category: str
+    ) -> None:
         """From an instant in a slice to one in another, or in the same; none that goes back in time or misses it."""
         if not (source.start <= leaves < source.stop and target.start <= arrives < target.stop and leaves <= arrives):
             return
@@ -166,3 +173,42 @@ def quoted(name: str) -> str:
 def _microseconds(ns: int) -> str:
     # a float would not keep the digits of a long recording
     return f"{'-' if ns < 0 else ''}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
+
+
+def lanes(start: Int64, stop: Int64, wanted: Int64 | None = None) -> Int64:
+    """A lane for each interval, so that no two in a lane overlap; touching is no overlap.
+
+    Parameters
+    ----------
+    start, stop
+        In any order; none stops before its start.
+    wanted
+        The lane that each should have if it is free then, not negative; ``MISSING`` has no wish.
+
+    Returns
+    -------
+    array
+        From 0. Those whose wish cannot be had come after the lanes that were wished for; among
+        them as few lanes as will do.
+    """
+    wishes = np.full(len(start), MISSING) if wanted is None else wanted
+    found = np.empty(len(start), np.int64)
+    ends: dict[int, int] = {}
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    beyond = max(int(wishes.max(initial=MISSING)), MISSING) + 1
+    starts, stops, wish = start.tolist(), stop.tolist(), wishes.tolist()
+    for row in np.lexsort((stop, start)).tolist():
+        at, lane = starts[row], wish[row]
+        if lane < 0 or ends.get(lane, at) > at:
+            while busy and busy[0][0] <= at:
+                heappush(free, heappop(busy)[1])
+            if free:
+                lane = heappop(free)
+            else:
+                lane, beyond = beyond, beyond + 1
+            heappush(busy, (stops[row], lane))
+        else:
+            ends[lane] = stops[row]
+        found[row] = lane
+    return found

@@ -1,4 +1,4 @@
-"""Recorder: what the scheduler sees of a run, appended to columns, in bounded memory."""
+"""Recorder: the scheduler's view of a run, appended to columns in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,43 @@ from operator import itemgetter, methodcaller, ne
 from typing import Any, NamedTuple, cast
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.batch import Batch
-from dask_efficiency.runs.trace.chapter import Chapter
-from dask_efficiency.runs.trace.names import Names
-from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES
-from dask_efficiency.runs.trace.recording import Frozen
+from dask_efficiency.runs.trace.batch import WorkerBatch
+from dask_efficiency.runs.trace.recording import Chapter, Frozen
+from dask_efficiency.runs.trace.run_trace import MAX_ALL_PROFILES_BYTES
 from dask_efficiency.runs.trace.schema import STATES, Series
+
+#: Different names at most; later ones share one.
+MAX_NAMES = 10_000
+
+#: Longer names are cut.
+MAX_NAME_LENGTH = 200
+
+
+class Names:
+    """Numbers for names; what is beyond :data:`MAX_NAMES` is one name, the last."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """The number of a name, a new one if it has none."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers.setdefault(name[:MAX_NAME_LENGTH], len(self._numbers))
+            if number >= MAX_NAMES:
+                del self._numbers[name[:MAX_NAME_LENGTH]]
+                number = self._numbers.setdefault("(other)", len(self._numbers))
+        return number
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """The numbers of names."""
+        numbers = [*map(self._numbers.get, names)]
+        return [*map(self.number, names)] if None in numbers else cast("list[int]", numbers)
+
+    def all(self) -> list[str]:
+        """The names in the order of their numbers."""
+        return list(self._numbers)
+
 
 #: A transition is one number in a column: ``start * len(STATES) + finish``.
 _CODES = {(start, finish): i * len(STATES) + j for i, start in enumerate(STATES) for j, finish in enumerate(STATES)}
@@ -65,7 +96,7 @@ _ACTION, _START, _STOP = map(itemgetter, ("action", "start", "stop"))
 _KIND_AND_TIME = methodcaller("rpartition", "-")
 
 
-class Recorder:
+class TraceRecorder:
     """The scheduler's recorder, without a scheduler.
 
     It keeps two chapters. When the newer one is full, the older one is dropped and counted.
@@ -362,7 +393,7 @@ class Recorder:
         self.make_room()
         self._newer.tables["series"].append(at, worker, *values)
 
-    def batch(self, worker: int, senders: list[int], batch: Batch) -> None:
+    def batch(self, worker: int, senders: list[int], batch: WorkerBatch) -> None:
         """A worker's rows came."""
         self.make_room()
         self.not_profiled.update(batch.not_profiled)

@@ -19,7 +19,7 @@ PHASES = ("optimize", "upload", "gather")
 BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
 
 
-class Outcome(IntEnum):
+class RunOutcome(IntEnum):
     """What became of a run."""
 
     SUCCEEDED = 0
@@ -147,7 +147,7 @@ class Runs(Table):
     worker: Annotated[Int32, _position("workers")]
     #: The scheduler's number of the run.
     run_id: Annotated[Int64, Column(from_worker=True)]
-    outcome: Annotated[Int8, _position(Outcome)]
+    outcome: Annotated[Int8, _position(RunOutcome)]
     #: Of a task that had been in memory, and runs again because its result, or one that needs it, was lost.
     recomputed: Bool
     #: On the scheduler: sent to the worker (a stolen task: to the thief).

@@ -20,30 +20,25 @@ from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.runs.trace.settings import SETTINGS
-from dask_efficiency.simulation.engine.client import VirtualClients
-from dask_efficiency.simulation.engine.costs import Costs
-from dask_efficiency.simulation.engine.data import put_data
-from dask_efficiency.simulation.engine.membership import Membership
+from dask_efficiency.simulation.engine.client import VirtualClients, put_data, with_phases
+from dask_efficiency.simulation.engine.costs import Costs, TaskCosts
+from dask_efficiency.simulation.engine.dask_patches import replace_clocks, replace_hashes, replace_what_is_unused
+from dask_efficiency.simulation.engine.membership import Membership, PlannedWorker, membership_note, planned_workers
 from dask_efficiency.simulation.engine.memory import WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.engine.recording import RunRecorder
 from dask_efficiency.simulation.engine.scheduler import NoComm, VirtualScheduler
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.engine.shuffles import Shuffles
-from dask_efficiency.simulation.engine.tasks import TaskCosts
-from dask_efficiency.simulation.engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.simulation.engine.worker import VirtualWorker
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
-from dask_efficiency.simulation.model.client_phases import with_phases
-from dask_efficiency.simulation.model.comings import Stay, notes_on, stays
-from dask_efficiency.simulation.model.cores import BACKGROUND, Cores, FewCores
+from dask_efficiency.simulation.model.cores import BACKGROUND, FewCores, HostCores
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.left_out import left_out, overfull
-from dask_efficiency.simulation.model.listed import listed
-from dask_efficiency.simulation.model.network import Instant
-from dask_efficiency.simulation.model.requirements import SIMULATED
+from dask_efficiency.simulation.model.network import InstantNetwork
+from dask_efficiency.simulation.model.requirements import SIMULATED, left_out, overfull
+from dask_efficiency.simulation.model.units import listed
 
 #: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
 STILL = 10_000_000_000
@@ -72,7 +67,7 @@ class Engine:
         Decides the order of sets, ports, and small differences of costs.
     """
 
-    def __init__(self, workload: Workload, calibration: Calibration, job: Job, seed: int) -> None:
+    def __init__(self, workload: Workload, calibration: Calibration, job: SimulationJob, seed: int) -> None:
         self._workload, self._calibration, self._job, self.seed = workload, calibration, job, seed
         self.clock = EventHeap(workload.trace.start)
         self._random = random.Random(seed)
@@ -125,14 +120,14 @@ class Engine:
         self.recorder = RunRecorder(clock, self.scheduler, self._workload)
         self.scheduler.add_plugin(self.recorder)
         # Without a network of its own, the receivers of transfers take the time for them.
-        self._network = (network or Instant()).model(clock)
+        self._network = (network or InstantNetwork()).model(clock)
         #: Workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
         self._ever: dict[str, VirtualWorker] = {}
         shuffles = Shuffles(clock, self.scheduler, self._workload, self.workers, self._network, self._costs)
         self.scheduler.add_plugin(shuffles)
-        self._tasks = TaskCosts(self._workload, calibration, job, self._costs, shuffles.moves)
-        there = stays(self._workload.trace, job.cluster)
+        self._tasks = TaskCosts(self._workload, calibration, job, self._costs, shuffles.at_end)
+        there = planned_workers(self._workload.trace, job.cluster)
         ports = self._random.sample(range(20_000, 60_000), len(there))
         addresses = [f"tcp://{stay.spec.host}:{port}" for stay, port in zip(there, ports, strict=True)]
         # A worker can have the recorded address of one that it replaced.
@@ -145,7 +140,7 @@ class Engine:
         self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self._costs, by_recorded)
         put_data(self._workload, self.scheduler, self.workers, by_recorded, clock)
 
-    def _hosts(self) -> dict[str, Cores]:
+    def _hosts(self) -> dict[str, HostCores]:
         """The cores of those hosts of which they are known, by host."""
         cluster, found = self._job.cluster, {}
         for host, cores in cluster.cores.items():
@@ -153,7 +148,7 @@ class Engine:
             found[host] = FewCores(self.clock, cores, processes * BACKGROUND, f"{self.seed} {host}")
         return dict(found)
 
-    async def _join(self, stay: Stay, address: str) -> None:
+    async def _join(self, stay: PlannedWorker, address: str) -> None:
         clock, costs, job, spec = self.clock, self._costs, self._job, stay.spec
         worker = VirtualWorker(
             clock,
@@ -161,7 +156,7 @@ class Engine:
             address,
             costs=costs,
             cores=self._cores.get(spec.host),
-            work=self._tasks.work,
+            costs_of_run=self._tasks.of_run,
             first=self._tasks.first,
             network=self._network,
             peers=self.workers,
@@ -315,7 +310,7 @@ class Engine:
         threads = max((worker.spec.nthreads for worker in self._ever.values()), default=0)
         return [
             *(self._calibration.notes if threads > 1 else ()),
-            *notes_on(trace, self._job.cluster),
+            *membership_note(trace, self._job.cluster),
             *left_out(trace),
             *([overfull(names)] if names else []),
         ]

@@ -16,7 +16,7 @@ from dask.system import CPU_COUNT
 from dask_efficiency.files.storage import any_size
 from dask_efficiency.runs.trace.files import load_trace, save_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 
 _MODULE = "dask_efficiency.simulation.engine"
 
@@ -31,7 +31,7 @@ TICK = 0.5
 
 def simulate_seeds(
     trace: RunTrace,
-    job: Job,
+    job: SimulationJob,
     seeds: Sequence[int],
     *,
     traces: Collection[int] = (),

@@ -1,19 +1,85 @@
-"""Membership: workers that join a simulated cluster, retire and are lost, as Dask's scheduler takes it."""
+"""Membership: when workers join, retire and leave, in the recorded run and in the simulated cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from distributed.active_memory_manager import ActiveMemoryManagerExtension, RetireWorker
 from distributed.core import Status
 
-from dask_efficiency.runs.trace.schema import WorkerChange
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.runs.trace.schema import RunOutcome, WorkerChange
 from dask_efficiency.simulation.engine.recording import RunRecorder
 from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
 from dask_efficiency.simulation.engine.worker import VirtualWorker
-from dask_efficiency.simulation.model.comings import Stay
+from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.events import EventHeap
+
+_CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWorker:
+    """A worker, and when it was there; nanoseconds after the start of the run."""
+
+    spec: WorkerSpec
+    #: 0 is from the start on.
+    joins: int = 0
+    #: When it was asked to leave, and hands over its results before; -1 is never.
+    retires: int = -1
+    #: When it was gone all at once; -1 is never.
+    leaves: int = -1
+    #: Whether it was lost, so that Dask suspects the tasks that ran on it.
+    lost: bool = False
+
+
+def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorker, ...]:
+    """When the workers of a cluster are there.
+
+    Where these are the recorded run's, by name, they come and go as they did then; where they are not, all are there
+    all the time.
+    """
+    by_name = {worker.name: worker for worker in cluster.workers}
+    if not changed(trace) or {worker.name for worker in trace.workers} != {*by_name}:
+        return tuple(PlannedWorker(worker) for worker in cluster.workers)
+    events, found = trace.worker_events, []
+    lost = trace.runs.worker[trace.runs.outcome == RunOutcome.LOST]
+    for number, recorded in enumerate(trace.workers):
+        at = {
+            change: np.maximum(events.at[(events.worker == number) & (events.change == change)] - trace.start, 0)
+            for change in _CHANGES
+        }
+        joined, left, retiring = (at[change] for change in _CHANGES)
+        retires = int(retiring[0]) if len(retiring) and len(left) else -1
+        found.append(
+            PlannedWorker(
+                replace(by_name[recorded.name], address=recorded.address, host=recorded.host),
+                joins=int(joined[0]) if len(joined) else 0,
+                retires=retires,
+                leaves=int(left[-1]) if len(left) and retires < 0 else -1,
+                lost=number in lost,
+            )
+        )
+    return tuple(found)
+
+
+def changed(trace: RunTrace) -> bool:
+    """Whether workers came or went while a run was recorded."""
+    events = trace.worker_events
+    return bool((np.isin(events.change, _CHANGES) & (events.at > trace.start)).any())
+
+
+def membership_note(trace: RunTrace, cluster: ClusterSpec) -> tuple[str, ...]:
+    """What a simulation does about it, in a sentence."""
+    if not changed(trace):
+        return ()
+    if {worker.name for worker in trace.workers} != {worker.name for worker in cluster.workers}:
+        return ("Workers came or went in the recorded run: here, all are there from its start to its end.",)
+    return ("Workers come and go when they did in the recorded run.",)
+
 
 #: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two looks
 #: whether it is done: as in ``Scheduler.retire_workers``, where the latter grow with the number of results.
@@ -53,12 +119,12 @@ class Membership:
         scheduler: VirtualScheduler,
         recorder: RunRecorder,
         workers: dict[str, VirtualWorker],
-        join: Callable[[Stay, str], Coroutine[Any, Any, None]],
+        join: Callable[[PlannedWorker, str], Coroutine[Any, Any, None]],
     ) -> None:
         self._clock, self._scheduler, self._recorder = clock, scheduler, recorder
         self._workers, self._join = workers, join
 
-    def plan(self, stay: Stay, address: str) -> None:
+    def plan(self, stay: PlannedWorker, address: str) -> None:
         """Let a worker come and go when it does."""
         start = self._clock.now
         if stay.joins > 0:
@@ -68,7 +134,7 @@ class Membership:
         if stay.leaves >= 0:
             self._clock.at(start + stay.leaves, self._leave, address, not stay.lost)
 
-    def _come(self, stay: Stay, address: str) -> None:
+    def _come(self, stay: PlannedWorker, address: str) -> None:
         at_once(self._join(stay, address))
         self._recorder.changed(address, WorkerChange.JOINED)
 

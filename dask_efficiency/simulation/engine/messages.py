@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.simulation.model.cores import Cores, EnoughCores
+from dask_efficiency.simulation.model.cores import EnoughCores, HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds of a core that a batch of messages needs on its way at most, on both sides: the median where nothing but
@@ -23,7 +23,7 @@ class Loop:
         Of its host; None are enough.
     """
 
-    def __init__(self, clock: EventHeap, cores: Cores | None = None) -> None:
+    def __init__(self, clock: EventHeap, cores: HostCores | None = None) -> None:
         self._clock = clock
         self.cores = cores or EnoughCores(clock)
         self._waiting: deque[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = deque()

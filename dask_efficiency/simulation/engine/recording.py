@@ -14,9 +14,9 @@ from distributed import Scheduler, SchedulerPlugin, WorkerPlugin
 from distributed.scheduler import TaskState
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
 from dask_efficiency.runs.trace.build import build
-from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, Recorder, TaskFacts
+from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
@@ -110,11 +110,11 @@ class WorkerRows(WorkerPlugin):
             self._transfers.extend((number, result.nbytes, self._needed.pop(key, start), start, now, 1))
             self.keys.append(key)
 
-    def batch(self, address: str) -> Batch:
+    def batch(self, address: str) -> WorkerBatch:
         """All that was noted."""
         for row, _ in [*self._open.values()]:
             self.keep(row)
-        return Batch(
+        return WorkerBatch(
             recording="",
             worker=address,
             seq=1,
@@ -135,7 +135,7 @@ class RunRecorder(SchedulerPlugin):
     def __init__(self, clock: EventHeap, scheduler: Scheduler, workload: Workload) -> None:
         self._clock, self._scheduler, self._workload = clock, scheduler, workload
         self._started = clock.now
-        self._recorder = Recorder(self._read, max_tasks=4 * len(workload.keys) + 1000)
+        self._recorder = TraceRecorder(self._read, max_tasks=4 * len(workload.keys) + 1000)
         self._numbers: dict[str, int] = {}
         self._specs: list[WorkerSpec] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dask.utils import parse_bytes, parse_timedelta
 
-from dask_efficiency.runs.trace.settings import SETTINGS, Kind
+from dask_efficiency.runs.trace.settings import SETTINGS, SettingKind
 
 #: What would run or import what it names, as a scheduler of Dask's has it. They are set, not left empty as arguments of
 #: the scheduler: it reads an empty argument as "as configured".
@@ -89,12 +89,12 @@ def _are_times(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
 
 
-_FITS: Mapping[Kind, Callable[[Any], bool]] = {
-    Kind.SWITCH: lambda value: isinstance(value, bool),
-    Kind.NUMBER: _is_number,
-    Kind.SIZE: _is_size,
-    Kind.TIME: _is_time,
-    Kind.TIMES: _are_times,
+_FITS: Mapping[SettingKind, Callable[[Any], bool]] = {
+    SettingKind.SWITCH: lambda value: isinstance(value, bool),
+    SettingKind.NUMBER: _is_number,
+    SettingKind.SIZE: _is_size,
+    SettingKind.TIME: _is_time,
+    SettingKind.TIMES: _are_times,
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
-from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.costs import AtTaskEnd, Costs, WorkerIdentity
 from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
-from dask_efficiency.simulation.engine.worker import Moves, VirtualWorker
+from dask_efficiency.simulation.engine.worker import VirtualWorker
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
@@ -79,15 +79,15 @@ class Shuffles(SchedulerPlugin):
             address: count / max(len(shuffle.outputs), 1) for address, count in counts.items()
         }
 
-    def moves(self, task: int) -> Moves | None:
-        """What happens at the end of a task's thread, if it belongs to a shuffle."""
+    def at_end(self, task: int) -> AtTaskEnd | None:
+        """Action at the end of the thread of a shuffle's task; None for other tasks."""
         if task in self._of_input:
             return lambda worker, go_on: self._send(self._of_input[task], task, worker, go_on)
         if task in self._of_barrier:
             return lambda worker, go_on: self._wait(task, go_on)
         return None
 
-    def _send(self, shuffle: Shuffle, task: int, sender: VirtualWorker, go_on: Callable[[], None]) -> None:
+    def _send(self, shuffle: Shuffle, task: int, sender: WorkerIdentity, go_on: Callable[[], None]) -> None:
         nbytes = shuffle.inputs[task]
         for address, share in self._shares.get(shuffle.barrier, {}).items():
             receiver = self._workers.get(address)

@@ -21,7 +21,7 @@ from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.engine.costs import Costs, Taking
 from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.engine.recording import WorkerRows
-from dask_efficiency.simulation.model.cores import Cores
+from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
 
@@ -80,7 +80,7 @@ class Transfers:
         clock: EventHeap,
         *,
         costs: Costs,
-        cores: Cores | None,
+        cores: HostCores | None,
         network: NetworkModel,
         peers: Mapping[str, Peer],
     ) -> None:

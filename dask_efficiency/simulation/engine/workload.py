@@ -12,12 +12,11 @@ import numpy as np
 from dask.typing import Key
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.replay.constraints import constraints
-from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import heard_by_clients
+from dask_efficiency.runs.trace.run_causes import RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import STATES, Outcome
-from dask_efficiency.simulation.model.left_out import data_before
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome
+from dask_efficiency.simulation.model.requirements import data_before
 
 _RELEASED = STATES.index("released")
 
@@ -139,7 +138,7 @@ class Workload:
         runs, count = self.trace.runs, len(self.keys)
         failed, succeeded = (
             np.bincount(runs.task[(runs.outcome == outcome) & (runs.task >= 0)], minlength=count)
-            for outcome in (Outcome.FAILED, Outcome.SUCCEEDED)
+            for outcome in (RunOutcome.FAILED, RunOutcome.SUCCEEDED)
         )
         # What failed and succeeded then had tries left, whatever is known of them.
         for task in np.flatnonzero((failed > 0) & (succeeded > 0)).tolist():
@@ -184,7 +183,7 @@ class Workload:
 
     def _graphs(self) -> list[Graph]:
         trace = self.trace
-        causes = Causes(trace)
+        causes = RunCauses(trace)
         limits = constraints(trace, causes, causes.inputs(trace))
         found: list[Graph] = []
         for i, tasks in enumerate(self._tasks):

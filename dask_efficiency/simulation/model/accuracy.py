@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import RunFigures
-from dask_efficiency.simulation.model.recorded_network import knows
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.transfer_costs import knows
 
 #: Share of the recorded makespan by which the run's own simulation may be off before a prediction is doubted. Published
 #: simulators of runtimes reproduce their own runs within 0.5 to 5 %.
@@ -77,7 +76,7 @@ class SelfReplay:
             )
 
 
-def own_job(trace: RunTrace, other: Job | None = None) -> Job:
+def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJob:
     """The run as it was.
 
     Parameters
@@ -88,17 +87,19 @@ def own_job(trace: RunTrace, other: Job | None = None) -> Job:
     """
     own = ClusterSpec.from_trace(trace)
     if other is None:
-        return Job(own)
+        return SimulationJob(own)
     known = other.cluster
     if knows(known.network, own.workers):
         own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
     hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
     cores = {host: count for host, count in known.cores.items() if host in hosts}
     # What a run says of the hosts that it was recorded on is true, whatever they are to become.
-    return Job(own.with_cores({**cores, **own.cores}), gil=other.gil)
+    return SimulationJob(own.with_cores({**cores, **own.cores}), gil=other.gil)
 
 
-def self_replay(engine: Engine, trace: RunTrace, other: Job | None = None, seeds: int = SEEDS) -> SelfReplay:
+def self_replay(
+    engine: Simulator, trace: RunTrace, other: SimulationJob | None = None, seeds: int = SEEDS
+) -> SelfReplay:
     """Simulate a run on the cluster that it was recorded on.
 
     Parameters

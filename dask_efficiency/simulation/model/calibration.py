@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.replay.task_times import task_times
+from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
-from dask_efficiency.simulation.model.core_waits import core_waits, few_cores
+from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.simulation.model.disk import Disk, disk_of, unmanaged_of
-from dask_efficiency.simulation.model.gil import gil_of
-from dask_efficiency.simulation.model.network import Network
+from dask_efficiency.simulation.model.network import NetworkSpec
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
+from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, gil_of
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: From which quantile on recorded costs are longer because of waiting for a core: where processes had one each (as in
@@ -68,7 +67,7 @@ class Calibration:
 def calibrate(
     trace: RunTrace,
     gil: Mapping[str, float] | None = None,
-    network: Network | None = None,
+    network: NetworkSpec | None = None,
     cores: Mapping[str, float] | None = None,
 ) -> Calibration:
     """Read the costs from a trace.
@@ -76,7 +75,7 @@ def calibrate(
     Parameters
     ----------
     gil
-        What is known of Python's lock, as :func:`~dask_efficiency.simulation.model.gil.gil_of` takes it.
+        What is known of Python's lock, as :func:`~dask_efficiency.simulation.model.thread_waits.gil_of` takes it.
     network
         The network that is simulated. Where the run was recorded on it, what transfers took of it is no cost of theirs.
     cores
@@ -127,7 +126,7 @@ def _first_runs(trace: RunTrace) -> Int64:
     row = np.full(count, MISSING, np.int64)
     inside = np.flatnonzero((runs.task >= 0) & (runs.task < count) & (runs.start != MISSING))
     row[runs.task[inside]] = inside
-    good = inside[runs.outcome[inside] == Outcome.SUCCEEDED][::-1]
+    good = inside[runs.outcome[inside] == RunOutcome.SUCCEEDED][::-1]
     row[runs.task[good]] = good
     return row
 
@@ -165,6 +164,6 @@ def _known(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
 def _failures(trace: RunTrace, count: int) -> Int64:
     runs = trace.runs
     inside = (runs.task >= 0) & (runs.task < count)
-    failed = np.bincount(runs.task[inside & (runs.outcome == Outcome.FAILED)], minlength=count)
-    succeeded = np.bincount(runs.task[inside & (runs.outcome == Outcome.SUCCEEDED)], minlength=count)
+    failed = np.bincount(runs.task[inside & (runs.outcome == RunOutcome.FAILED)], minlength=count)
+    succeeded = np.bincount(runs.task[inside & (runs.outcome == RunOutcome.SUCCEEDED)], minlength=count)
     return np.where((failed > 0) & (succeeded == 0), -1, failed)

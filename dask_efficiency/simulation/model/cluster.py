@@ -14,10 +14,15 @@ from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
-from dask_efficiency.simulation.model.hostfile import read_hostfile
-from dask_efficiency.simulation.model.network import Network, network_of
+from dask_efficiency.simulation.model.network import NetworkSpec, network_of
 from dask_efficiency.simulation.model.picture import draw_topology
-from dask_efficiency.simulation.model.placement import PlacementError, add_to_hosts, copy_workers, place_workers
+from dask_efficiency.simulation.model.placement import (
+    PlacementError,
+    add_to_hosts,
+    copy_workers,
+    place_workers,
+    read_hostfile,
+)
 from dask_efficiency.simulation.model.topology import Topology
 
 
@@ -51,7 +56,7 @@ class ClusterSpec:
     """
 
     workers: tuple[WorkerSpec, ...]
-    network: Network | None = None
+    network: NetworkSpec | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_host: str = ""
@@ -205,7 +210,7 @@ class ClusterSpec:
         hosts = {worker.host for worker in self.workers}
         return self.scheduler_host or (hosts.pop() if len(hosts) == 1 else "")
 
-    def with_network(self, network: Network | None) -> Self:
+    def with_network(self, network: NetworkSpec | None) -> Self:
         """The cluster with another network between its hosts; None is as recorded.
 
         Raises

@@ -1,15 +1,83 @@
-"""Ensemble: one job under several seeds, as a cluster's runs differ too."""
+"""Ensemble: one job simulated under several seeds, as runs of a cluster differ too."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.cluster import ClusterSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationJob:
+    """What is to be simulated: a trace that is in a file, on a cluster.
+
+    Parameters
+    ----------
+    cluster
+        Where.
+    without
+        Parts to leave out, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
+    prefixes
+        By prefix: the factor of its tasks' computing time.
+    validate
+        Let Dask check its own state after every step; slow.
+    """
+
+    cluster: ClusterSpec
+    without: frozenset[str] = frozenset()
+    prefixes: Mapping[str, float] | None = None
+    validate: bool = False
+    #: By prefix: the share of its tasks' time alone in which they hold Python's lock (GIL), where that is known.
+    gil: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "cluster": self.cluster.to_dict(),
+            "without": sorted(self.without),
+            "prefixes": dict(self.prefixes or {}),
+            "validate": self.validate,
+            "gil": dict(self.gil),
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` wrote."""
+        return cls(
+            ClusterSpec.from_dict(given["cluster"]),
+            frozenset(given["without"]),
+            given["prefixes"],
+            given["validate"],
+            given["gil"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One simulated run.
+
+    Parameters
+    ----------
+    seed
+        Its seed.
+    makespan_seconds
+        Of its critical path, as :func:`~dask_efficiency.critical_path` finds it.
+    kinds
+        What the seconds of that were spent on, by kind of segment.
+    trace
+        What a recorder would have recorded of it; None where it was not asked for.
+    """
+
+    seed: int
+    makespan_seconds: float
+    kinds: Mapping[str, float]
+    trace: RunTrace | None = None
+
 
 #: Tasks of all seeds together up to which each seed's trace is kept until the one in the middle is known: some 10 MB.
 #: Above it, that seed is simulated once more.
@@ -26,13 +94,13 @@ _T95 = (
 NORMAL_95 = 1.645
 
 
-class Engine(Protocol):
+class Simulator(Protocol):
     """What simulates a job; :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds` does."""
 
     def __call__(
         self,
         trace: RunTrace,
-        job: Job,
+        job: SimulationJob,
         seeds: Sequence[int],
         *,
         traces: Collection[int] = (),
@@ -102,7 +170,9 @@ class Ensemble:
         return min(math.exp(fmean(logs) - half), self.median), max(math.exp(fmean(logs) + half), self.median)
 
 
-def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *, traced: bool = True) -> Ensemble:
+def ensemble(
+    engine: Simulator, trace: RunTrace, job: SimulationJob, seeds: Sequence[int], *, traced: bool = True
+) -> Ensemble:
     """Simulate a job under each seed.
 
     Parameters

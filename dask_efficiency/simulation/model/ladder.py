@@ -12,8 +12,8 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
-from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.ensemble import Ensemble, Simulator, ensemble
+from dask_efficiency.simulation.model.run_figures import RunFigures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,7 @@ class IdealLadder(Shown):
 
 
 def ladder(
-    engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
+    engine: Simulator, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
 ) -> IdealLadder:
     """Take one part after another away from a run.
 

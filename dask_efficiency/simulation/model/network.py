@@ -26,7 +26,7 @@ class NetworkModel(Protocol):
         ...
 
 
-class Network(Protocol):
+class NetworkSpec(Protocol):
     """A description of a network: a value."""
 
     def model(self, clock: EventHeap) -> NetworkModel:
@@ -39,7 +39,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
+class InstantNetwork:
     """Bytes take no time."""
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
@@ -50,7 +50,7 @@ class Instant:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantNetwork:
     """Every transfer has a bandwidth of its own, whatever else is under way.
 
     Parameters
@@ -88,16 +88,16 @@ class _Alone:
         return 0
 
 
-#: Reads a description that :meth:`Network.to_dict` wrote, by its kind.
-_READ: dict[str, Callable[..., Network]] = {
-    "instant": Instant,
-    "constant": Constant,
+#: Reads a description that :meth:`NetworkSpec.to_dict` wrote, by its kind.
+_READ: dict[str, Callable[..., NetworkSpec]] = {
+    "instant": InstantNetwork,
+    "constant": ConstantNetwork,
     "topology": Topology.from_parts,
 }
 
 
-def network_of(described: dict[str, Any]) -> Network:
-    """The network that :meth:`Network.to_dict` described."""
+def network_of(described: dict[str, Any]) -> NetworkSpec:
+    """The network that :meth:`NetworkSpec.to_dict` described."""
     given = dict(described)
     kind = given.pop("kind", None)
     if kind not in _READ:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.model.host_names import pattern_of
+from dask_efficiency.simulation.model.cluster_file import pattern_of
 from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
 

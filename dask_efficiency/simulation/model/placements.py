@@ -11,9 +11,9 @@ import numpy as np
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.listed import not_simulated
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.units import not_simulated
 
 
 @dataclass(frozen=True, slots=True)

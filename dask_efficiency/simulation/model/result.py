@@ -14,11 +14,9 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import RunFigures, busy, efficiency
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
 from dask_efficiency.simulation.model.requirements import SIMULATED
-from dask_efficiency.simulation.model.run_noise import computing_share, run_noise
+from dask_efficiency.simulation.model.run_figures import RunFigures, busy, computing_share, efficiency, run_noise
 
 if TYPE_CHECKING:
     from dask_efficiency.show.document import Section
@@ -69,7 +67,7 @@ class Prediction(Shown):
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.prediction"
 
-    job: Job
+    job: SimulationJob
     self_replay: SelfReplay
     runs: Ensemble
     trace: RunTrace
@@ -106,7 +104,7 @@ class Prediction(Shown):
 
         Three things are in it. Simulated runs differ, as seeds do: a prediction interval for one more run (Student's,
         of the logarithms). Real runs of tasks that compute differ by more, and so do the recorded and the next one:
-        :func:`~dask_efficiency.simulation.model.run_noise.run_noise` of both. And the model is not the cluster: both
+        :func:`~dask_efficiency.simulation.model.run_figures.run_noise` of both. And the model is not the cluster: both
         ends are
         moved outwards by :attr:`model_error`. NaN of a single seed, which says nothing about how much runs differ.
         """
@@ -184,9 +182,9 @@ class Prediction(Shown):
 
 
 def predict(
-    engine: Engine,
+    engine: Simulator,
     trace: RunTrace,
-    job: Job,
+    job: SimulationJob,
     seeds: Sequence[int],
     self_replay: SelfReplay,
     notes: tuple[str, ...] = (),
@@ -196,7 +194,12 @@ def predict(
 
 
 def predict_own(
-    engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, job: Job | None = None
+    engine: Simulator,
+    trace: RunTrace,
+    seeds: Sequence[int],
+    notes: tuple[str, ...] = (),
+    *,
+    job: SimulationJob | None = None,
 ) -> Prediction:
     """Simulate a run on its own cluster, with nothing changed: the self replay is the prediction.
 
@@ -211,7 +214,7 @@ def predict_own(
     return _of(job, SelfReplay(recorded, runs), runs, notes)
 
 
-def _of(job: Job, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
+def _of(job: SimulationJob, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
     """A prediction whose trace says that it is a simulation, and which has the notes of the engine, too."""
     trace = runs.trace
     if trace is None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay
-from dask_efficiency.simulation.model.listed import not_simulated
-from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.units import not_simulated
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -69,7 +69,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Cable:
     """A cable between two hosts or switches; what goes there leaves what comes back alone (full duplex).
 
     Parameters
@@ -142,7 +142,7 @@ class Topology:
 
     hosts: tuple[Host, ...]
     switches: tuple[str, ...]
-    links: tuple[Link, ...]
+    links: tuple[Cable, ...]
     payload: float = ETHERNET_PAYLOAD
     _routes: dict[str, dict[str, Route]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -237,7 +237,7 @@ class Topology:
         return cls(
             tuple(Host(**host) for host in hosts),
             tuple(switches),
-            tuple(Link(**{**link, "ends": tuple(link["ends"])}) for link in links),
+            tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in links),
             payload,
         )
 

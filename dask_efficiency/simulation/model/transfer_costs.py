@@ -1,15 +1,44 @@
-"""TransferCosts: what moving results to a worker takes, fitted to the times in which recorded workers did it."""
+"""TransferCosts: time to move results to a worker, fitted to the recorded transfers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.network import Network
-from dask_efficiency.simulation.model.recorded_network import arrivals, knows
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.simulation.model.events import EventHeap
+from dask_efficiency.simulation.model.network import NetworkSpec
+from dask_efficiency.simulation.model.topology import Topology
+
+
+def knows(network: NetworkSpec | None, workers: Sequence[WorkerSpec]) -> bool:
+    """Whether a network has the hosts that workers were on, by name or address."""
+    return isinstance(network, Topology) and all(network.host(worker.host) is not None for worker in workers)
+
+
+def arrivals(
+    network: NetworkSpec, workers: Sequence[WorkerSpec], sender: Int64, receiver: Int64, start: Int64, nbytes: Int64
+) -> Int64:
+    """When messages that start when they did would be there if nothing but the network took time; in nanoseconds."""
+    clock = EventHeap(int(start.min()))
+    model = network.model(clock)
+    found = np.zeros(len(start), np.int64)
+
+    def arrived(i: int) -> None:
+        found[i] = clock.now
+
+    hosts = [worker.host for worker in workers]
+    for i, (a, b, at, size) in enumerate(
+        zip(sender.tolist(), receiver.tolist(), start.tolist(), nbytes.tolist(), strict=True)
+    ):
+        clock.at(at, model.transfer, hosts[a], hosts[b], size, lambda i=i: arrived(i))
+    while clock.step():
+        pass
+    return found
+
 
 #: What is assumed as far as a trace does not tell: Dask 2026.8 between processes of one machine. In nanoseconds: for a
 #: result, for a byte; until the first byte, for a message, for these.
@@ -38,7 +67,7 @@ class TransferCosts:
     result: float
     byte: float
     #: What one byte takes beside a network that is simulated on its own.
-    byte_beside_network: float
+    byte_with_network: float
     #: How many times as long as that recorded transfers took: a sample, not empty.
     factors: Float64
 
@@ -49,7 +78,7 @@ class TransferCosts:
         return float(message + results * result + nbytes * byte)
 
 
-def transfer_costs(trace: RunTrace, network: Network | None = None) -> TransferCosts:
+def transfer_costs(trace: RunTrace, network: NetworkSpec | None = None) -> TransferCosts:
     """What a recorded run's transfers took; beside the network, where it is given and the run was recorded on it.
 
     A stretch in which a worker always waited for at least one message is one observation: it takes one latency, and
@@ -65,7 +94,7 @@ def transfer_costs(trace: RunTrace, network: Network | None = None) -> TransferC
     return TransferCosts(latency, message, result, byte, beside, factors)
 
 
-def _stretches(trace: RunTrace, network: Network | None) -> tuple[Float64, Float64, Float64]:
+def _stretches(trace: RunTrace, network: NetworkSpec | None) -> tuple[Float64, Float64, Float64]:
     """How long each stretch took; how many latencies, messages, results and bytes were in it: shape (stretches, 4).
 
     The last is how long a network that is known took for them; 0 where it is not.

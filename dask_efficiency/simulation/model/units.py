@@ -1,9 +1,10 @@
-"""Quantities as people write them: bandwidths, times and sizes with a unit."""
+"""Quantities and lists of names in text: bandwidths, times and sizes with a unit, and ``a, b and 3 more``."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 _NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*", re.DOTALL)
 
@@ -100,3 +101,27 @@ def shown_seconds(seconds: float) -> str:
         if seconds >= TIMES[unit]:
             return f"{seconds / TIMES[unit]:.4g} {unit}"
     return f"{seconds / TIMES['ns']:.4g} ns" if seconds else "0 s"
+
+
+#: Names that a sentence lists.
+MAX_NAMES = 5
+
+
+def listed(names: Sequence[str], what: str = "") -> str:
+    """A few names, and how many more there are: ``a, b and 3 more``.
+
+    Parameters
+    ----------
+    names
+        As they are to be read.
+    what
+        What they are, after the number of the rest.
+    """
+    more = len(names) - MAX_NAMES
+    rest = f" and {more} more {what}".rstrip() if more > 0 else ""
+    return ", ".join(names[:MAX_NAMES]) + rest
+
+
+def not_simulated(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """A note on what Ctrl-C left out, if anything."""
+    return (f"ended early by Ctrl-C; not simulated: {what} {listed(names)}",) if names else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.runs.path.findings import TITLES
 from dask_efficiency.show.document import Document, Label, Section, Share, Table, section, with_content
@@ -17,8 +18,7 @@ from dask_efficiency.simulation.model.ladder import (
     STEPS,
     IdealLadder,
 )
-from dask_efficiency.simulation.sections.data import ladder as to_dict
-from dask_efficiency.simulation.sections.prediction import notes, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, notes, title, was
 
 #: What each step is, for a reader.
 MEANINGS = {
@@ -120,3 +120,18 @@ def sure(ladder: IdealLadder) -> Section:
             )
         upper = min(upper, rung.seconds)
     return section("How sure this is", *lines, caveat=bool(ladder.self_replay.doubt))
+
+
+def to_dict(ladder: IdealLadder) -> dict[str, Any]:
+    """The steps of the ladder, ready for JSON; the first saves None."""
+    rows = [
+        {
+            "step": rung.name,
+            "seconds": rung.seconds,
+            "saved_seconds": ladder.worth.get(rung.name),
+            "simulated_seconds": rung.simulated_seconds,
+        }
+        for rung in ladder.rungs
+    ]
+    summary = {"headline": ladder.headline, "findings": [one.to_dict() for one in ladder.findings]}
+    return summary | about_run(ladder.self_replay, ladder.notes) | {"steps": rows}

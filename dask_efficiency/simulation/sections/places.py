@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
@@ -17,8 +18,7 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 from dask_efficiency.simulation.model.placements import Placement, Placements
-from dask_efficiency.simulation.sections.data import placements as to_dict
-from dask_efficiency.simulation.sections.prediction import notes, of_cluster, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, of_cluster, title, was
 
 #: Characters of a placement's name in a headline.
 MAX_NAME = 24
@@ -125,3 +125,26 @@ def sure(placements: Placements) -> Section:
         f"Simulated on its own cluster, the run takes {judged.said}; that is common to all placements.",
         caveat=bool(judged.doubt),
     )
+
+
+def to_dict(placements: Placements) -> dict[str, Any]:
+    """Placements, the fastest first, ready for JSON."""
+    rows = []
+    for one in placements.ranked:
+        link = one.fullest_link
+        rows.append(
+            {
+                "placement": one.name,
+                **figures(one.prediction),
+                "moving_seconds": one.moving_seconds,
+                "moved_bytes": one.moved_bytes,
+                "fullest_link": None if link is None else {"name": link[0], "share": link[1]},
+                "clearly_slower": placements.is_clearly_slower(one),
+            }
+        )
+    return about_run(placements.best.prediction.self_replay, placements.notes) | {
+        "placements": rows,
+        "saved_seconds": placements.saved_seconds,
+        "is_clear": placements.is_clear,
+        "not_simulated": list(placements.not_simulated),
+    }

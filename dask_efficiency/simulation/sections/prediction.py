@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from dask_efficiency.runs.sections.by_kind import kind_label
 from dask_efficiency.runs.sections.path import along_the_run, by_host, by_name
-from dask_efficiency.runs.sections.spent import kind_label
 from dask_efficiency.show.document import Change, Document, Section, Table, section, with_content
 from dask_efficiency.show.figures import (
     format_count,
@@ -21,10 +22,11 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 from dask_efficiency.show.finding import MAX_HEADLINE
+from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.result import Prediction
-from dask_efficiency.simulation.sections.data import prediction as to_dict
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.sweeps import worker_seconds
 
 #: Rows of the table by kind.
 MAX_KINDS = 12
@@ -230,3 +232,47 @@ def _signed(text: str, steps: int) -> str:
 def notes(said: Sequence[str]) -> Section:
     """What a reader must know to trust a prediction."""
     return section("Notes", *map(sentence, said), caveat=True)
+
+
+def to_dict(prediction: Prediction) -> dict[str, Any]:
+    """The prediction's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is unknown."""
+    about = about_run(prediction.self_replay, prediction.notes)
+    return about | figures(prediction) | {"seconds_by_kind": prediction.breakdown}
+
+
+def about_run(self_replay: SelfReplay, notes: tuple[str, ...]) -> dict[str, Any]:
+    """The recorded run, the error of its own simulation, and notes, ready for JSON."""
+    recorded = self_replay.recorded
+    return {
+        "name": recorded.name,
+        "recorded": {
+            "makespan_seconds": recorded.makespan_seconds,
+            "workers": recorded.workers,
+            "threads": recorded.nthreads,
+            "efficiency": recorded.efficiency,
+            "busy": recorded.busy,
+            "seconds_by_kind": dict(recorded.kinds),
+        },
+        "self_replay_error": self_replay.error,
+        "notes": list(notes),
+    }
+
+
+def figures(prediction: Prediction) -> dict[str, Any]:
+    """The simulated figures alone, ready for JSON."""
+    low, high = prediction.interval
+    job = prediction.job
+    return {
+        "workers": len(job.cluster.workers),
+        "threads": job.cluster.nthreads,
+        "without": sorted(job.without),
+        "prefixes": dict(job.prefixes or {}),
+        "config": dict(job.cluster.config),
+        "makespan_seconds": prediction.makespan_seconds,
+        "interval": None if math.isnan(low) else [low, high],
+        "makespans": {str(seed): seconds for seed, seconds in prediction.makespans.items()},
+        "speedup": prediction.speedup,
+        "efficiency": prediction.efficiency,
+        "busy": prediction.busy,
+        "worker_seconds": worker_seconds(prediction),
+    }

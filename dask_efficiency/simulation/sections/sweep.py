@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.show.document import Curve, Document, Point, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
@@ -16,8 +17,7 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
-from dask_efficiency.simulation.sections.data import sweep as to_dict
-from dask_efficiency.simulation.sections.prediction import notes, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, title, was
 
 
 def headline(sweep: Sweep) -> str:
@@ -136,3 +136,16 @@ def sure(sweep: Sweep) -> Section:
         "What starting workers costs, and what they cost before and after the run, is not in it.",
         caveat=bool(sweep.self_replay.doubt),
     )
+
+
+def to_dict(sweep: Sweep) -> dict[str, Any]:
+    """The sweep's figures, ready for JSON: a row for each cluster, and the numbers of workers that stand out."""
+    rows = [figures(one) | {"money": sweep.money(one)} for one in sweep.predictions]
+    return about_run(sweep.self_replay, sweep.notes) | {
+        "clusters": rows,
+        "best_workers": len(sweep.best.cluster.workers),
+        "fastest_workers": len(sweep.fastest.cluster.workers),
+        "knee_workers": len(sweep.knee.cluster.workers),
+        "price_per_worker_hour": sweep.price_per_worker_hour,
+        "not_simulated": list(sweep.not_simulated),
+    }

@@ -10,7 +10,7 @@ from benchmarks.simulated_traces import SAMPLES, transfer_bound
 from dask_efficiency import critical_path
 from dask_efficiency.cli import main
 from dask_efficiency.runs import compare_paths
-from dask_efficiency.runs.sections.path_data import to_dict
+from dask_efficiency.runs.sections.path import to_dict
 
 
 @pytest.fixture(autouse=True)

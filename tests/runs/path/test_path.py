@@ -11,7 +11,7 @@ from dask_efficiency import critical_path
 from dask_efficiency.runs.path import path as paths
 from dask_efficiency.runs.path.path import NOBODY, NOT_EXPANDED
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import Runs
 
 
@@ -169,7 +169,7 @@ def test_the_public_names_are_functions_even_after_their_modules_were_imported()
 def test_where_nobody_reads_a_trace_s_profiles_the_path_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = SAMPLES["tree"]()
     monkeypatch.setattr(paths, "offered", lambda name: None)
-    profiled = critical_path(replace(trace, profiles=(Profile(0, 1, trace.start, trace.stop, 0, b""),)))
+    profiled = critical_path(replace(trace, profiles=(TaskProfile(0, 1, trace.start, trace.stop, 0, b""),)))
     assert profiled.seconds() == critical_path(trace).seconds()
     assert profiled.notes == (NOT_EXPANDED,)
     assert critical_path(trace).notes == ()

@@ -15,9 +15,8 @@ from dask_efficiency.report.sections import report as report_sections
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.segments import Segments
 from dask_efficiency.runs.sections import path as sections
-from dask_efficiency.runs.sections.path_data import to_dict
-from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS
-from dask_efficiency.runs.sections.spent import STEPS
+from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, STEPS
+from dask_efficiency.runs.sections.path import to_dict
 from dask_efficiency.show.html.render import fragment, page
 from tests.report.samples import by_hand
 from tests.report.test_comparison_page import Opened

@@ -6,10 +6,9 @@ import pytest
 
 from dask_efficiency.simulation.model.accuracy import SEEDS, SelfReplay, SimulationRefusedError, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import RunFigures
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
@@ -42,10 +41,10 @@ def test_the_cores_of_the_scheduler_are_known_of_the_recorded_run_too() -> None:
     trace = recorded()
     hosts = {worker.host for worker in trace.workers}
     network = Topology(
-        (Host("head"), *map(Host, hosts)), ("switch",), (*(Link((h, "switch"), 1e8) for h in ("head", *hosts)),)
+        (Host("head"), *map(Host, hosts)), ("switch",), (*(Cable((h, "switch"), 1e8) for h in ("head", *hosts)),)
     )
     given = replace(ClusterSpec.from_trace(trace), network=network, scheduler_host="head", cores={"head": 2})
-    own = own_job(trace, Job(given)).cluster
+    own = own_job(trace, SimulationJob(given)).cluster
     assert (own.network, own.scheduler_host, own.cores) == (network, "head", {"head": 2})
 
 

@@ -9,8 +9,7 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Series
-from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, disk_of, unmanaged_of
-from dask_efficiency.simulation.model.recently_used import moved
+from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, disk_of, spill_moves, unmanaged_of
 
 MB = 1_000_000
 
@@ -33,14 +32,14 @@ def full(limit: int) -> RunTrace:
 
 
 def test_nothing_is_moved_where_everything_fits() -> None:
-    moves = moved(full(100 * MB), [0])
+    moves = spill_moves(full(100 * MB), [0])
     assert not any(getattr(moves, name).any() for name in moves.__slots__)
 
 
 def test_what_was_used_longest_ago_is_written_and_read_back_as_it_is_needed() -> None:
     # 0.6 of 40 MB is room for two. The third pushes the first out, the fourth the second; then each comes back in turn
     # and pushes out the one that is needed last.
-    moves = moved(full(40 * MB), [0])
+    moves = spill_moves(full(40 * MB), [0])
     assert moves.stored.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
     assert moves.read.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert moves.pushed_bytes.tolist() == [0, 0, 0, 0, 10 * MB, 10 * MB, 10 * MB, 10 * MB]
@@ -48,7 +47,7 @@ def test_what_was_used_longest_ago_is_written_and_read_back_as_it_is_needed() ->
 
 def test_the_speed_of_a_disk_is_found_from_what_was_moved_and_how_long_it_took() -> None:
     trace, disk = full(40 * MB), Disk(write=100e6, read=50e6)
-    moves = moved(trace, [0])
+    moves = spill_moves(trace, [0])
     spill = moves.stored * LATENCY + moves.stored_bytes / disk.write * 1e9
     unspill = (moves.pushed + moves.read) * LATENCY
     unspill = unspill + moves.pushed_bytes / disk.write * 1e9 + moves.read_bytes / disk.read * 1e9

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dask_efficiency.simulation.model import ensemble as module
 from dask_efficiency.simulation.model.accuracy import own_job
 from dask_efficiency.simulation.model.ensemble import _T95, Ensemble, ensemble, seeds_of
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.runs.trace.equal import assert_same
 from tests.simulation.fake_engine import FakeEngine, recorded
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.model.network import Constant, Instant, network_of
+from dask_efficiency.simulation.model.network import ConstantNetwork, InstantNetwork, network_of
 
 
-@pytest.mark.parametrize("network", [Instant(), Constant(1e8, 1e-3)])
+@pytest.mark.parametrize("network", [InstantNetwork(), ConstantNetwork(1e8, 1e-3)])
 def test_a_network_is_made_again_from_its_description(network) -> None:
     assert network_of(network.to_dict()) == network
 
@@ -18,9 +18,9 @@ def test_a_network_of_an_unknown_kind_is_refused() -> None:
 @pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_bandwidth_that_cannot_be_is_refused(bandwidth: float) -> None:
     with pytest.raises(ValueError, match="expected a bandwidth above 0"):
-        Constant(bandwidth)
+        ConstantNetwork(bandwidth)
 
 
 def test_a_latency_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected a latency of at least 0 s, got -1"):
-        Constant(1e8, -1)
+        ConstantNetwork(1e8, -1)

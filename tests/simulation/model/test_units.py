@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_bandwidth, shown_seconds
+from dask_efficiency.simulation.model.units import (
+    bandwidth_of,
+    listed,
+    nbytes_of,
+    seconds_of,
+    shown_bandwidth,
+    shown_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +69,10 @@ def test_what_is_shown_of_a_bandwidth_can_be_read(bandwidth: float) -> None:
 @given(st.floats(1e-9, 1e3))
 def test_what_is_shown_of_a_latency_can_be_read(seconds: float) -> None:
     assert seconds_of(shown_seconds(seconds)) == pytest.approx(seconds, rel=1e-3)
+
+
+def test_a_few_names_are_listed_and_the_rest_is_counted() -> None:
+    assert listed([]) == ""
+    assert listed([*"abcde"]) == "a, b, c, d, e"
+    assert listed([*"abcdefg"]) == "a, b, c, d, e and 2 more"
+    assert listed([*"abcdefg"], "prefixes") == "a, b, c, d, e and 2 more prefixes"

@@ -4,7 +4,7 @@ import pytest
 
 from dask_efficiency.show.finding import Basis
 from dask_efficiency.simulation.model.ladder import IdealLadder
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from dask_efficiency.simulation.sections.ladder import MEANINGS, headline, steps, sure
 from tests.simulation.fake_engine import recorded
 from tests.simulation.model.test_ladder import with_medians

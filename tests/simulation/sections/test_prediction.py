@@ -8,7 +8,7 @@ import pytest
 from dask_efficiency import ClusterSpec, simulate
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.terminal.plain import plain
-from dask_efficiency.simulation.model.network import Constant
+from dask_efficiency.simulation.model.network import ConstantNetwork
 from dask_efficiency.simulation.sections.prediction import (
     context,
     document,
@@ -70,7 +70,7 @@ def test_changes_are_said() -> None:
     cluster = ClusterSpec.from_trace(trace).with_config({"distributed.scheduler.worker-saturation": 2.0})
     with simulated_by(FakeEngine()):
         found = simulate(
-            trace, cluster.with_network(Constant(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
+            trace, cluster.with_network(ConstantNetwork(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
         )
     changes = "without transfer with sum 2x as fast over its own network with worker-saturation=2.0"
     assert where(found) == f"On 4 workers of 2 threads {changes}"

@@ -32,7 +32,7 @@ _LOOK_SECONDS = 0.005
 _STATUS_CHANGE = "worker-status-change"
 
 
-class Recording(SchedulerPart):
+class RecordingPart(SchedulerPart):
     """Records as long as the option asks for it or a window is open that wants a trace.
 
     Parameters

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.worker.threads import TaskThreads
 
 
-class Recorder(WorkerPart):
+class RecorderPart(WorkerPart):
     """Begins and ends recordings of a worker.
 
     Parameters

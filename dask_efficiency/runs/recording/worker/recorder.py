@@ -2,25 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from heapq import heappop, heappush
 from itertools import repeat
+from threading import Lock
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from distributed.shuffle._buffer import ShardsBuffer
+from distributed.shuffle._core import ShuffleRun, barrier_key
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, Moved, Noted, Place, Run, Taken
 from dask_efficiency.plugin.names import BATCHES
+from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
-from dask_efficiency.runs.recording.worker import shuffle_messages
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, SHUFFLED
 
 if TYPE_CHECKING:
     from distributed import Worker
+
+
+#: Called with the barrier's key, the receiver's address, bytes, and when it was sent and arrived.
+Sent = Callable[[str, str, int, int, int], object]
+
+#: By address of the worker that sends.
+_recorded: dict[str, Sent] = {}
+_lock = Lock()
+_replacements = Replacements()
+
+
+def watch_shuffles(address: str, sent: Sent) -> None:
+    """Call ``sent`` for each message of a worker until :func:`unwatch_shuffles`; never where upstream differs."""
+    with _lock:
+        if not _recorded:
+            _replacements.put(SHUFFLE_MESSAGE, ShardsBuffer, _noting)
+        _recorded[address] = sent
+
+
+def unwatch_shuffles(address: str) -> None:
+    """Stop calling it; safe to call twice."""
+    with _lock:
+        if _recorded.pop(address, None) is not None and not _recorded:
+            _replacements.put_back()
+
+
+def _noting(process: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(process)
+    async def noted(buffer: Any, to: Any, shards: Any, size: int) -> Any:
+        start = monotonic_ns()
+        try:
+            return await process(buffer, to, shards, size)
+        finally:
+            run = getattr(getattr(buffer, "send", None), "__self__", None)
+            if isinstance(run, ShuffleRun):  # else parts are written to disk
+                sent = _recorded.get(run.local_address)
+                if sent is not None:
+                    sent(barrier_key(run.id), to, size, start, monotonic_ns())
+
+    return noted
+
 
 #: Rows after which a batch is sent between two heartbeats.
 MAX_ROWS = 500
@@ -66,7 +112,7 @@ class Profiles(Protocol):
     def ask(self, requests: Requests) -> None:
         """Profile so many tasks of each prefix; what was done already for who asks counts."""
 
-    def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
+    def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
         """Profiles since the last call, by the monotonic clock; and how many were not made, by why."""
 
     async def catch_up(self) -> None:
@@ -135,14 +181,14 @@ class WorkerRecorder:
         for ts in worker.state.executing:
             of = ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
             self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None, *of)
-        shuffle_messages.record(worker.address, self._sent_in_shuffle)
+        watch_shuffles(worker.address, self._sent_in_shuffle)
         blocked = self._blocked
         self._watch = LoopWatch(worker, lambda *row: blocked.append(row))
 
     def stop(self) -> None:
         """Record no more."""
         self._watch.stop()
-        shuffle_messages.forget(self._worker.address)
+        unwatch_shuffles(self._worker.address)
         if self.profiles is not None:
             self.profiles.close()
 

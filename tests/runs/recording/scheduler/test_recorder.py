@@ -19,7 +19,7 @@ from dask_efficiency.plugin.names import METRIC, RECOMPUTED
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.runs.recording.scheduler import recorder as module
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
-from dask_efficiency.runs.recording.scheduler.recording import Recording
+from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
 from dask_efficiency.runs.trace import recorder as trace_recorder
 from dask_efficiency.runs.trace.recorder import SERIES
 from dask_efficiency.runs.trace.schema import STATES, WorkerChange
@@ -472,7 +472,7 @@ def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.Mo
     recording: Any = SimpleNamespace(recorder=cluster.recorder)
     ws = SimpleNamespace(address=WORKERS[1], status=Status.running)
     upstream: Any = SimpleNamespace(
-        log_event=partial(Recording.event, recording),
+        log_event=partial(RecordingPart.event, recording),
         workers={WORKERS[1]: ws},
         idle={},
         check_idle_saturated=lambda ws: None,
@@ -487,6 +487,6 @@ def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.Mo
         Scheduler.handle_worker_status_change(upstream, status, WORKERS[1], "s")
     assert changes == [(1, WorkerChange.PAUSED), (1, WorkerChange.RESUMED), (1, WorkerChange.RETIRING)]
     for message in (None, {"action": "another"}, {"action": "worker-status-change"}):
-        Recording.event(recording, WORKERS[1], message)
-    Recording.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
+        RecordingPart.event(recording, WORKERS[1], message)
+    RecordingPart.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
     assert len(changes) == 3
