@@ -41,7 +41,7 @@ TRACE = four_tasks()
 
 
 def waiting(cause: str, waited: float = 3.0, **fields: Any) -> EfficiencyReport:
-    """Of the four seconds of :func:`four_tasks`, the tasks waited for some."""
+    """Make a report of :func:`four_tasks`, whose tasks waited for some of the four seconds."""
     whole, row = seconds(thread_cpu=4 - waited, thread_noncpu=waited), causes(**{f"thread-noncpu/{cause}": waited})
     given: dict[str, Any] = {
         "by_prefix": {"clean": whole},

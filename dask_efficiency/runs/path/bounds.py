@@ -71,9 +71,9 @@ def is_uneven(trace: RunTrace, work: Int64) -> bool:
 
 
 def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
-    """The longest chain of tasks that need one another, by computing time: the critical path method (CPM).
+    """Find the longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 
-    It is how long the run would take with any number of workers, without transfers and without a scheduler.
+    The run would take that long with any number of workers, without transfers and without a scheduler.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def slack_ns(trace: RunTrace, causes: RunCauses, scope: Scope) -> Int64:
 
 
 def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int64]:
-    """Pairs of runs, the first of which had to end before the second, and how much later it could have ended."""
+    """List pairs of runs where the first had to end before the second, and how much later it could have ended."""
     runs = trace.runs
     waited = np.where((runs.after != MISSING) & (runs.ready != MISSING), runs.executing - runs.ready, 0)
     making, needing = causes.inputs(trace)
@@ -163,7 +163,7 @@ def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int6
 
 
 def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
-    """Pairs of runs that followed each other in a slot."""
+    """List pairs of runs that followed each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
     place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
@@ -174,7 +174,7 @@ def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
 
 
 def _client_order(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64]:
-    """Pairs of the run whose result a client waited for, and a run that it asked for next."""
+    """List pairs of a run whose result a client waited for, and a run that it asked for next."""
     clients = ClientLog(trace)
     roots: dict[int, list[int]] = {}
     for run in np.flatnonzero(causes.graph != MISSING).tolist():

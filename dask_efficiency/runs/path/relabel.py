@@ -13,12 +13,12 @@ from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments, Time
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, WorkerChange
 
-#: Of segments of these kinds, the part in which the event loop of this process was blocked is attributed to it.
-#: GRAPH_UPDATE is in none of them, because taking a graph in is itself what blocks the scheduler.
+#: By process: the kinds of segments whose time is attributed to its event loop while that was blocked. GRAPH_UPDATE is
+#: in none of them, because taking a graph in is itself what blocks the scheduler.
 _BY_SCHEDULER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.SCHEDULER_QUEUE, Kind.RESULT_GATHER}
 _BY_WORKER = {Kind.REPORT, Kind.SCHEDULER_TO_WORKER, Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.READY_WAIT}
 _BY_SENDER = {Kind.TRANSFER}
-#: Segments of these kinds keep the time in which an event loop moved data, no matter whose data it was.
+#: Kinds that keep the time in which an event loop moved data, no matter whose data it was.
 _MOVES = {Kind.TRANSFER, Kind.TRANSFER_QUEUE, Kind.RESULT_GATHER}
 
 
@@ -31,7 +31,7 @@ def relabel(segments: Segments, trace: RunTrace) -> Segments:
     """
     table = trace.blocked
     blocked = _by_process(table.worker, table.start, table.stop)
-    # It is not known when in such a time the loop moved data; it is counted as the beginning.
+    # It is unknown when the loop moved data within an interval: its beginning is counted.
     otherwise = _by_process(table.worker, table.start + np.maximum(table.moving_ns, 0), table.stop)
     disk = {
         Kind.SPILL: _disk(trace, "spill", "spill_ns", "ended"),
@@ -74,7 +74,7 @@ def loop_causes(segments: Segments, trace: RunTrace) -> dict[str, float]:
 def _cut(
     rows: Iterable[SegmentRow], intervals: Sequence[TimeRange], kind: Kind, to: Kind, *, worker: int | None = None
 ) -> Iterator[SegmentRow]:
-    """Rows, of which those of one kind have another kind within some intervals."""
+    """Give rows of one kind another kind within some intervals."""
     for row in rows:
         if intervals and row[0] == CODES[kind]:
             yield from relabelled(row, intervals, to, worker=worker)
@@ -102,7 +102,7 @@ def _by_process(worker: Iterable[int], start: Iterable[int], stop: Iterable[int]
 
 
 def _disk(trace: RunTrace, cause: str, duration: str, until: str) -> dict[int, list[TimeRange]]:
-    """Find the intervals in which each worker's event loop was at the disk, as the loop and its tasks recorded them."""
+    """Find the intervals in which each worker's event loop used the disk, from the loop's and its tasks' records."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(blocked.cause == BLOCKED_BY.index(cause))
     took, stop = getattr(runs, duration), getattr(runs, until)
@@ -117,7 +117,7 @@ _NEEDS_NO_WORKER = {Kind.CLIENT_SUBMIT, Kind.RESULT_GATHER, Kind.LOST_WORKER}
 
 
 def presence(trace: RunTrace, scope: Scope) -> list[list[TimeRange]]:
-    """Find the intervals in which each worker was present in a scope; from its start, if no joining was recorded."""
+    """Find the intervals in which each worker was present; from the scope's start if its joining was not recorded."""
     here: list[int | None] = [scope.start] * len(trace.workers)
     found: list[list[TimeRange]] = [[] for _ in trace.workers]
     events = trace.worker_events
@@ -138,7 +138,7 @@ def presence(trace: RunTrace, scope: Scope) -> list[list[TimeRange]]:
 
 
 def without_workers(trace: RunTrace, scope: Scope) -> list[TimeRange]:
-    """The stretches of a scope in which there was no worker, in time order."""
+    """Find the intervals of a scope without any worker, in time order."""
     gaps, covered = [], scope.start
     for start, stop in sorted(interval for intervals in presence(trace, scope) for interval in intervals):
         if start > covered:
@@ -148,7 +148,7 @@ def without_workers(trace: RunTrace, scope: Scope) -> list[TimeRange]:
 
 
 def slots(trace: RunTrace, scope: Scope) -> float:
-    """Mean number of slots while there was any worker in a scope; 0.0 where there never was one."""
+    """Mean number of slots while there was any worker in a scope; 0.0 if there never was one."""
     if scope.stop <= scope.start:
         return float(sum(worker.nthreads for worker in trace.workers))
     there = scope.stop - scope.start - sum(stop - start for start, stop in without_workers(trace, scope))

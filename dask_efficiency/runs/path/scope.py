@@ -1,4 +1,4 @@
-"""Scope: the stretch of a trace that a critical path explains, and the run that ended it."""
+"""Scope: the interval of a trace that a critical path explains, and the run that ended it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Scope:
 
     start: int
     stop: int
-    #: Position of the run whose report the end waited for; MISSING where the end waited for none.
+    #: Position of the run whose report ends it; MISSING where none does.
     run: int
-    #: Position in the trace's phases of the gathering with which it ends; MISSING where it ends with a report.
+    #: Position in the trace's phases of the gather that ends it; MISSING where a report does.
     gather: int = MISSING
 
 
@@ -47,7 +47,7 @@ class Question:
             raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
 
     def scope(self, trace: RunTrace) -> Scope:
-        """The stretch of a trace that answers it."""
+        """Find the interval of a trace that answers it."""
         if self.target is not None:
             return of_target(trace, self.target)
         if self.span is not None:
@@ -63,7 +63,7 @@ def whole(trace: RunTrace) -> Scope:
 
 
 def within(trace: RunTrace, start: int, stop: int) -> Scope:
-    """Find the scope from a client's first activity in a window, or its start if there was work, to its last result.
+    """Find the scope from a client's first activity in a window, or its start if work was going on, to the last result.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def of_target(trace: RunTrace, key: str) -> Scope:
 
 
 def of_span(trace: RunTrace, span: str) -> Scope:
-    """Find the scope that ends with the last report of the tasks of a span and of those in it.
+    """Find the scope that ends with the last report of the tasks of a span and of the spans in it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Segments: the stretches of a critical path, in time order and without gaps."""
+"""Segments of a critical path, in time order and without gaps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CODES = {kind: position for position, kind in enumerate(KINDS)}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Segments(Table):
-    """A row for each stretch of a path, in time order; each begins where the one before it stops."""
+    """A row for each segment of a path, in time order; each begins where the one before it stops."""
 
     #: Position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
     kind: Int8
@@ -40,7 +40,7 @@ class Segments(Table):
 
     @classmethod
     def from_rows(cls, rows: Iterable[SegmentRow]) -> Self:
-        """The table of some rows."""
+        """Make a table of rows."""
         names = cls.dtypes()
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
         return cls(**{name: np.array(c, dtype) for (name, dtype), c in zip(names.items(), columns, strict=True)})
@@ -53,7 +53,7 @@ class Segments(Table):
 def relabelled(
     row: SegmentRow, intervals: Sequence[TimeRange], kind: Kind, *, worker: int | None = None
 ) -> Iterator[SegmentRow]:
-    """Cut one row up so that its parts within some intervals have another kind.
+    """Cut a row up so that its parts within some intervals have another kind.
 
     Parameters
     ----------
@@ -61,10 +61,8 @@ def relabelled(
         A row of :class:`Segments`.
     intervals
         Sorted and disjoint.
-    kind
-        Of the parts within the intervals.
-    worker
-        Of the parts within the intervals; None leaves the row's own.
+    kind, worker
+        Of the parts within the intervals; None leaves the row's own worker.
     """
     code, start, stop, task, run, own, sender = row
     for first, last in overlaps(intervals, start, stop):

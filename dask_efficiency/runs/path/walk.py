@@ -1,4 +1,4 @@
-"""Walks from the end of a run back to its start, from each event to the one that caused it last: the critical path.
+"""Walk from the end of a run back to its start, from each event to its last-arriving cause: the critical path.
 
 Theory of operation
 ===================
@@ -75,8 +75,8 @@ happens between the scheduler's events comes from the worker's half of the recor
 
 - *The scheduler's events alone.* Up to 34 % of the makespan of small tasks was one lump. So workers note when each task
   was received, ready and executing, and when its inputs were fetched.
-- *The longest path through the graph as the answer.* It has no transfers, no queue and no scheduler. It stands beside
-  the walk as the floor of any cluster (``longest_chain`` in :mod:`~dask_efficiency.runs.path.bounds`).
+- *The longest path through the graph as the answer.* It has no transfers, no queue and no scheduler. It is kept as the
+  floor of any cluster (``longest_chain`` in :mod:`~dask_efficiency.runs.path.bounds`).
 - *Dask's corrected clocks.* They moved by up to 0.25 s where raw clocks of one host contradicted no cause.
 - *Subtracting a task's time on the path to say what it could save.* Another chain may be nearly as long. What-ifs
   replay the run (:mod:`~dask_efficiency.runs.replay.replay`); of the repair of a straggler, subtraction was off by 34

@@ -19,13 +19,13 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.plugin.patches import OFFLOAD, READ, SERIALIZE, TICK, WRITE, Replacements
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
-#: In a call that is longer, the thread may have waited for the GIL.
+#: Nanoseconds of a call from which the thread may have waited for the GIL.
 _LONG_NS = 1_000_000
 
-#: To (de)serialise a message with no data in it takes less: 20 us in the median of no-op tasks.
+#: Nanoseconds of (de)serialising below which a message has no data: it takes 20 us in the median of no-op tasks.
 _MIN_NS = 100_000
 
-#: So much is read or written in some microseconds. It is Tornado's own chunk.
+#: Bytes up to which a read or write is not timed, as it takes microseconds: Tornado's own chunk.
 _MIN_BYTES = 65_536
 
 #: Arguments of Dask's ``dumps`` and ``loads``.
@@ -34,12 +34,12 @@ _OF_LOADS = ("frames", "deserialize", "deserializers")
 
 
 class DataMoves:
-    """Adds up how long data is moved by the thread that makes it, or keeps that thread waiting, until :meth:`close`.
+    """Adds up the time in which an event loop's thread moves data, or waits for a thread that does.
 
-    Large reads and writes of Tornado's streams are timed, and calls of Dask's protocol; small ones, of which there are
-    many for every task, do not count: a loop that is late for them is busy with what they say. To look at the loop's
-    stack from another thread would cost a thread, and on Python 3.11 it can lock the process up: Dask does not do it
-    there either. Comms that do not use Tornado's streams are not counted.
+    To be made on the event loop's thread. Large reads and writes of Tornado's streams are timed, and calls of Dask's
+    protocol; small ones, of which there are many for every task, do not count. Sampling the loop's stack from another
+    thread would cost a thread, and on Python 3.11 it can lock up the process: Dask does not do it there either. Comms
+    that do not use Tornado's streams are not counted.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class DataMoves:
         self._elsewhere_ns = _elsewhere()
 
     def close(self) -> None:
-        """Stop adding up; to be called once."""
+        """Stop; to be called once."""
         with _lock:
             loop = _loops[self._thread]
             loop.users.remove(self)
@@ -68,7 +68,7 @@ class DataMoves:
         self._schedstat = None
 
     def turn(self, took_ns: int) -> int:
-        """How much of the last turn of the event loop went to data.
+        """Measure how much of the event loop's last turn went to data.
 
         Parameters
         ----------
@@ -78,8 +78,8 @@ class DataMoves:
         Returns
         -------
         int
-            Nanoseconds, at most ``took_ns``. Of the loop's own calls, without what it slept in them, which it
-            mostly did to wait for the GIL. While another thread (de)serialised, what the loop slept meanwhile.
+            Nanoseconds, at most ``took_ns``: the loop's own calls, without its sleep in them, which is mostly
+            waiting for the GIL; and its sleep while another thread (de)serialised.
         """
         before, self._turned_ns = self._turned_ns, self._ran()
         self._ran_ns = self._turned_ns
@@ -90,17 +90,17 @@ class DataMoves:
         return min(took_ns, moved + max(0, min(slept, self._elsewhere_ns - elsewhere)))
 
     def add_long(self, took_ns: int) -> None:
-        """A long call on the loop's own thread has returned."""
+        """Count a long call on the loop's own thread, which has returned."""
         before, self._ran_ns = self._ran_ns, self._ran()
         self._long_ns += max(0, min(took_ns, self._ran_ns - before))
 
     def _ran(self) -> int:
-        """How long the thread ran, or would have if it had had a core."""
+        """Time in which the thread ran or waited for a core, in nanoseconds."""
         return thread_time_ns() + _scheduled(self._schedstat)[1]
 
 
 class _Loop:
-    """An event loop's thread, and whoever adds up what it moves: several servers may share one."""
+    """Thread of an event loop, with one :class:`DataMoves` for each server that runs on it."""
 
     def __init__(self) -> None:
         self.users: list[DataMoves] = []
@@ -109,7 +109,7 @@ class _Loop:
 
 
 class _Elsewhere:
-    """How long a thread other than an event loop's (de)serialised: Dask has one for large messages."""
+    """Time in which a thread other than an event loop's (de)serialised: Dask has one for large messages."""
 
     def __init__(self) -> None:
         self.schedstat = _open_schedstat()
@@ -124,7 +124,7 @@ class _Elsewhere:
         self._since = None
 
     def total_ns(self) -> int:
-        """Including the call that goes on; may be read on any thread."""
+        """Total with the call that goes on; may be read on any thread."""
         total, since = self._total_ns, self._since
         return total if since is None else total + max(0, sum(_scheduled(self.schedstat)) - since)
 
@@ -141,7 +141,7 @@ def _elsewhere() -> int:
 
 
 def _serializing(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Dask's ``dumps`` or ``loads``, of which there are some for every task."""
+    """Wrap Dask's ``dumps`` or ``loads``, which are called several times for every task."""
     try:
         parameters = tuple(inspect.signature(call).parameters)
     except (TypeError, ValueError):
@@ -155,7 +155,7 @@ def _serializing(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _dumping(dumps: Callable[..., Any]) -> FunctionType:
-    # To pass its arguments on by name takes three times as many instructions as all else that is done here.
+    # Passing arguments by name takes three times as many instructions as all else here.
     def timed(msg: Any, serializers: Any, on_error: Any, context: Any, frame_split_size: Any) -> Any:
         start = monotonic_ns()
         try:
@@ -180,7 +180,7 @@ def _loading(loads: Callable[..., Any]) -> FunctionType:
 
 
 def _offloading(offload: Callable[..., Any]) -> Callable[..., Any]:
-    """Dask's way to have a large message (de)serialised in another thread."""
+    """Wrap Dask's ``offload``, which (de)serialises a large message in another thread."""
 
     def offload_timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return offload(_timed_elsewhere, call, *args, **kwargs)
@@ -215,7 +215,7 @@ def _timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _count(took: int) -> None:
-    """A call on this thread has returned that took so many nanoseconds."""
+    """Count a call on this thread, which has returned."""
     loop = _loops.get(get_ident())
     if loop is None:
         return
@@ -240,7 +240,7 @@ def _timed_elsewhere(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         other.end()
 
 
-#: Threads other than event loops' that are timed at most, which is far more than Dask has.
+#: Most threads other than event loops' that are timed: far more than Dask has.
 _MAX_OTHERS = 16
 
 
@@ -260,7 +260,7 @@ def _uninstall() -> None:
 
 
 def _open_schedstat() -> int | None:
-    """The file in which Linux says how long this thread ran and waited for a core; None elsewhere."""
+    """Open the file in which Linux counts this thread's time on a core and waiting for one; None elsewhere."""
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -273,7 +273,7 @@ def _close(file: int | None) -> None:
 
 
 def _scheduled(schedstat: int | None) -> tuple[int, int]:
-    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where that is not known."""
+    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where unknown."""
     if schedstat is None:
         return 0, 0
     try:
@@ -283,7 +283,7 @@ def _scheduled(schedstat: int | None) -> tuple[int, int]:
         return 0, 0
 
 
-#: How late a tick must be to be reported.
+#: Nanoseconds by which a tick must be late to be reported: half of Dask's own interval.
 LATE_NS = 10_000_000
 
 
@@ -298,19 +298,18 @@ class _Used(NamedTuple):
 
 
 class LoopWatch:
-    """Reports when a server's event loop was late for Dask's own tick, of every 20 ms, by another 10 ms.
+    """Reports when a server's event loop was late by 10 ms for Dask's own tick, which comes every 20 ms.
 
-    Where upstream has no such tick any more, nothing is reported and nothing breaks.
+    Where upstream has no such tick, nothing is reported.
 
     Parameters
     ----------
     server
         A scheduler or a worker.
     blocked
-        Called with the start and stop of the interval, nanoseconds of the monotonic clock; with how many of them were
-        spent on moving data; and with what most of them were spent on, as an index of
-        :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
-        between its last tick and the one that was due: the middle is given as the start.
+        Called with the start and stop of the interval, nanoseconds of the monotonic clock; the nanoseconds of it that
+        moved data; and the cause of most of it, a position in :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or
+        MISSING for data. The start is the middle between the last tick and the one that was due.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
@@ -335,7 +334,7 @@ class LoopWatch:
             moves.close()
 
     def _before(self, callback: Callable[[], Any]) -> Callable[[], Any]:
-        """What Dask's tick calls from now on."""
+        """Wrap Dask's tick."""
 
         def tick() -> Any:
             self._turn()
@@ -355,7 +354,7 @@ class LoopWatch:
         self._last, self._used = now, used
 
     def _cause(self, took: int, moving: int, used: _Used) -> int:
-        """What most of the time since the last tick was spent on.
+        """Find the cause of most of the time since the last tick.
 
         A loop that neither computed nor waited for a core waited for the GIL or in a call that blocks: where other
         threads of the process computed meanwhile, it is taken for the GIL.
@@ -372,7 +371,7 @@ class LoopWatch:
         return _COMPUTING if loop >= core else _CORE
 
     def _core_wait(self) -> int:
-        """Nanoseconds that this thread has waited for a core; 0 where the system does not say.
+        """Nanoseconds that this thread has waited for a core; 0 where the system does not tell.
 
         Read only when the loop was late, not at each tick: reading releases the GIL, which may block the loop itself.
         """

@@ -10,25 +10,25 @@ from statistics import fmean, stdev
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 
-#: What can be left out: moving results between workers; writing results to disk and reading them back; the messages to
-#: and from the scheduler, and the scheduler's own time.
+#: Parts that can be left out: moving results between workers; writing results to disk and reading them back; the
+#: messages to and from the scheduler, and the scheduler's own time.
 REMOVABLE = ("transfer", "spill", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Factors by which a replay multiplies recorded durations; 1.0 leaves them as they were.
+    """Factors for the durations of a replay; 1.0 leaves them as recorded.
 
     Parameters
     ----------
     prefixes
-        By prefix: the factor of its tasks' computing time.
+        By prefix: factor of its tasks' computing time.
     parts
-        By name, one of :data:`REMOVABLE`: the factor of the time that this part takes.
+        By name, one of :data:`REMOVABLE`: factor of that part's time.
     repaired
         Names of workers that compute as fast as the others.
     seed
-        Seeds small random changes to all computing times; None leaves them as they are.
+        Seed of small random changes to all computing times; None makes none.
     """
 
     prefixes: Mapping[str, float] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Changes:
 
 
 def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
-    """Check and translate the changes that a user asks for.
+    """Check a user's changes and translate them.
 
     Raises
     ------
@@ -72,10 +72,10 @@ def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[
     return Changes(factors, dict.fromkeys(without, 0.0), repaired)
 
 
-#: Number of runs that all replays of one improvement may have together, unless a single replay has more.
+#: Runs of all replays of one improvement together, unless a single replay has more: some seconds of work.
 RUNS = 20_000
 
-#: Replays of one improvement, at most.
+#: Replays of one improvement, at most: the standard error falls with the square root of their number.
 REPLAYS = 8
 
 
@@ -84,19 +84,19 @@ class Speedup:
     """Saving of one improvement."""
 
     what: str
-    #: How much shorter the makespan would be; below 0 where it would be longer.
+    #: Reduction of the makespan; below 0 where it would be longer.
     saved_seconds: float
     #: Standard error of that; NaN after a single replay.
     error_seconds: float
 
 
 def replays(runs: int) -> int:
-    """Choose the number of replays of which to take the mean, for a trace with so many runs."""
+    """Choose the number of replays to average, for a trace with a number of runs."""
     return min(max(RUNS // max(runs, 1), 1), REPLAYS)
 
 
 def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Changes], number: int) -> list[Speedup]:
-    """Estimate what each improvement would save, the most helpful first.
+    """Estimate the saving of each improvement, the most helpful first.
 
     The recorded schedule is one of many that could have happened, and often a lucky one: any small change may make it
     longer. So all computing times are changed a little at random, in the same way with and without the improvement.
@@ -104,7 +104,7 @@ def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Ch
     Parameters
     ----------
     makespan
-        The makespan in seconds of a replay with changes.
+        Gives the makespan in seconds of a replay with changes.
     improvements
         Changes by name.
     number

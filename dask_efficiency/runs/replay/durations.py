@@ -14,12 +14,13 @@ from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS
 
-#: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks.
+#: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks, and far below
+#: what runs differ by.
 NOISE = 0.01
 
 
 def ordered_instants(trace: RunTrace) -> Int64:
-    """The instants of each run. A missing instant is set to the one before it, so that they never decrease.
+    """Collect the instants of each run. A missing one is set to the one before it, so that they never decrease.
 
     Returns
     -------
@@ -33,15 +34,15 @@ def ordered_instants(trace: RunTrace) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """By run, in nanoseconds: how long each part of it takes. All changes are in, except repairs of workers."""
+    """By run, in nanoseconds: durations of its parts. All changes are in, except repairs of workers."""
 
-    #: From being assigned until the worker heard of it.
+    #: From being assigned until its message reached the worker.
     to_worker: Int64
     #: From then until all inputs were on the worker.
     fetch: Int64
-    #: From ready to executing, where the run did not wait for a slot; 0 elsewhere.
+    #: From ready to executing if the run did not wait for a slot, else 0.
     before_slot: Int64
-    #: From its slot being free to executing, where the run waited for a slot; 0 elsewhere.
+    #: From its slot being free to executing if the run waited for a slot, else 0.
     after_slot: Int64
     #: From executing to the start in the thread.
     prepare: Int64
@@ -52,14 +53,14 @@ class Durations:
     finish: Int64
     #: From then until the scheduler knew of its end.
     report: Int64
-    #: Whether it got a slot.
+    #: True if it got a slot.
     ran: Bool
-    #: Whether it was reported.
+    #: True if it was reported.
     done: Bool
 
 
 def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: Changes) -> Durations:
-    """Durations as recorded, with changes."""
+    """Compute the recorded durations with changes."""
     runs = trace.runs
     assigned, received, ready, executing, submitted, start, stop, ended, reported = ordered_instants(trace)
     scheduler, disk = changes.part("scheduler"), changes.part("spill")
@@ -86,14 +87,14 @@ def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: 
 
 @dataclass(frozen=True, slots=True)
 class RunTransfers:
-    """Which transfers each run waited for, and which run each transfer was for."""
+    """Transfers that each run waited for, and the run that each transfer was for."""
 
-    #: By run: whether it waited for any transfer.
+    #: By run: True if it waited for a transfer.
     any: Bool
-    #: By run: when its first transfer was asked for, and when its last one arrived.
+    #: By run: instants at which its first transfer was asked for, and its last one arrived.
     first_start: Int64
     last_stop: Int64
-    #: By transfer: the first run that needed it; MISSING where none is known.
+    #: By transfer: the first run that needed it; MISSING if none is known.
     run: Int64
 
 
@@ -127,7 +128,7 @@ def run_transfers(trace: RunTrace, inputs: tuple[Int64, Int64]) -> RunTransfers:
 
 
 def _slot_waits(trace: RunTrace, causes: RunCauses, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
-    """Which runs waited for a slot, and when the slot that they got was free."""
+    """Mark the runs that waited for a slot, and find when the slot that they got was free."""
     runs = trace.runs
     freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
     holder = causes.by_task.latest(runs.after, freed, executing)
@@ -139,7 +140,7 @@ def _slot_waits(trace: RunTrace, causes: RunCauses, ready: Int64, executing: Int
 
 
 def _by_prefix(trace: RunTrace, changes: Changes) -> Float64:
-    """By run: what its computing time is multiplied by."""
+    """By run: factor of its computing time."""
     factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
     if changes.seed is None:
         return factors
@@ -163,15 +164,14 @@ def _scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
     return np.where(factor == 1.0, ns, np.rint(ns * factor)).astype(np.int64)
 
 
-#: Beyond this value of Welch's t, a worker counts as slower or faster than the others.
+#: Welch's t beyond which a worker counts as slower or faster than the others: about 3 standard errors, the usual bar.
 DISTINCT = 3.0
 
 
 def task_times(trace: RunTrace) -> Float64:
-    """How long each worker takes for a task of each prefix.
+    """Estimate each worker's time for a task of each prefix.
 
-    Workers whose times do not clearly differ from those of the others count as equally fast. They are compared by
-    Welch's t of the logarithms of their times.
+    Workers whose times do not clearly differ from the others', by Welch's t of the logarithms, count as equally fast.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def task_times(trace: RunTrace) -> Float64:
 
 
 def repaired(found: Float64, workers: Collection[int]) -> Float64:
-    """The same times, with some workers as fast as the median of the others, if there are others."""
+    """Set the times of some workers to the median of the others, if there are others."""
     others = [worker for worker in range(len(found)) if worker not in workers]
     again = found.copy()
     if others and workers:
@@ -211,7 +211,7 @@ def repaired(found: Float64, workers: Collection[int]) -> Float64:
 
 
 def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
-    """By worker and prefix: how many runs there are, and the sums of their times' logarithms and of the squares."""
+    """By worker and prefix: number of runs, and sums of the logarithms of their times and of the squares."""
     runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
     took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
     there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
@@ -227,6 +227,6 @@ def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
 
 
 def _by(total: Float64, count: Float64) -> Float64:
-    """The mean, 0 where nothing was counted."""
+    """Divide; 0 where nothing was counted."""
     found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     return found

@@ -26,7 +26,7 @@ from dask_efficiency.runs.trace.schema import STATES, Blocked, RunOutcome, Runs,
 _WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
 _MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
 
-#: Instants of a run in which it is on its worker.
+#: Instants of a run that its worker recorded.
 _ON_WORKER = instants(Runs, Clock.WORKER)
 
 
@@ -38,7 +38,7 @@ def _rebuild(
     schedule: Schedule,
     changed: Changes,
 ) -> RunTrace:
-    """Every table with its new times, sorted anew."""
+    """Make every table with its new times, sorted again."""
     runs, new = trace.runs, _instants(trace, times, schedule)
     order = np.lexsort((np.arange(len(runs)), new["assigned"]))
     computed = np.maximum(runs.stop - runs.start, 1)
@@ -109,7 +109,7 @@ def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str
 
 
 def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
-    """A stimulus for each graph and for each run's end, with the transitions to and from processing that they cause."""
+    """Make a stimulus for each graph and each run's end, with the transitions to and from processing that it causes."""
     runs, graphs = trace.runs, len(trace.graphs)
     ended = np.flatnonzero(schedule.reported != MISSING)
     at = np.concatenate([schedule.received, schedule.reported[ended]])
@@ -145,7 +145,7 @@ def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tupl
 
 
 def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, position: Int64) -> Int64:
-    """By run: the stimulus that brought the last thing for which it waited."""
+    """By run: stimulus of the last event that it waited for."""
     cause = np.full(len(schedule.assigned), MISSING, np.int64)
     graph = np.flatnonzero(limits.graph != MISSING)
     latest = np.full(len(cause), MISSING, np.int64)
@@ -163,7 +163,7 @@ def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, positio
 
 
 def _transfers(trace: RunTrace, received: Int64, schedule: Schedule, moved: RunTransfers, factor: float) -> Any:
-    """Transfers at the times of the runs that needed them; none at all where transfers take no time."""
+    """Shift transfers with the runs that needed them; none are left where transfers take no time."""
     transfers, run = trace.transfers, moved.run
     known = run != MISSING
     base = np.maximum(moved.first_start[run], trace.runs.received[run])
@@ -214,7 +214,7 @@ class _ClientClock:
         }
 
     def moved(self, client: np.ndarray[Any, Any], at: Int64) -> Int64:
-        """The instants of clients in the replay."""
+        """Shift the instants of clients."""
         found = at.copy()
         for name, anchors in self._anchors.items():
             mine = np.flatnonzero((client == name) & (at != MISSING))
@@ -226,14 +226,14 @@ class _ClientClock:
 
 
 def _later(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
-    """Instants as much later than their moved base as they were than the recorded one, times a factor."""
+    """Put instants as long after their moved base as after the recorded one, times a factor."""
     lag = column - base
     lag = lag if factor == 1.0 else np.rint(lag * factor).astype(np.int64)
     return np.where(column == MISSING, MISSING, moved + lag)
 
 
 def _last(trace: RunTrace) -> int:
-    """The last instant at which a run or a client did something."""
+    """Find the last instant at which a run was reported or a client's phase ended."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
 
 
@@ -252,17 +252,17 @@ def replay(
     without: Collection[str] = (),
     repair: Iterable[str] = (),
 ) -> RunTrace:
-    """Run a recorded trace again, with changes. Without changes, everything happens when it did.
+    """Replay a recorded trace with changes. Without changes, everything happens at its recorded time.
 
-    Tasks compute for as long as they did, and all other recorded delays are kept. When a task begins is worked out
-    anew: from its inputs, from the slots of its worker, and from the scheduler's queue.
+    Computing times and all other recorded delays are kept. The start of a task is computed again: from its inputs, the
+    slots of its worker, and the scheduler's queue.
 
     Parameters
     ----------
     trace
         The recorded run.
     speed_up
-        Prefix to how many times as fast its tasks compute; 2.0 is half the time, 0.5 is twice the time.
+        Prefix to speed of its tasks' computing; 2.0 is half the time, 0.5 is twice the time.
     without
         Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
         ``scheduler`` (messages to and from it, and its own time).
@@ -272,8 +272,8 @@ def replay(
     Returns
     -------
     RunTrace
-        It can be read as any other trace. What cannot follow from the changes is left out: the metric series, and the
-        times in which event loops were blocked.
+        Like any other trace, but without the metric series and the times in which event loops were blocked, which do
+        not follow from the changes.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def replay(
 
 
 def replay_with(trace: RunTrace, changed: Changes, causes: RunCauses | None = None) -> RunTrace:
-    """Run a trace again with changes of any kind; ``causes`` saves working them out anew."""
+    """Replay a trace with changes of any kind; ``causes`` saves finding them again."""
     if not len(trace.runs):
         return trace
     causes = causes or RunCauses(trace)

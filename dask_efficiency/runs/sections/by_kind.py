@@ -45,7 +45,7 @@ KIND_COLOURS: dict[Kind, str] = {
     Kind.UNATTRIBUTED: COLOURS[Bucket.UNMEASURED],
 }
 
-#: What each means, for a reader.
+#: Meaning of each kind, for a reader.
 MEANINGS: dict[Kind, str] = {
     Kind.COMPUTE_CPU: "a task's thread computes",
     Kind.COMPUTE_NONCPU: "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core",
@@ -75,7 +75,7 @@ MEANINGS: dict[Kind, str] = {
 }
 
 
-#: The same where there is no Dask: of a PyTorch program.
+#: Meanings in a PyTorch program without Dask.
 TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
     Kind.COMPUTE_CPU: "a thread of the program runs operators or Python, and nothing on the GPU is waited for",
     Kind.COMPUTE_NONCPU: "a call takes memory or gives it back, and its thread waits",
@@ -87,41 +87,40 @@ TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
 }
 
 
-#: The same where the trace has no work on a GPU.
+#: Meanings in a PyTorch program without work on a GPU.
 TORCH_CPU_MEANINGS: dict[Kind, str] = TORCH_MEANINGS | {
     Kind.COMPUTE_CPU: "a thread of the program runs operators or Python",
 }
 
 
 def colour_of(kind: str) -> str:
-    """The colour of a kind."""
+    """Look up the colour of a kind."""
     return KIND_COLOURS.get(Kind(kind), OTHER_COLOUR)
 
 
-#: Rows of a table by name; the rest is summed up.
+#: Rows of a table by name; the rest is one row.
 TOP_NAMES = 8
 
-#: Steps of the picture along the run: a kind that fills most of a step has it.
+#: Steps of the strip along the run, each drawn as the kind that fills most of it: about two pixels a step on a page.
 STEPS = 400
 
 
 def kind_label(name: str, meanings: Mapping[Kind, str] = MEANINGS) -> Label:
-    """A kind's name, colour and meaning; of any other text, the text."""
+    """Make a label of a kind's name, colour and meaning; of any other text, the text alone."""
     return Label(name, colour_of(name), meanings[Kind(name)]) if name in set(Kind) else Label(name)
 
 
 def along(
     kinds: Int8, starts: Int64, stops: Int64, window: tuple[int, int], meanings: Mapping[Kind, str] = MEANINGS
 ) -> Along:
-    """The kind that fills most of each step of a window, equal neighbours as one.
+    """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one.
 
     Parameters
     ----------
     kinds, starts, stops
-        Stretches in time order, each a position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
+        Segments in time order; a kind is a position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
     """
     start, length = window[0], window[1] - window[0]
-    # beside its own time, a stretch takes part in the step that it begins in
     filled = np.zeros((STEPS, len(KINDS)))
     for kind, since, until in zip(kinds.tolist(), (starts - start).tolist(), (stops - start).tolist(), strict=True):
         first, last = since * STEPS / length, until * STEPS / length
@@ -135,12 +134,12 @@ def along(
 
 
 def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Equal neighbours: the value, and where it stands."""
+    """Group equal neighbours: the value, and its positions."""
     return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
 
 
 def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
-    """Seconds by name, with a bar for each; a label stands for its name."""
+    """Tabulate seconds by name, with a bar for each; labels replace names."""
     largest = max(seconds.values(), default=0.0)
     scale = time_scale(largest)
     tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
@@ -153,7 +152,7 @@ def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, 
 
 
 def top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
-    """The first of some seconds by name, and the sum of the rest."""
+    """Keep the first seconds by name, and sum up the rest."""
     names = list(seconds)
     first = {name: seconds[name] for name in names[:number]}
     rest = names[number:]

@@ -1,4 +1,4 @@
-"""Batch: what a worker recorded since its last one, as it travels to the scheduler."""
+"""WorkerBatch: rows that a worker recorded since its last batch, as they travel to the scheduler."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfe
 
 SCHEMA = 1
 
-#: Columns of the rows that a worker sends, as they stand in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by
-#: its
-#: monotonic clock, ``after`` is the number of a run, and ``sender`` a position in the batch's senders; the key of a
-#: transfer stands in the batch's keys.
+#: Columns of a worker's rows, as in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by its monotonic clock,
+#: ``after`` is the number of a run, ``sender`` a position in the batch's senders; keys of transfers are in the batch.
 RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
 
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
@@ -28,28 +26,28 @@ _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 @dataclass(frozen=True, slots=True)
 class WorkerBatch:
-    """Rows of a worker, integers by its monotonic clock.
+    """Rows of a worker: integers, instants by its monotonic clock.
 
     Parameters
     ----------
     recording
-        Which recording it is of.
+        Id of the recording.
     worker
         The worker's address.
     seq
-        The worker's batches are numbered from 1.
+        Number of the worker's batch, from 1.
     wall
-        Nanoseconds that its clock of the day is ahead of its monotonic clock.
+        Nanoseconds from its monotonic clock to its wall clock.
     runs, transfers, blocked
         Shape (rows, columns), with the columns :data:`RUN`, :data:`TRANSFER` and :data:`BLOCKED`.
     keys
-        By transfer, whose result it was.
+        By transfer: key of the result.
     senders
         Addresses.
     profiles
-        Of runs, whose rows may be in another batch.
+        Profiles of runs, whose rows may be in another batch.
     not_profiled
-        How many runs were to be profiled and were not, by why.
+        Number of runs that were to be profiled and were not, by reason.
     """
 
     recording: str
@@ -79,7 +77,7 @@ def encode(
     profiles: Sequence[TaskProfile] = (),
     not_profiled: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Rows as a message of bytes, texts and keys."""
+    """Encode rows as a message of bytes, texts and keys."""
     message = {
         "schema": SCHEMA,
         "recording": recording,
@@ -100,12 +98,12 @@ def encode(
 
 
 def decode(message: object) -> WorkerBatch:
-    """The batch of a message.
+    """Decode and check a message.
 
     Raises
     ------
     RefusedPayload
-        If it is of another schema, or its parts do not fit together; names the part.
+        If it has another schema, or its parts do not fit together; names the part.
     """
     given = mapping("batch", message)
     if given.get("schema") != SCHEMA:

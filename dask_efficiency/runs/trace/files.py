@@ -23,13 +23,13 @@ from dask_efficiency.runs.trace.run_trace import (
     WorkerSpec,
 )
 
-#: A year and some days, in nanoseconds: of longer ones the sums would not fit in 64 bits.
+#: Longest run and duration in nanoseconds, a year and some days: sums of longer ones would not fit in 64 bits.
 MAX_NS = 1 << 55
 
-#: Bytes, and other numbers, at most.
+#: Largest number of bytes, and of anything else: sums of two still fit in 64 bits.
 MAX_NUMBER = 1 << 62
 
-#: By table and column: what its numbers are positions in, a field of the trace or an enumeration.
+#: By table and column of positions: the field of the trace, or the enumeration, that it points into.
 POINTS_INTO = {
     table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
     for table, kind in TABLES.items()
@@ -37,7 +37,7 @@ POINTS_INTO = {
 
 
 def check_positions(trace: RunTrace) -> None:
-    """See that all parts of a trace fit each other; a position may be ``MISSING``.
+    """Check that all parts of a trace fit each other; a position may be ``MISSING``.
 
     Raises
     ------
@@ -60,9 +60,9 @@ def check_positions(trace: RunTrace) -> None:
 
 
 def check_numbers(trace: RunTrace) -> None:
-    """See that sums and differences of a trace's numbers are such numbers, too.
+    """Check that sums and differences of a trace's numbers do not overflow.
 
-    Instants lie at most :data:`MAX_NS` before or after the run, which takes no longer itself, as does no duration.
+    Instants lie at most :data:`MAX_NS` before or after the run; the run and all durations take no longer than that.
     Sizes and rates are at most :data:`MAX_NUMBER`. All of them may be ``MISSING``.
 
     Raises
@@ -73,14 +73,14 @@ def check_numbers(trace: RunTrace) -> None:
     if not -MAX_NUMBER <= trace.start <= trace.stop <= min(trace.start + MAX_NS, MAX_NUMBER):
         raise ValueError(f"the run is from {trace.start} to {trace.stop}; expected nanoseconds, of {MAX_NS} at most")
     for table, kind in TABLES.items():
-        for name, said in kind.schema().items():
+        for name, described in kind.schema().items():
             column = getattr(getattr(trace, table), name)
-            if column.dtype != np.int64 or said.points_into is not None:
+            if column.dtype != np.int64 or described.points_into is not None:
                 continue
-            lowest, highest = (0, MAX_NS) if said.unit == "ns" else (0, MAX_NUMBER)
-            if said.clock is not None:
+            lowest, highest = (0, MAX_NS) if described.unit == "ns" else (0, MAX_NUMBER)
+            if described.clock is not None:
                 lowest, highest = trace.start - MAX_NS, trace.stop + MAX_NS
-            elif not said.unit:
+            elif not described.unit:
                 lowest = -MAX_NUMBER
             wrong = (column != MISSING) & ((column < lowest) | (column > highest))
             if wrong.any():
@@ -107,7 +107,7 @@ def _check_range(name: str, column: NDArray[Any], size: int, target: object, low
 FORMAT = "dask-efficiency-trace"
 VERSION = 3
 
-#: What else is kept as columns.
+#: Columns of the file that are not those of a table.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "keys": {"block": np.uint8},
     "key_offsets": {"offsets": np.int64},
@@ -116,33 +116,32 @@ _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "constraints": {"task": np.int64, "constraint": np.int64},
 }
 
-#: Where the profiles stand in the archive, by their positions.
+#: Name of a profile in the archive, by its position.
 _PROFILE = "profiles/{}.json.gz"
 
-#: What is said of a profile in the description.
+#: Fields of a profile in the description.
 _OF_PROFILE = tuple(field.name for field in fields(TaskProfile) if field.name != "content")
 
-#: Threads of a worker, at most.
+#: Most threads of a worker in a file that is not refused as forged.
 _MAX_THREADS = 1 << 20
 
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
 
 class TraceFileError(ValueError):
-    """What was read is not a trace that this version understands."""
+    """The file is not a trace that this version understands."""
 
 
 _FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
 
 
 def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a trace; what :meth:`RunTrace.save <dask_efficiency.RunTrace.save>` does.
+    """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`.
 
     Parameters
     ----------
     path
-        A local path or any fsspec URL; ``.trace`` is a good ending. A local file is replaced as a
-        whole or not at all.
+        A local path or any fsspec URL; ``.trace`` is a good ending. A local file is replaced as a whole or not at all.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
@@ -169,7 +168,7 @@ def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
 
 
 def _distinct(trace: RunTrace) -> dict[str, int]:
-    """The constraints that tasks have, as JSON, numbered."""
+    """Number the distinct constraints of tasks, as JSON."""
     return {text: i for i, text in enumerate(dict.fromkeys(map(_text, trace.constraints.values())))}
 
 
@@ -193,7 +192,7 @@ def _description(trace: RunTrace) -> dict[str, Any]:
 
 
 def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace:
-    """The trace that was saved to a local path or fsspec URL.
+    """Load a trace from a local path or fsspec URL.
 
     Parameters
     ----------
@@ -213,7 +212,7 @@ def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace
 
 
 def _trace(archive: Archive) -> RunTrace:
-    # of any type: mypy cannot follow that each has the type of its name
+    # Of any type: mypy cannot follow that each has the type of its name.
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
     tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}

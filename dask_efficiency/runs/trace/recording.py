@@ -24,12 +24,12 @@ from dask_efficiency.runs.trace.schema import (
     WorkerEvents,
 )
 
-#: What is known of a task when it is first met.
+#: Columns that are known of a task when it is first seen.
 TASKS = tuple(name for name, column in Tasks.schema().items() if column.points_into is not None)
 
 _Dtypes = Mapping[str, type[np.generic]]
 
-#: The tables that grow, by the names under which they travel. What is no table of a trace is joined to one later.
+#: Growing tables, by the names under which they travel. Those that are no table of a trace are joined to one later.
 _TABLES: dict[str, _Dtypes] = {
     "edges": {"task": np.int32, "dependency": np.int32},
     # A code is a state before and a state after; extra is the number of a run that begins, or the size of a result.
@@ -73,8 +73,8 @@ class Growing:
             column.append(value)
 
     def extend(self, *values: Iterable[float]) -> None:
-        """Append rows, column by column; all of them or, where a value is none of its column's, none."""
-        # A third of the instructions that it takes to extend arrays by numbers.
+        """Append rows, column by column; all of them or, if a value does not fit its column, none."""
+        # Takes a third of the instructions of extending arrays by numbers.
         added = [
             _packed(column.typecode, (*numbers,)) for column, numbers in zip(self.columns.values(), values, strict=True)
         ]
@@ -86,7 +86,7 @@ class Growing:
 
 
 class Chapter:
-    """A stretch of a recording that can be dropped as a whole; its tasks are numbered from 0.
+    """Part of a recording that can be dropped as a whole; its tasks are numbered from 0.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ class Chapter:
     def __init__(self, first_graph: int = 0, first_stimulus: int = 0) -> None:
         self.first_graph = first_graph
         self.first_stimulus = first_stimulus
-        #: Of its tasks, in the order of their numbers.
+        #: Keys of its tasks, in the order of their numbers.
         self.keys: list[Any] = []
         self.constraints: dict[int, dict[str, Any]] = {}
         self.wanted: set[int] = set()
-        #: By task; rows change when more is known.
+        #: By task; rows change when their facts are read.
         self.tasks = Growing({name: Tasks.dtypes()[name] for name in TASKS})
         #: By task, three numbers each: the user's, the graph's, and the order in the graph.
         self.priority = array("q")
@@ -115,7 +115,7 @@ class Chapter:
         self.profile_bytes = 0
 
     def counts(self) -> dict[str, int]:
-        """Rows by table."""
+        """Count rows by table."""
         return {
             "tasks": len(self.keys),
             "transitions": len(self.log),
@@ -126,26 +126,25 @@ class Chapter:
         }
 
 
-#: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits.
+#: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits; about 0.1 ms.
 _PIECE = 50_000
 
-#: Columns that hold tasks of a chapter.
+#: Columns that refer to tasks of a chapter.
 _TASK_COLUMNS = ("edges.task", "edges.dependency", "log.task", "releases.task")
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a recorder held at one instant, as it travels to the client.
+    """Recording at one instant, as it travels to the client.
 
     Parameters
     ----------
     columns
-        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process
-        that read them.
+        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process that read it.
     keys
-        A task's key as text, by task.
+        By task: its key as text.
     facts
-        The rest, in texts, numbers, lists and dictionaries.
+        Everything else, in texts, numbers, lists and dictionaries.
     """
 
     columns: dict[str, NDArray[Any]]
@@ -155,7 +154,7 @@ class Recording:
 
 @dataclass(slots=True)
 class _Part:
-    """A chapter at one instant: copies of what changes, and how many rows count of what only grows."""
+    """Chapter at one instant: copies of what changes, and the number of rows of columns that only grow."""
 
     tasks: dict[str, NDArray[Any]]
     growing: dict[str, tuple[array[Any], int]]
@@ -169,14 +168,14 @@ class _Part:
 
 
 class Frozen:
-    """What a recorder held; :meth:`pack` may run on another thread.
+    """Frozen chapters of a recorder; :meth:`pack` may run on another thread.
 
     Parameters
     ----------
     chapters
         In order; they may go on growing.
     facts
-        What the recording says beside its columns.
+        Everything but columns.
     """
 
     def __init__(self, chapters: list[Chapter], facts: dict[str, Any]) -> None:
@@ -184,7 +183,7 @@ class Frozen:
         self._parts = [_frozen(chapter) for chapter in chapters]
 
     def pack(self) -> Recording:
-        """Chapters as one, tasks numbered anew, keys as texts."""
+        """Join the chapters, with tasks numbered again and keys as texts."""
         ids: dict[Any, int] = {}
         for part in self._parts:
             for key in part.keys:
@@ -225,7 +224,7 @@ def _frozen(chapter: Chapter) -> _Part:
 
 
 def _first(column: array[Any], rows: int) -> NDArray[Any]:
-    """A copy of a column's first rows while it goes on growing; an array that numpy looks at could not."""
+    """Copy a column's first rows while it goes on growing, which an array that numpy views could not."""
     copied = np.empty(rows, column.typecode)
     for start in range(0, rows, _PIECE):
         stop = min(start + _PIECE, rows)
@@ -241,11 +240,11 @@ def _unknown_tasks(count: int) -> dict[str, NDArray[Any]]:
 
 
 def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any], first_graph: int) -> None:
-    """Put what a chapter knows of its tasks into their rows; what only an earlier one knows stays."""
+    """Fill in a chapter's facts of its tasks; those that only an earlier chapter has stay."""
     unknown = part.tasks["prefix"] == MISSING
     for name in TASKS:
         known, column = part.tasks[name], tasks[f"tasks.{name}"]
-        if name == "graph":  # that brought it first
+        if name == "graph":  # the first that brought the task
             known = _from(known, first_graph)
             column[number] = np.where(column[number] == MISSING, known, column[number])
         else:
@@ -256,7 +255,7 @@ def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any]
 
 
 def _columns(part: _Part, number: NDArray[Any], first: _Part, log_rows: int) -> dict[str, NDArray[Any]]:
-    """A chapter's columns, their tasks, graphs, stimuli and rows of the log counted from the first chapter's."""
+    """Copy a chapter's columns, with tasks, graphs, stimuli and rows of the log counted from the first chapter's."""
     columns = {name: _first(*growing) for name, growing in part.growing.items()}
     for name in _TASK_COLUMNS:
         columns[name] = number[columns[name]]
@@ -269,18 +268,18 @@ def _columns(part: _Part, number: NDArray[Any], first: _Part, log_rows: int) -> 
 
 
 def _from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
-    """Numbers counted from the first that is still there; MISSING where it is not."""
+    """Count numbers from the first that is kept; MISSING below it."""
     return np.where(numbers < first, MISSING, numbers - first).astype(np.int32)
 
 
 def _stimuli(begins: NDArray[Any], rows: int, first: int) -> NDArray[Any]:
-    """By row, the number of the stimulus; MISSING before the first one."""
+    """By row: number of the stimulus; MISSING before the first one."""
     last = np.searchsorted(begins, np.arange(rows), side="right") - 1
     return np.where(last < 0, MISSING, last + first).astype(np.int32)
 
 
 def _batches(batches: list[tuple[int, list[int], WorkerBatch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
-    """The workers' rows, with the worker of each."""
+    """Join the workers' rows, with the worker of each."""
     columns: dict[str, NDArray[Any]] = {}
     for table, names in (("runs", RUN), ("transfers", TRANSFER), ("blocks", BLOCKED)):
         attribute = "blocked" if table == "blocks" else table
@@ -305,7 +304,7 @@ def _batches(batches: list[tuple[int, list[int], WorkerBatch]], ids: Mapping[Any
 
 
 def _profiles(batches: list[tuple[int, list[int], WorkerBatch]]) -> dict[str, NDArray[Any]]:
-    """The workers' profiles, their bytes one after the other."""
+    """Join the workers' profiles, their bytes one after the other."""
     found = [(profile, worker) for worker, _, batch in batches for profile in batch.profiles]
     columns: dict[str, NDArray[Any]] = {
         f"profiles.{name}": np.array([getattr(profile, name) for profile, _ in found], np.int64)

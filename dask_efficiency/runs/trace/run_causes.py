@@ -19,12 +19,12 @@ _NO_WORKER = STATES.index("no-worker")
 
 
 class RunsByTask:
-    """The runs of each task, in the order in which they were given out."""
+    """Runs of each task, in the order in which they were assigned."""
 
     def __init__(self, runs: Runs, tasks: int) -> None:
         self._runs = runs
         valid = np.flatnonzero((runs.task >= 0) & (runs.task < tasks))
-        #: The only run of a task; MISSING where there is none, or more than one.
+        #: The only run of a task; MISSING if there is none, or more than one.
         self.only = np.full(tasks, MISSING, np.int64)
         self.only[runs.task[valid]] = valid
         counts = np.bincount(runs.task[valid], minlength=tasks)
@@ -36,14 +36,14 @@ class RunsByTask:
         self._tasks = tasks
 
     def of(self, task: int) -> list[int]:
-        """Positions of a task's runs."""
+        """List the positions of a task's runs."""
         if not 0 <= task < self._tasks:
             return []
         only = int(self.only[task])
         return [only] if only != MISSING else self._several.get(task, [])
 
     def before(self, run: int) -> int:
-        """The run of the same task that came before this one; MISSING if this is the first."""
+        """Find the run of the same task before this one; MISSING if this is the first."""
         earlier = MISSING
         for other in self.of(int(self._runs.task[run])):
             if other == run:
@@ -52,7 +52,7 @@ class RunsByTask:
         return earlier
 
     def latest(self, tasks: NDArray[np.integer], column: Int64, at: Int64) -> Int64:
-        """For each task its last run whose ``column`` is no later than ``at``, or else its first with one at all."""
+        """Find each task's last run whose ``column`` is no later than ``at``, or else its first run that has one."""
         found = np.full(len(tasks), MISSING, np.int64)
         inside = (tasks >= 0) & (tasks < self._tasks)
         found[inside] = self.only[tasks[inside]]
@@ -69,7 +69,7 @@ class RunsByTask:
 
 
 class RunCauses:
-    """What each run came after; all arrays are by run, and positions are MISSING where nothing is known.
+    """Causes of each run; all arrays are by run, and positions are MISSING where nothing is known.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ class RunCauses:
         runs, transitions = trace.runs, trace.transitions
         tasks = len(trace.tasks)
         self.by_task = RunsByTask(runs, tasks)
-        #: The transition that gave the run to its worker.
+        #: The transition that assigned the run.
         self.transition = _given_by(trace, self.by_task)
-        #: By stimulus: the first transition that it made.
+        #: By stimulus: its first transition.
         self.first = np.full(len(trace.stimuli), MISSING, np.int64)
         known = np.flatnonzero((transitions.stimulus >= 0) & (transitions.stimulus < len(trace.stimuli)))
         self.first[transitions.stimulus[known][::-1]] = known[::-1]
@@ -93,11 +93,11 @@ class RunCauses:
         stimulus = np.where(transitions.stimulus[row] < len(trace.stimuli), transitions.stimulus[row], MISSING)
         start = np.full(len(runs), MISSING, np.int64)
         start[found] = transitions.start[row]
-        #: Whether it waited in the scheduler for a worker with room.
+        #: True if it waited on the scheduler for a worker with room.
         self.queued: Bool = (start == _QUEUED) | (start == _NO_WORKER)
-        #: The graph whose arrival gave it out.
+        #: The graph whose arrival assigned it.
         self.graph = np.full(len(runs), MISSING, np.int64)
-        #: The run whose end, good or bad, gave it out.
+        #: The run whose end, good or bad, assigned it.
         self.run = np.full(len(runs), MISSING, np.int64)
         if len(row) and len(trace.stimuli):
             graph = np.where(stimulus >= 0, trace.stimuli.graph[stimulus], MISSING)
@@ -111,7 +111,7 @@ class RunCauses:
             self.run[own] = MISSING
 
     def inputs(self, trace: RunTrace) -> tuple[Int64, Int64]:
-        """Which run needed which: the run that made the input, and the run that had it."""
+        """List pairs of the run that made an input, and the run that needed it."""
         runs, starts = trace.runs, trace.dependency_starts
         inside = np.flatnonzero((runs.task >= 0) & (runs.task < len(trace.tasks)))
         first, last = starts[runs.task[inside]], starts[runs.task[inside] + 1]
@@ -126,7 +126,7 @@ class RunCauses:
 
 
 def _given_by(trace: RunTrace, by_task: RunsByTask) -> Int64:
-    """By run: the transition to ``processing`` that it began with. A stolen task's second run has none."""
+    """By run: its transition to ``processing``. A stolen task's second run has none."""
     runs, transitions = trace.runs, trace.transitions
     tasks = len(trace.tasks)
     given = np.flatnonzero((transitions.finish == _PROCESSING) & (transitions.task >= 0) & (transitions.task < tasks))
@@ -151,7 +151,7 @@ def _given_by(trace: RunTrace, by_task: RunsByTask) -> Int64:
         times = [int(transitions.at[i]) for i in candidates]
         found = bisect_right(times, int(runs.assigned[run])) - 1
         earlier = by_task.before(run)
-        # One that is as old as the run before began that one.
+        # A transition no later than the assignment of the run before belongs to that one.
         if found >= 0 and (earlier == MISSING or times[found] > runs.assigned[earlier]):
             row[run] = candidates[found]
     return row
@@ -159,33 +159,33 @@ def _given_by(trace: RunTrace, by_task: RunsByTask) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What must have happened before each run can be assigned, and how much later it was assigned."""
+    """Events before which no run can be assigned, and the time from the last of them until it was."""
 
     #: Pairs of runs: the first must be reported before the second can be assigned.
     source: Int64
     target: Int64
     #: By run: the earlier run of the same task that it was stolen from; MISSING where it was not stolen.
     stolen_from: Int64
-    #: By run: the graph whose arrival caused it to be assigned.
+    #: By run: the graph whose arrival assigned it.
     graph: Int64
-    #: By graph: the run whose result its client waited for before it sent the graph.
+    #: By graph: the run whose result its client waited for before sending it.
     waited_for: Int64
     #: By graph: the time from that result until the graph was received, in nanoseconds.
     thinking: Int64
-    #: By run: the run whose end took it out of the scheduler's queue; MISSING where it was not queued.
+    #: By run: the run whose end took it from the scheduler's queue; MISSING where it was not queued.
     opener: Int64
-    #: By run: the time from the last of all these until it was assigned, in nanoseconds.
+    #: By run: nanoseconds from the last of all these until it was assigned.
     lag: Int64
 
 
 def constraints(trace: RunTrace, causes: RunCauses, inputs: tuple[Int64, Int64]) -> Constraints:
-    """Read the constraints from what caused each run of a trace."""
+    """Derive the constraints from the causes of each run."""
     runs, graphs = trace.runs, trace.graphs
     opener = np.where(causes.queued, causes.run, MISSING)
     other = np.flatnonzero((causes.run != MISSING) & ~causes.queued)
     source = np.concatenate([inputs[0], causes.run[other]])
     target = np.concatenate([inputs[1], other])
-    # A cause after its effect, which a jumping clock can make, is no constraint.
+    # A cause after its effect, as a jumping clock makes it, is no constraint.
     sound = (runs.reported[source] != MISSING) & (runs.reported[source] <= runs.assigned[target])
     source, target = source[sound], target[sound]
     opener[(opener != MISSING) & ((runs.reported[opener] == MISSING) | (runs.reported[opener] > runs.assigned))] = (
@@ -213,7 +213,7 @@ def constraints(trace: RunTrace, causes: RunCauses, inputs: tuple[Int64, Int64])
 
 
 def _clients(trace: RunTrace) -> tuple[Int64, Int64]:
-    """By graph: the run whose result its client waited for before, and how much later the graph came."""
+    """By graph: the run whose result its client waited for before, and the time until the graph came."""
     clients = ClientLog(trace)
     waited_for = np.full(len(trace.graphs), MISSING, np.int64)
     thinking = np.zeros(len(trace.graphs), np.int64)

@@ -1,6 +1,6 @@
-"""Settings of Dask that change a schedule: all that a trace records of a configuration, and all that is taken from one.
+"""Settings of Dask that change a schedule: the only ones that a trace records, and that a simulation takes from one.
 
-Each has a value, never a subtree: a trace that came from elsewhere must not set anything else.
+Each has a value, never a subtree: a trace from elsewhere must not set anything else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 
 class SettingKind(Enum):
-    """The values that a setting may have, as messages name them."""
+    """Values that a setting may have, as messages name them."""
 
     SWITCH = "True or False"
     NUMBER = "a number of 0 or more, or False"

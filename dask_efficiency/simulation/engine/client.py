@@ -24,14 +24,14 @@ from dask_efficiency.simulation.model.events import EventHeap
 
 
 class VirtualClients:
-    """Sends graphs and lets go of results, after as many results as the recorded clients had heard of.
+    """Sends graphs and releases results, each after as many results as the recorded client had by then.
 
     Parameters
     ----------
     loop
         The scheduler's event loop.
     costs
-        What it takes for a graph.
+        Draws the costs of graphs.
     addresses
         By recorded address: the simulated one.
     """
@@ -48,13 +48,13 @@ class VirtualClients:
         self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
         self._costs = costs
         self._annotations = workload.annotations(addresses)
-        #: By a key that a client still waits for: what it lets go of after it.
+        #: By a key that a client still waits for: the releases that must come after it.
         self._late: dict[Any, list[Release]] = {}
-        #: By client: how many of the results that it wants are there, and what happens after how many.
+        #: By client: number of wanted results that are there. By client and number: graphs and releases that follow.
         self._heard: Counter[str] = Counter()
         self._graphs: dict[tuple[str, int], list[Graph]] = {}
         self._releases: dict[tuple[str, int], list[Release]] = {}
-        #: Keys that were asked for and are not there yet, and who asked; the run ends when nothing is left of both.
+        #: Wanted keys that are not there yet, with their clients; the run ends when no key and no graph is left.
         self.wanted: dict[Any, list[str]] = {}
         self.graphs_left = len(workload.graphs)
         for client in {
@@ -64,7 +64,7 @@ class VirtualClients:
             scheduler.add_virtual_client(client, clock)
 
     def start(self) -> None:
-        """Send what waits for nothing."""
+        """Send the graphs and releases that wait for no result."""
         for graph in self._workload.graphs:
             if graph.after:
                 self._graphs.setdefault((graph.client, graph.after), []).append(graph)
@@ -78,11 +78,11 @@ class VirtualClients:
 
     @property
     def done(self) -> bool:
-        """Whether every graph was sent and every result that was asked for is there."""
+        """True if every graph was sent and every wanted result is there."""
         return not self.graphs_left and not self.wanted
 
     def hear(self, key: Any) -> None:
-        """A result is there, or failed for good."""
+        """Tell the clients of a result that is there, or failed for good."""
         for client in self.wanted.pop(key, ()):
             self._heard[client] += 1
             place = client, self._heard[client]
@@ -105,7 +105,7 @@ class VirtualClients:
         for key in wanted:
             self.wanted.setdefault(key, []).append(graph.client)
         stimulus = f"update-graph-{received / 1e9:.9f}"
-        # Its number of the graph is the recorded one.
+        # The scheduler gives the graph its recorded number.
         scheduler.generation, scheduler._last_time = graph.generation - 1, 0.0
         tasks, priority = workload.trace.tasks, {}
         user: dict[Any, int] = {}
@@ -136,7 +136,7 @@ class VirtualClients:
                 self.hear(key)
 
     def _with_what_is_missing(self, tasks: list[int]) -> dict[int, None]:
-        """Tasks, and what they need that the scheduler has let go of."""
+        """Add the dependencies of tasks that the scheduler has forgotten or released."""
         workload, known = self._workload, self._scheduler.tasks
         found, look = dict.fromkeys(tasks), list(tasks)
         while look:
@@ -149,7 +149,7 @@ class VirtualClients:
 
     def _release(self, release: Release) -> None:
         keys = [self._workload.keys[task] for task in release.tasks]
-        # It cannot let go of what it still waits for.
+        # It cannot release what it still waits for.
         early = next((key for key in keys if key in self.wanted), None)
         if early is not None:
             self._late.setdefault(early, []).append(release)
@@ -157,12 +157,12 @@ class VirtualClients:
         self._scheduler.client_releases_keys(keys=keys, client=release.client)
 
 
-#: Who holds on to them: nobody is seen to let go of them.
+#: Client that holds the scattered data: no release of it is recorded.
 _CLIENT = "data"
 
 
 class NoWorkerError(RuntimeError):
-    """Nobody is there to have results."""
+    """No worker is there to hold results."""
 
 
 def put_data(
@@ -172,7 +172,7 @@ def put_data(
     addresses: Mapping[str, str],
     clock: EventHeap,
 ) -> None:
-    """Put what was there before the recording on the workers that had it, as far as these are there.
+    """Put results from before the recording on the workers that had them, or on others if these are not there.
 
     Parameters
     ----------
@@ -209,10 +209,10 @@ def put_data(
 
 
 def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
-    """A simulated run with the phases of its recorded run's clients.
+    """Add the phases of the recorded run's clients to a simulated run.
 
     Each phase begins and ends as long after the client's last graph or result before it as in the recorded run; results
-    are matched by how many the client had heard of.
+    are matched by their number.
     """
     phases = recorded.phases
     columns: dict[str, list[NDArray[Any]]] = {"client": [], "phase": [], "start": [], "stop": []}
@@ -233,7 +233,7 @@ def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
 
 
 def _instants(trace: RunTrace, client: int) -> tuple[Int64, Int64]:
-    """When a client's graphs were received, and when the results were there that it heard of; both in order."""
+    """Sort the instants at which a client's graphs were received, and at which its results were there."""
     heard = np.flatnonzero(heard_by_clients(trace))
     graph = trace.tasks.graph[trace.runs.task[heard]]
     known = (graph >= 0) & (graph < len(trace.graphs))
@@ -242,7 +242,7 @@ def _instants(trace: RunTrace, client: int) -> tuple[Int64, Int64]:
 
 
 def _moved(at: Int64, before: tuple[Int64, Int64], after: tuple[Int64, Int64]) -> Int64:
-    """Instants, moved as what came last before them was; what came before everything stays."""
+    """Move instants along with the last graph or result before them; those before all of these stay."""
     counts = [min(len(old), len(new)) for old, new in zip(before, after, strict=True)]
     old = np.concatenate([column[:count] for column, count in zip(before, counts, strict=True)])
     new = np.concatenate([column[:count] for column, count in zip(after, counts, strict=True)])

@@ -24,12 +24,12 @@ from dask_efficiency.simulation.model.events import EventHeap
 _real = distributed.metrics.time
 
 
-#: The clocks that Dask's modules may have: the real one, and that of the simulation before.
+#: Clocks that Dask's modules may have now: the real one, and that of the last simulation.
 _clocks: set[Callable[[], float]] = {_real}
 
 
 def replace_clocks(clock: EventHeap) -> None:
-    """Let every module of Dask read this clock."""
+    """Make every module of Dask read this clock."""
     read: Any = partial(attrgetter("seconds"), clock)  # which takes a third of the time of a function
     read.__name__ = "time"
     for name, module in list(sys.modules.items()):
@@ -40,10 +40,10 @@ def replace_clocks(clock: EventHeap) -> None:
 
 
 def replace_hashes(seed: int) -> None:
-    """Let sets of tasks be in an order that the seed decides.
+    """Make the seed decide the order of sets of tasks.
 
-    Workers hash a task by where it is in memory, the scheduler by the hash of its key: both differ from one process to
-    the next. `PYTHONHASHSEED` must be fixed, so that the hash of a text is the same everywhere.
+    Workers hash a task by its address in memory, the scheduler by the hash of its key: both differ between processes.
+    `PYTHONHASHSEED` must be fixed, so that the hash of a text is the same everywhere.
     """
     mixed = random.Random(seed).getrandbits(60) if seed else 0
 
@@ -58,11 +58,11 @@ def replace_hashes(seed: int) -> None:
 
 
 def replace_what_is_unused() -> None:
-    """Leave out what Dask does for people who debug it, and what reads its environment.
+    """Skip what Dask does for debugging, and what reads its environment.
 
-    Versions of packages take a tenth of a second for each worker; the lists of all tasks ever made, counts of tasks for
-    a dashboard, copies of events for a log, results' types that are pickled, and addresses that are taken apart again
-    and again, a third of all time.
+    Versions of packages take a tenth of a second for each worker. A third of all time goes to lists of all tasks ever
+    made, counts of tasks for a dashboard, copies of events for a log, pickled types of results, and addresses that are
+    parsed again and again.
     """
     versions.get_versions = dict  # type: ignore[assignment]
     versions.error_message = lambda *_args, **_kwargs: {}
@@ -75,7 +75,7 @@ def replace_what_is_unused() -> None:
     worker_state_machine.WorkerState._notify_plugins = _notify  # type: ignore[assignment, method-assign]
     worker_state_machine.pickle = SimpleNamespace(dumps=_remembered(pickle.dumps))  # type: ignore[assignment]
     worker_state_machine.typename = _remembered(worker_state_machine.typename)
-    # A method that is looked up for each event anew, by way of a wrapper that is made for it.
+    # Dask looks this method up for each event, through a wrapper that is made each time.
     handle = worker_state_machine.WorkerState.__dict__["_handle_event"]
     if isinstance(handle, singledispatchmethod):
         find = _remembered(handle.dispatcher.dispatch)
@@ -86,25 +86,25 @@ def replace_what_is_unused() -> None:
 
 
 def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is called once for each argument, also where it was replaced before."""
+    """Cache a function's results, unless it was replaced before."""
     return function if hasattr(function, "cache_info") else lru_cache(maxsize=None)(function)
 
 
 def _nothing(*_arguments: Any) -> None:
-    """Nothing is counted."""
+    """Count nothing."""
 
 
 def _notify(state: Any, method: str, *arguments: Any) -> None:
-    """Tell a worker's plugins, which are ours and have all methods."""
+    """Call a worker's plugins, which are ours and have all methods."""
     for plugin in state.plugins.values():
         getattr(plugin, method)(*arguments)
 
 
 class _Nothing:
-    """A set that forgets."""
+    """Set that forgets."""
 
     def add(self, _member: Any) -> None:
-        """Nothing is kept."""
+        """Forget the member."""
 
 
 def _events(kind: type[Any]) -> list[type[Any]]:
@@ -112,30 +112,32 @@ def _events(kind: type[Any]) -> list[type[Any]]:
 
 
 class NoTasks(frozenset[Any]):
-    """A set of tasks that stays empty: Dask takes from it, whatever is in it, but may not add to it."""
+    """Set of tasks that stays empty: Dask may discard from it, but not add to it."""
 
     __slots__ = ()
 
     def clear(self) -> None:
-        """Nothing is in it."""
+        """Do nothing."""
 
     def discard(self, task: object) -> None:
-        """It was not in it."""
+        """Do nothing."""
 
 
 NO_TASKS: Any = NoTasks()
 
-#: Sets of a worker's task that Dask adds nothing to while its result is in memory.
+#: Sets of a worker's task to which Dask adds nothing while its result is in memory.
 _SETS = ("dependencies", "waiting_for_data", "waiters")
 
-#: What Dask replaces and never changes, and what it adds to only when the task runs again.
+#: Dictionaries that Dask replaces and never changes; the times change only when the task runs again.
 _DICTS = ("annotations", "metadata", "resource_restrictions")
 _NO_FACTS: Any = {}
 _NO_TIMES: Any = ()
 
 
 class SmallTasks(WorkerPlugin):
-    """Takes from tasks of a worker what they do not need, and gives it back before Dask adds to it.
+    """Frees the empty collections of tasks whose results are in memory, and restores them before Dask adds to them.
+
+    That saves 150 MB of 100,000 tasks.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ class SmallTasks(WorkerPlugin):
         self._tasks = tasks
 
     def transition(self, key: Any, start: str, finish: str, **_kwargs: Any) -> None:
-        """A task changed state on the worker."""
+        """Free or restore the collections of a task that changed state."""
         if finish == "memory":
             _make_small(self._tasks[key])
         elif start == "memory" and (left := self._tasks.get(key)) is not None:
@@ -163,7 +165,7 @@ def _make_small(task: TaskState) -> None:
     for name in _DICTS:
         if not getattr(task, name):
             setattr(task, name, _NO_FACTS)
-    # The message that reports the result has the times; what is to be run comes anew if it is to run again.
+    # The message that reports the result has the times; the definition is sent again if the task runs again.
     task.startstops, task.run_spec = _NO_TIMES, None
 
 

@@ -40,13 +40,14 @@ from dask_efficiency.simulation.model.network import InstantNetwork
 from dask_efficiency.simulation.model.requirements import SIMULATED, left_out, overfull
 from dask_efficiency.simulation.model.units import listed
 
-#: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
+#: Nanoseconds without any but periodic events after which a run counts as standing still: far above any recorded wait
+#: for nothing.
 STILL = 10_000_000_000
 
-#: A run that takes so many times as long as the recorded one, and an hour, has instants that cannot be true.
+#: A run that takes this multiple of the recorded one, and an hour more, has impossible instants.
 MAX_TIMES, MAX_MORE = 1_000, 3_600_000_000_000
 
-#: Between two runs of the active memory manager, where it is on: as in Dask.
+#: Nanoseconds between two runs of the active memory manager, if it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
 
 
@@ -60,18 +61,18 @@ class Engine:
     Parameters
     ----------
     workload, calibration
-        What is to be run, and what its parts cost.
+        The tasks to run, and the costs of their parts.
     job
-        Where, and with which changes.
+        The cluster, and the changes.
     seed
-        Decides the order of sets, ports, and small differences of costs.
+        Decides the order of sets, ports, and the costs that are drawn.
     """
 
     def __init__(self, workload: Workload, calibration: Calibration, job: SimulationJob, seed: int) -> None:
         self._workload, self._calibration, self._job, self.seed = workload, calibration, job, seed
         self.clock = EventHeap(workload.trace.start)
         self._random = random.Random(seed)
-        #: Periodic events, and when there was last any other one.
+        #: Number of periodic events, and the last instant with any other one.
         self._periodic, self._moved = 0, self.clock.now
         recorded = workload.trace.stop - workload.trace.start
         self._latest = workload.trace.start + MAX_TIMES * recorded + MAX_MORE
@@ -82,7 +83,7 @@ class Engine:
         Parameters
         ----------
         report
-            Is called now and then with the share of the recorded runs of tasks that have begun.
+            Called now and then with the share of the recorded runs of tasks that have begun.
         """
         self._report = report
         replace_clocks(self.clock)
@@ -90,10 +91,10 @@ class Engine:
         replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
         settings = simulated_settings(self._workload.trace.config, self._job.cluster.config)
-        # Without logs of events: what they hold on to would never have to be read back from disk.
+        # Without logs of events: they would keep results in memory that must be read back from disk.
         with dask.config.set({**settings, "distributed.admin.low-level-log-length": 0}):
             asyncio.run(self._simulate())
-        # The loop is closed: nothing holds on to the scheduler any more.
+        # The loop is closed: nothing refers to the scheduler any more.
         return self._result({name: value for name, value in settings.items() if name in SETTINGS})
 
     async def _simulate(self) -> None:
@@ -119,7 +120,7 @@ class Engine:
         self.scheduler = VirtualScheduler(clock, self._loop, validate=job.validate)
         self.recorder = RunRecorder(clock, self.scheduler, self._workload)
         self.scheduler.add_plugin(self.recorder)
-        # Without a network of its own, the receivers of transfers take the time for them.
+        # Without a simulated network, the receivers' costs include the time of the bytes.
         self._network = (network or InstantNetwork()).model(clock)
         #: Workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
@@ -130,7 +131,7 @@ class Engine:
         there = planned_workers(self._workload.trace, job.cluster)
         ports = self._random.sample(range(20_000, 60_000), len(there))
         addresses = [f"tcp://{stay.spec.host}:{port}" for stay, port in zip(there, ports, strict=True)]
-        # A worker can have the recorded address of one that it replaced.
+        # A worker may have the recorded address of the one that it replaced.
         by_recorded = {stay.spec.address: address for stay, address in zip(there, addresses, strict=True)}
         membership = Membership(clock, self.scheduler, self.recorder, self.workers, self._join)
         for stay, address in zip(there, addresses, strict=True):
@@ -141,7 +142,7 @@ class Engine:
         put_data(self._workload, self.scheduler, self.workers, by_recorded, clock)
 
     def _hosts(self) -> dict[str, HostCores]:
-        """The cores of those hosts of which they are known, by host."""
+        """By host: its cores, where their number is known."""
         cluster, found = self._job.cluster, {}
         for host, cores in cluster.cores.items():
             processes = sum(spec.host == host for spec in cluster.workers) + (host == cluster.with_scheduler)
@@ -228,7 +229,7 @@ class Engine:
         self._look(key)
 
     def _look(self, key: Any) -> None:
-        """Tell the clients of a result that is there, or failed for good."""
+        """Pass a result that is there, or failed for good, to the clients."""
         ts = self.scheduler.tasks.get(key)
         if ts is not None and ts.state == "memory":
             self.clients.hear(key)
@@ -239,7 +240,7 @@ class Engine:
     # -- time ----------------------------------------------------------------------------------
 
     def _every(self, interval: int, function: Any, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Call a function again and again, as long as something is so."""
+        """Call a function periodically, as long as a condition holds."""
         self._periodic += 1
 
         def again() -> None:
@@ -253,7 +254,7 @@ class Engine:
         self.clock.at(self.clock.now + interval, again)
 
     def _turn(self) -> None:
-        """Let everything happen."""
+        """Process events until the clients have all results."""
         stealing = self.scheduler.extensions.get("stealing")
         if stealing is not None:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
@@ -264,13 +265,13 @@ class Engine:
         self.clients.start()
         clock, clients = self.clock, self.clients
         while not clients.done:
-            # A graph that is still to be sent may wait for nothing.
+            # A graph that is yet to be sent may wait for no result.
             if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
 
     @property
     def _begun(self) -> float:
-        """Runs of tasks that have begun, as a share of the recorded ones."""
+        """Number of runs that have begun, as a share of the recorded number."""
         return sum(worker.rows.begun for worker in self._ever.values()) / max(len(self._workload.trace.runs), 1)
 
     def _result(self, config: Mapping[str, Any]) -> Simulated:
@@ -282,7 +283,7 @@ class Engine:
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
     def _check_that_it_moves(self) -> None:
-        """Look whether there was anything but periodic events lately."""
+        """Refuse to go on if there were only periodic events lately, or the run takes impossibly long."""
         if len(self.clock) > self._periodic:
             self._moved = self.clock.now
         elif self.clock.now - self._moved > STILL:
@@ -292,9 +293,9 @@ class Engine:
             raise StandsStill(f"after {took:.3g} s of virtual time it has not ended: {self._waiting()}")
 
     def _forget(self) -> None:
-        """Let go of the cluster: its state takes more memory than all that was recorded of it."""
+        """Free the cluster: its state takes more memory than its recording."""
         self.recorder.detach()
-        # Most of it goes at once, without a search for it among everything.
+        # Breaking the references frees most of it at once, without a search by the garbage collector.
         _part(self.scheduler.tasks)
         while self._ever:
             _part(self._ever.popitem()[1].state.tasks)
@@ -304,7 +305,7 @@ class Engine:
         gc.collect()
 
     def _notes(self) -> list[str]:
-        """What is assumed, or left out."""
+        """Notes on assumptions, and on what is left out."""
         trace = self._workload.trace
         names = [worker.spec.name for worker in self._ever.values() if worker.overfull]
         threads = max((worker.spec.nthreads for worker in self._ever.values()), default=0)
@@ -326,11 +327,11 @@ class Engine:
         worker.find_missing()
 
     def _waiting(self) -> str:
-        """Which tasks wait for what, and which workers are paused."""
+        """Describe the tasks that wait, and the paused workers."""
         return self._waiting_tasks() + self._paused()
 
     def _why_erred(self, ts: upstream.TaskState) -> str:
-        """Dask lets a task fail whose inputs are larger than the memory of the worker that it chose for it."""
+        """Explain a failed task: Dask fails one whose inputs are larger than the memory of the worker that it chose."""
         inputs, limits = ts.get_nbytes_deps(), [worker.spec.memory_limit for worker in self.workers.values()]
         least = min(filter(None, limits), default=0)
         if ts.state != "erred" or not 0 < least < inputs:
@@ -358,8 +359,8 @@ class Engine:
                 found.append(f"{key!r} is unknown to the scheduler")
             else:
                 waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
-                said = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
-                found.append(said + self._why_erred(ts))
+                state = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
+                found.append(state + self._why_erred(ts))
         return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)
 
 
@@ -368,7 +369,7 @@ def _none(source: str, destination: str) -> int:
 
 
 def _part(tasks: dict[Any, Any]) -> None:
-    """Let tasks of the scheduler or of a worker go, which point at one another."""
+    """Free tasks of the scheduler or of a worker, which refer to one another."""
     for task in tasks.values():
         task.dependencies = task.dependents = task.waiters = task.who_has = None
     tasks.clear()

@@ -23,24 +23,24 @@ _CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
 
 @dataclass(frozen=True, slots=True)
 class PlannedWorker:
-    """A worker, and when it was there; nanoseconds after the start of the run."""
+    """Worker, and when it joins and leaves; nanoseconds after the start of the run."""
 
     spec: WorkerSpec
-    #: 0 is from the start on.
+    #: 0 is at the start.
     joins: int = 0
-    #: When it was asked to leave, and hands over its results before; -1 is never.
+    #: Instant at which it is retired, and hands over its results before it leaves; -1 is never.
     retires: int = -1
-    #: When it was gone all at once; -1 is never.
+    #: Instant at which it leaves at once; -1 is never.
     leaves: int = -1
-    #: Whether it was lost, so that Dask suspects the tasks that ran on it.
+    #: True if it is lost, so that Dask suspects the tasks that run on it.
     lost: bool = False
 
 
 def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorker, ...]:
-    """When the workers of a cluster are there.
+    """Plan when the workers of a cluster join and leave.
 
-    Where these are the recorded run's, by name, they come and go as they did then; where they are not, all are there
-    all the time.
+    Workers with the names of the recorded ones join and leave at the recorded instants; if the names differ, all are
+    there all the time.
     """
     by_name = {worker.name: worker for worker in cluster.workers}
     if not changed(trace) or {worker.name for worker in trace.workers} != {*by_name}:
@@ -67,13 +67,13 @@ def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorke
 
 
 def changed(trace: RunTrace) -> bool:
-    """Whether workers came or went while a run was recorded."""
+    """True if workers joined or left while a run was recorded."""
     events = trace.worker_events
     return bool((np.isin(events.change, _CHANGES) & (events.at > trace.start)).any())
 
 
 def membership_note(trace: RunTrace, cluster: ClusterSpec) -> tuple[str, ...]:
-    """What a simulation does about it, in a sentence."""
+    """Note how a simulation treats workers that joined or left; empty if none did."""
     if not changed(trace):
         return ()
     if {worker.name for worker in trace.workers} != {worker.name for worker in cluster.workers}:
@@ -81,13 +81,13 @@ def membership_note(trace: RunTrace, cluster: ClusterSpec) -> tuple[str, ...]:
     return ("Workers come and go when they did in the recorded run.",)
 
 
-#: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two looks
-#: whether it is done: as in ``Scheduler.retire_workers``, where the latter grow with the number of results.
+#: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two checks
+#: for its end: as in ``Scheduler.retire_workers``, where the latter grow with the number of results.
 MANAGER, LOOK = 2_000_000_000, 10_000_000
 
 
 def at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Run to its end a coroutine that waits for nothing.
+    """Run a coroutine that never waits to its end.
 
     Raises
     ------
@@ -103,12 +103,12 @@ def at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 class Membership:
-    """Lets workers come and go.
+    """Makes workers join and leave.
 
     Parameters
     ----------
     workers
-        Those that are there, by address.
+        Present workers, by address.
     join
         Makes a worker and tells the scheduler.
     """
@@ -125,7 +125,7 @@ class Membership:
         self._workers, self._join = workers, join
 
     def plan(self, stay: PlannedWorker, address: str) -> None:
-        """Let a worker come and go when it does."""
+        """Schedule a worker's joining and leaving."""
         start = self._clock.now
         if stay.joins > 0:
             self._clock.at(start + stay.joins, self._come, stay, address)

@@ -44,13 +44,13 @@ from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
 
-#: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
+#: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
 
-#: Between two looks of a worker's memory monitor: as in Dask.
+#: Nanoseconds between two checks of a worker's memory monitor: as in Dask.
 MONITOR = 100_000_000
 
-#: Nanoseconds of a core that a thread needs to wake up.
+#: Nanoseconds of a core that a thread needs to wake up: a guess, within what operating systems take.
 WAKE = 100_000
 
 _EVENTS: dict[str, type[StateMachineEvent]] = {
@@ -66,26 +66,26 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 
 
 class VirtualWorker:
-    """A worker of the simulated cluster.
+    """Worker of the simulated cluster.
 
     Parameters
     ----------
     spec, address
-        What it is, and how the scheduler calls it.
+        The worker, and its simulated address.
     costs
-        What messages and transfers cost.
+        Draws the costs of messages and transfers.
     cores
-        Of its host; None are enough.
+        Cores of its host; None if there are enough.
     costs_of_run
         Draws the costs of a run that begins, by key.
     first
-        Gives what its loop takes to read a task beyond what it takes for every one, in nanoseconds.
+        Gives the extra nanoseconds of its loop to read the first task of a prefix.
     network
         Moves results between hosts.
     peers
-        All workers that are there, by address.
+        Present workers, by address.
     memory
-        Keeps its results.
+        Holds its results.
     """
 
     def __init__(
@@ -129,32 +129,32 @@ class VirtualWorker:
         self.state.plugins["small-tasks"] = SmallTasks(self.state.tasks)
         self._free_slots = list(range(max(spec.nthreads, 1)))
         self._threads = self._cores.threads
-        #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
+        #: By key: runs that have a slot or have seceded, and their inputs, which stay in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
-        #: When a slot was freed last, and by which run.
+        #: Instant at which a slot was last freed, and the run that freed it.
         self._last_freed: tuple[int, int] | None = None
-        #: Until when its event loop waits for the disk.
+        #: Instant until which its event loop waits for the disk.
         self.blocked = 0
         self._paused = self._monitored = False
         self.closed = False
-        #: Whether its memory got so full that a nanny would have ended it.
+        #: True if its memory got so full that a nanny would have ended it.
         self.overfull = False
 
     def receive(self, batch: list[dict[str, Any]]) -> None:
-        """A batch of the scheduler's messages came."""
+        """Take a batch of the scheduler's messages."""
         for message in batch:
             if message["op"] == "compute-task" and (first := self._first(self, message["key"])):
                 self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
     def close(self) -> None:
-        """Whatever it was doing ends without a word."""
+        """Stop at once, and send nothing more."""
         self.closed = True
         self.stream.abort()
 
     def _take(self, message: dict[str, Any]) -> None:
-        # One message may be for several workers: it stays as it is.
+        # A message may go to several workers: do not change it.
         given = message.copy()
         event = _EVENTS.get(given.pop("op"))
         if event is not None:
@@ -168,16 +168,16 @@ class VirtualWorker:
                 self.stream.send(message)
 
     def find_missing(self) -> None:
-        """Ask the scheduler for inputs that no worker is known to have: as often as Dask's worker does."""
+        """Ask the scheduler for inputs that no worker is known to have, as often as Dask's worker."""
         if self.state.missing_dep_flight:
             self.handle(FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
 
     def put(self, data: dict[Any, Any]) -> None:
-        """Results that are there without having been computed."""
+        """Store results that were not computed here."""
         self.handle(UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
 
     def handle(self, event: StateMachineEvent) -> int:
-        """Let the state machine do what follows from an event; gives for how long the loop wrote and read files."""
+        """Pass an event to the state machine; returns the nanoseconds in which the loop wrote and read files."""
         if self.closed:
             return 0
         if self._clock.now < self.blocked:
@@ -208,13 +208,13 @@ class VirtualWorker:
                 self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
 
     def stimulus(self, kind: str) -> str:
-        """The name of something that happens now."""
+        """Make the id of a stimulus of now."""
         return f"{kind}-{self._clock.now / 1e9:.9f}"
 
     # -- memory --------------------------------------------------------------------------------
 
     def wait_for_disk(self) -> tuple[int, int]:
-        """Let the loop wait for what was written and read; gives both, in nanoseconds."""
+        """Block the loop for the time of writing and reading; returns both, in nanoseconds."""
         wrote, read = self.memory.waited()
         if wrote or read:
             self.loop.do(wrote + read, _nothing)
@@ -222,7 +222,7 @@ class VirtualWorker:
         return wrote, read
 
     def _monitor(self) -> None:
-        """Look at the memory of the process, as Dask does every 100 ms: here, only where something may follow."""
+        """Check the memory of the process, as Dask does every 100 ms: here, only if something may follow."""
         self._monitored = False
         if self.closed:
             return
@@ -275,7 +275,7 @@ class VirtualWorker:
         self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
     def _stop(self, key: Any, row: RunRow, run: RunCosts) -> None:
-        # A thread that slept until now must get a core before it can say so.
+        # A thread that wakes up must get a core first.
         awake = self._cores.take(WAKE) - WAKE
         if awake > self._clock.now:
             self._clock.at(awake, self._woken, key, row, run)
@@ -331,7 +331,7 @@ class VirtualWorker:
     # -- heartbeats ----------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, Any]:
-        """What a heartbeat says."""
+        """Metrics of a heartbeat."""
         return {
             "bandwidth": {"total": self.transfers.bandwidth, "workers": {}, "types": {}},
             "memory": self.memory.process(self.state.nbytes),
@@ -345,14 +345,14 @@ class VirtualWorker:
         }
 
     def executing(self) -> dict[Any, float]:
-        """For how long each task has been running, in seconds."""
+        """By key: seconds for which each task has been running."""
         now = self._clock.now
-        # A thread that has not begun yet has run for no time.
+        # A thread that has not begun yet counts as 0 s.
         return {key: max(now - row.start, 0) / 1e9 for key, row in self.running.items()}
 
 
 def _nothing() -> None:
-    """The loop did nothing but wait."""
+    """Do nothing, after the loop has waited."""
 
 
 def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str) -> ExecuteFailureEvent:

@@ -14,7 +14,7 @@ from dask_efficiency.files.yaml_sections import Section, composed, line_of, text
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
 from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_count
 
-#: Of one description; a simulation of more takes longer than a lab would have patience for.
+#: Most hosts of a cluster file: a simulation of more would take too long.
 MAX_NAMES = 10_000
 
 _RANGED = re.compile(r"(?P<stem>[^\[\]]*)\[(?P<ranges>[^\[\]]+)\](?P<tail>[^\[\]]*)")
@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)", re.DOTALL | re.ASCII)
 
 
 def names_of(pattern: str) -> list[str]:
-    """The names that a pattern stands for; numbers keep their leading zeros.
+    """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def names_of(pattern: str) -> list[str]:
 
 
 def pattern_of(names: Iterable[str]) -> str:
-    """Names in short: those that are alike but for a number at the end, and follow each other, are one range."""
+    """Abbreviate names: consecutive ones that differ only in a number at the end become a range."""
     return ", ".join(_pattern(run) for run in _runs(names))
 
 
@@ -70,7 +70,7 @@ def _follows(name: str, after: str) -> bool:
     one, other = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(after)
     if one is None or other is None or one["stem"] != other["stem"]:
         return False
-    # 9 is followed by 10, and 09 too: what a range of either width would write.
+    # 10 follows 9, and 09, too, as in a range of either width.
     return f"{int(one['number']) + 1:0{len(one['number'])}}" == other["number"]
 
 
@@ -83,16 +83,16 @@ def _pattern(run: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What a file says of a cluster.
+    """Contents of a cluster file.
 
     Parameters
     ----------
     topology
         Its network.
     scheduler
-        The scheduler's host; empty where the file does not say.
+        The scheduler's host; empty if the file does not name it.
     workers
-        By host, in the order of the file: how many workers it runs where no hostfile says it.
+        By host, in the order of the file: its number of workers without a hostfile.
     """
 
     topology: Topology
@@ -101,7 +101,7 @@ class ClusterFile:
 
 
 def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
-    """Read a file that describes a cluster.
+    """Read a cluster file.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
 
 
 def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
-    """What the text of such a file says; the path is for errors."""
+    """Parse the text of a cluster file; the path is for errors."""
     cluster = Section(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
     parts = _Parts(path)
     for node in cluster.items("switches"):
@@ -136,7 +136,7 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
 
 @dataclass(slots=True)
 class _Parts:
-    """What has been read so far, and where it stands."""
+    """Parts that have been read so far, with their lines."""
 
     path: str | os.PathLike[str]
     switches: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ class _Parts:
     lines: dict[str, int] = field(default_factory=dict)
 
     def named(self, name: str, node: yaml.Node) -> None:
-        """Take a host's or switch's name."""
+        """Claim a name for a host or switch."""
         if not name:
             raise TextFileError(self.path, line_of(node), "expected a name, got nothing")
         if name in self.lines:
@@ -155,7 +155,7 @@ class _Parts:
         self.lines[name] = line_of(node)
 
     def end(self, node: yaml.Node) -> str:
-        """A host or switch that a link leads to."""
+        """Look up the host or switch at an end of a link."""
         name = text_of(node, self.path)
         if name not in self.hosts and name not in self.switches:
             known = known_names(name, [*self.switches, *self.hosts])

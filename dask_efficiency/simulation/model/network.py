@@ -1,4 +1,4 @@
-"""Networks: how long bytes take from one host to another."""
+"""Networks, which move bytes from one host to another in virtual time."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Arrived = Callable[[], object]
 
 
 class NetworkModel(Protocol):
-    """A network at work, in the virtual time of one simulation."""
+    """Network at work, in the virtual time of one simulation."""
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         """Send bytes from one host to another."""
         ...
 
     def delay(self, source: str, destination: str) -> int:
-        """Nanoseconds by which a small message is later than those of the recorded run."""
+        """Nanoseconds that a small message takes in addition to the recorded ones."""
         ...
 
 
 class NetworkSpec(Protocol):
-    """A description of a network: a value."""
+    """Description of a network: an immutable value."""
 
     def model(self, clock: EventHeap) -> NetworkModel:
-        """The network at work."""
+        """Make the network at work."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as plain data; ``kind`` says which network it is."""
+        """Convert to plain data, with the ``kind`` of the network."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InstantNetwork:
-    """Bytes take no time."""
+    """Network on which bytes take no time."""
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
         return _Alone(clock, 0.0, 0)
@@ -51,14 +51,14 @@ class InstantNetwork:
 
 @dataclass(frozen=True, slots=True)
 class ConstantNetwork:
-    """Every transfer has a bandwidth of its own, whatever else is under way.
+    """Network on which every transfer has the same bandwidth, whatever else is under way.
 
     Parameters
     ----------
     bandwidth
         Bytes a second, above 0.
     latency_seconds
-        From a message's start to its first byte.
+        Time from a message's start to its first byte.
     """
 
     bandwidth: float
@@ -88,7 +88,7 @@ class _Alone:
         return 0
 
 
-#: Reads a description that :meth:`NetworkSpec.to_dict` wrote, by its kind.
+#: By kind: reads a description of :meth:`NetworkSpec.to_dict`.
 _READ: dict[str, Callable[..., NetworkSpec]] = {
     "instant": InstantNetwork,
     "constant": ConstantNetwork,
@@ -97,7 +97,7 @@ _READ: dict[str, Callable[..., NetworkSpec]] = {
 
 
 def network_of(described: dict[str, Any]) -> NetworkSpec:
-    """The network that :meth:`NetworkSpec.to_dict` described."""
+    """Read a description of :meth:`NetworkSpec.to_dict`."""
     given = dict(described)
     kind = given.pop("kind", None)
     if kind not in _READ:

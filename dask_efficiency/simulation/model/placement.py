@@ -14,10 +14,10 @@ from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_count
 
-#: ``host:4`` as MPICH has it; a host in brackets is an IPv6 address.
+#: ``host:4`` of MPICH; a host in brackets is an IPv6 address.
 _HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")
 
-#: ``slots=4`` as Open MPI has it; spaces around the sign are allowed.
+#: ``slots=4`` of Open MPI; spaces around the sign are allowed.
 _SETTING = re.compile(r"(?P<name>[A-Za-z_-]+)\s*=\s*(?P<value>\S+)")
 
 _EXPECTED = "expected 'host', 'host:4' or 'host slots=4 max_slots=8'"
@@ -25,14 +25,14 @@ _EXPECTED = "expected 'host', 'host:4' or 'host slots=4 max_slots=8'"
 
 @dataclass(frozen=True, slots=True)
 class Hostfile:
-    """What a hostfile says.
+    """Contents of a hostfile.
 
     Parameters
     ----------
     slots
-        By host, in the order of the file: how many workers.
+        By host, in the order of the file: number of workers.
     lines
-        By host: the line that names it first.
+        By host: first line that names it.
     """
 
     slots: Mapping[str, int]
@@ -59,7 +59,7 @@ def read_hostfile(path: str | os.PathLike[str]) -> Hostfile:
 
 
 def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
-    """What a hostfile's text says; the path is for errors."""
+    """Parse a hostfile's text; the path is for errors."""
     slots: dict[str, int] = {}
     lines: dict[str, int] = {}
     most: dict[str, int] = {}
@@ -79,7 +79,7 @@ def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
 
 
 def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[str, int, int | None]:
-    """The host of a line, its slots, and the most that it may have."""
+    """Parse a line: the host, its slots, and its largest number of slots."""
     found = _HOST.match(content)
     rest = content[found.end() :] if found else ""
     if found is None or (rest and not rest[0].isspace()):
@@ -103,19 +103,19 @@ def _count(name: str, value: str, path: str | os.PathLike[str], number: int) -> 
     return int(value)
 
 
-#: Of the first worker of a host; those that a topology places have one after the other. What it is does not matter.
+#: Port of the first worker that a topology places on a host; the others follow. Nothing depends on it.
 FIRST_PORT = 40_000
 
 
 class PlacementError(ValueError):
-    """More workers than there is room for.
+    """There are more workers than slots.
 
     Parameters
     ----------
     host
-        Where; empty for the cluster as a whole.
+        The host; empty for the cluster as a whole.
     wrong
-        How many, and how many there can be.
+        Message with both numbers.
     """
 
     def __init__(self, host: str, wrong: str) -> None:
@@ -124,14 +124,14 @@ class PlacementError(ValueError):
 
 
 def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[WorkerSpec, ...]:
-    """Workers on the hosts of a topology.
+    """Place workers on the hosts of a topology.
 
     Parameters
     ----------
     topology
-        Its hosts say how many threads and how much memory a worker has.
+        Its hosts give the threads and the memory of a worker.
     workers
-        By name of a host: how many, in the order in which they join.
+        By name of a host: number of workers, in the order in which they join.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[Worke
 
 
 def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -> tuple[WorkerSpec, ...]:
-    """These workers, and more of them in the free slots, host by host.
+    """Add workers in the free slots, host by host.
 
     Raises
     ------
@@ -182,9 +182,9 @@ def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -
 
 
 def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[WorkerSpec, WorkerSpec], ...]:
-    """Copies of workers, taken in turn, each with the one that it is like.
+    """Copy workers, taken in turn; each copy comes with its original.
 
-    Where there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
+    If there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
     """
     hosts = {worker.host for worker in workers}
     names = {worker.name for worker in workers}
@@ -194,7 +194,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
         original, turn = workers[i % len(workers)], i // len(workers) + 1
         host = original.host if len(hosts) == 1 else _unused(original.host, hosts, turn)
         name = _unused(original.name, names, turn)
-        # The host is found in the address.
+        # The address contains the host.
         address = _unused(_address(host, i), addresses, 0)
         names.add(name)
         addresses.add(address)
@@ -203,7 +203,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
 
 
 def _unused(name: str, used: Iterable[str], turn: int) -> str:
-    """A name that nothing has yet."""
+    """Make an unused name."""
     candidates = (f"{name}-{turn}{'+' * i}" if turn else f"{name}{'0' * i}" for i in count())
     return next(candidate for candidate in candidates if candidate not in used)
 

@@ -19,7 +19,7 @@ WORKER_CLIENT = "Client-worker-"
 
 
 def left_out(trace: RunTrace) -> tuple[str, ...]:
-    """What of a recorded run is not simulated as it was, a sentence each."""
+    """List what is not simulated as it was recorded, a sentence each."""
     found, runs = [], trace.runs
     if shuffles(trace):
         found.append(
@@ -40,7 +40,7 @@ def left_out(trace: RunTrace) -> tuple[str, ...]:
 
 
 def data_before(trace: RunTrace) -> list[int]:
-    """Tasks that no graph brought and that did not run: their results were there before the recording."""
+    """List tasks of no graph that did not run: their results were there before the recording."""
     ran = np.zeros(len(trace.tasks), bool)
     ran[trace.runs.task[trace.runs.task != MISSING]] = True
     found: list[int] = np.flatnonzero((trace.tasks.graph == MISSING) & ~ran).tolist()
@@ -48,22 +48,22 @@ def data_before(trace: RunTrace) -> list[int]:
 
 
 def overfull(names: Sequence[str]) -> str:
-    """That workers used more memory than their nannies would have let them."""
+    """Note workers that used more memory than their nannies would allow."""
     return f"Memory of {listed(names)} gets so full that a nanny would end it: here, it goes on."
 
 
-#: Tables without whose rows the work of a run is not known.
+#: Tables whose dropped rows leave the work of a run incomplete.
 WORK = ("tasks", "runs", "graphs")
 
-#: A note of a trace that is a simulation.
+#: Note of a simulated trace.
 SIMULATED = "A simulation: its times are predicted, not recorded."
 
-#: How the note of a replay begins.
+#: Beginning of the note of a replay.
 REPLAYED = "A replay:"
 
 
 class UnplaceableError(ValueError):
-    """There are tasks that no worker of the cluster may run."""
+    """No worker of the cluster may run some tasks."""
 
 
 def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
@@ -72,8 +72,8 @@ def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     Raises
     ------
     UnplaceableError
-        If tasks are restricted to workers or hosts that it does not have, or need a resource that none of those has,
-        or inputs that are larger than the memory of every worker.
+        If tasks are restricted to workers or hosts that it lacks, need a resource that none of those has, or have
+        inputs larger than the memory of every worker.
     """
     names = {worker.address: worker.name for worker in trace.workers}
     for task, constraints in trace.constraints.items():
@@ -99,9 +99,9 @@ def _check_inputs(trace: RunTrace, workers: Sequence[WorkerSpec]) -> None:
 
 
 def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any], names: Mapping[str, str]) -> bool:
-    """Whether Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice.
+    """True if Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice.
 
-    A recorded worker's address, in ``names``, stands for the worker of that name, wherever it is now.
+    A recorded worker's address, in ``names``, refers to the worker of that name, wherever it is now.
     """
     allowed = {names.get(place, place) for place in constraints.get("restrictions") or ()}
     is_bound = allowed and not constraints.get("loose_restrictions")
@@ -131,19 +131,19 @@ def _names(names: Sequence[str]) -> str:
 
 
 def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:
-    """What a reader must know of a trace that is to be simulated, a sentence each: its own notes, and what is left out.
+    """Check a trace before a simulation; returns its caveats, a sentence each.
 
     Parameters
     ----------
     installed
-        The version of distributed whose scheduler and workers are simulated.
+        Version of distributed whose scheduler and workers are simulated.
     force
-        Take a trace in which work is missing.
+        Accept a trace in which work is missing.
 
     Raises
     ------
     SimulationRefusedError
-        If tasks, runs or graphs of the trace were dropped, and nobody insists.
+        If tasks, runs or graphs of the trace were dropped, without ``force``.
     """
     dropped = {table: count for table, count in trace.dropped.items() if count}
     missing = ", ".join(f"{count} {table}" for table, count in dropped.items() if table in WORK)

@@ -19,18 +19,18 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """The main figures of one run.
+    """Main figures of a run.
 
     Parameters
     ----------
     name
-        What the run is called.
+        Name of the run.
     makespan_seconds
-        As of :func:`makespan_seconds`.
+        As from :func:`makespan_seconds`.
     workers, nthreads
-        Those that it had at any time, and the threads of all of them.
+        Number of workers that it ever had, and of their threads.
     efficiency, busy
-        As of :func:`efficiency` and :func:`busy`.
+        As from :func:`efficiency` and :func:`busy`.
     kinds
         Seconds of its critical path by kind, largest first; their sum is the makespan.
     """
@@ -45,7 +45,7 @@ class RunFigures:
 
     @classmethod
     def of(cls, trace: RunTrace) -> RunFigures:
-        """Those of a recorded run.
+        """Compute the figures of a trace.
 
         Raises
         ------
@@ -79,8 +79,8 @@ def makespan_seconds(trace: RunTrace) -> float:
 def efficiency(trace: RunTrace) -> float:
     """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
 
-    Thread time is the sum over all workers of their threads times how long they were there within the makespan.
-    Threads that a library starts are not in a trace, so a report, which samples them, can say more.
+    Thread time is the sum over all workers of their threads times their presence within the makespan. Threads that a
+    library starts are not in a trace; a report, which samples them, counts these, too.
     """
     useful, _ = useful_ns(trace, whole(trace))
     return _share(trace, float(useful.sum()) / 1e9)
@@ -99,33 +99,33 @@ def busy(trace: RunTrace) -> float:
 
 
 def _share(trace: RunTrace, seconds: float) -> float:
-    """Of the thread time that there was."""
+    """Divide by the thread time."""
     there = slots(trace, whole(trace)) * makespan_seconds(trace)
     return min(seconds / there, 1.0) if there > 0 else 0.0
 
 
-#: Standard deviation, in seconds, of a run whose critical path computes for one second. What disturbs a computation
-#: (other processes, the clock rate of a core, garbage collection) comes again and again, so that its variance grows
-#: with the seconds that it can come in. Of four runs each of five programs (``benchmarks/simulation_runs.py``) on one
-#: and on two workers, whose paths compute for 0.8 to 11 s, on two busy cores, it was 0.05 to 0.26, and 0.17 both in the
-#: middle and pooled, but for one kind of which one run imported its libraries.
+#: Standard deviation, in seconds, of a run whose critical path computes for one second. Disturbances (other processes,
+#: the clock rate of a core, garbage collection) recur, so the variance grows with the seconds of computing. Of four
+#: runs each of five programs (``benchmarks/simulation_runs.py``) on one and on two workers, whose paths compute for 0.8
+#: to 11 s, on two busy cores, it was 0.05 to 0.26, and 0.17 both in the median and pooled, without one kind of which
+#: one run imported its libraries.
 NOISE_PER_SECOND = 0.17
 
-#: The most that a run is taken to differ: the shortest of those programs, of 1.5 s and more, differed by as much.
+#: Largest standard deviation of a run, as a share of its makespan: that of the shortest of those programs, of 1.5 s.
 MAX_NOISE = 0.12
 
 
 def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
-    """Standard deviation of a run's makespan, as a share of it.
+    """Estimate the standard deviation of a run's makespan, as a share of it.
 
-    Tasks that sleep, or wait for something else than a core, take as long each time: they add nothing.
+    Tasks that sleep, or wait for something other than a core, take the same time in each run and add nothing.
 
     Parameters
     ----------
     kinds
         Seconds of its critical path by kind.
     makespan_seconds
-        Their sum; nothing has no noise.
+        Their sum; for 0 the noise is 0.
     """
     if makespan_seconds <= 0:
         return 0.0

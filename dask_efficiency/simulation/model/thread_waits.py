@@ -15,60 +15,61 @@ from dask_efficiency.simulation.model.cores import BACKGROUND, MIN_LEFT
 from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
 from dask_efficiency.simulation.model.units import listed
 
-#: Threads of a worker that compute for more than so many cores together do not hold the lock all the time.
+#: Cores that a worker's threads use together, above which they do not hold the lock all the time: one, and the error of
+#: measuring it.
 MAX_CORES = 1.1
 
-#: From so many cores on, the lock is what threads of pure Python wait for.
+#: Cores that they use together, from which threads of pure Python wait for the lock, and not for something else.
 MIN_CORES = 0.85
 
-#: Threads at once, on average over a run, from which their number says something of the lock, and up to which a run
-#: was alone.
-MIN_BESIDE, MAX_ALONE = 1.5, 1.1
+#: Mean number of threads during a run, from which their cores tell about the lock, and up to which the run was alone:
+#: guesses.
+MIN_THREADS, MAX_ALONE = 1.5, 1.1
 
-#: Runs of a prefix that are enough to know it by.
+#: Fewest runs, or heartbeats, of a prefix by which it is judged: a guess.
 MIN_RUNS = 3
 
-#: Seconds between two turns of an event loop that nothing disturbs, and by how much more they are apart where a thread
-#: holds the lock: half of the interval after which Python takes it away (``sys.getswitchinterval``).
+#: Seconds between two turns of an undisturbed event loop, as in Dask, and the delay by a thread that holds the lock:
+#: half of the interval after which Python takes it away (``sys.getswitchinterval``).
 TURN_SECONDS, LATER_SECONDS = 0.02, 0.0025
 
-#: Share of CPU from which a prefix's tasks count as computing, so that the event loop's turns say something of them.
+#: Share of CPU from which a prefix's tasks count as computing, so that a note tells what is assumed of them: a guess.
 MIN_CPU = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Gil:
-    """What is known of the lock."""
+    """Time and lock (GIL) of runs."""
 
-    #: By run: nanoseconds in its thread if no other thread had held the lock; MISSING where it has no such time.
+    #: By run: nanoseconds in its thread if no other thread had held the lock; MISSING if it did not run.
     alone: Int64
-    #: By run: the share of that time in which it holds the lock, in [0, 1].
+    #: By run: share of that time in which it holds the lock, in [0, 1].
     held: Float64
-    #: By prefix, and at last of tasks without one: how many other threads of their process held the lock, in the mean.
+    #: By prefix, and last for tasks without one: mean number of other threads of the process that held the lock.
     crowd: Float64
-    #: What was assumed, a sentence each.
+    #: Assumptions, a sentence each.
     notes: tuple[str, ...]
 
 
 def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     """Read from a trace which tasks hold the lock.
 
-    A trace says for how long each thread computed, not whether it held the lock. Where a worker ran several tasks at
-    once, it shows: threads that hold the lock compute for at most one core together, and their time beyond that is
-    waiting for each other. Where it did not, the turns of the worker's event loop show it, which needs the lock too;
-    and where nothing does, all CPU of tasks is taken to be Python's.
+    A trace tells how long each thread computed, not whether it held the lock. If a worker ran several tasks at once, it
+    shows: threads that hold the lock use at most one core together, and wait for each other in the rest of their time.
+    If it did not, the turns of its event loop show it, which needs the lock, too. Else all CPU of tasks counts as
+    Python's.
 
     Parameters
     ----------
     trace
         A recorded run.
     shares
-        By prefix: the share of its tasks' time in which they hold the lock when alone, in [0, 1], where that is known.
+        By prefix: known share of its tasks' time alone in which they hold the lock, in [0, 1].
 
     Raises
     ------
     UnknownNameError, ValueError
-        As of :func:`check_shares`.
+        As from :func:`check_shares`.
     """
     known = dict(shares or {})
     check_shares(trace, known)
@@ -77,7 +78,7 @@ def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     took = np.where(ran, runs.stop - runs.start, 0)
     cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
     prefix = prefix_of_runs(trace)
-    beside, cores = _beside(trace, ran, took, cpu)
+    threads, cores = _threads_and_cores(trace, ran, cpu)
     alone, held = took.astype(np.float64), np.zeros(len(runs))
     found: dict[str, list[str]] = {}
     late = _late(trace, ran)
@@ -86,10 +87,10 @@ def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
         name = trace.prefixes[number] if number >= 0 else ""
         if name in known:
             held[rows] = known[name]
-            alone[rows] = took[rows] / np.maximum(1.0, known[name] * beside[rows])
+            alone[rows] = took[rows] / np.maximum(1.0, known[name] * threads[rows])
             continue
         computes = cpu[rows].sum() / took[rows].sum()
-        crowded = rows[beside[rows] >= MIN_BESIDE]
+        crowded = rows[threads[rows] >= MIN_THREADS]
         if len(crowded) >= MIN_RUNS:
             free = bool(np.average(cores[crowded], weights=took[crowded]) > MAX_CORES)
             kind = "free" if free else "held"
@@ -99,15 +100,15 @@ def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
         if computes >= MIN_CPU or (len(crowded) >= MIN_RUNS and computes >= 0.01):
             found.setdefault(kind, []).append(name)
         if not free:
-            alone[rows] = _alone(took[rows], cpu[rows], beside[rows], cores[rows])
+            alone[rows] = _alone(took[rows], cpu[rows], threads[rows], cores[rows])
             held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
     held = np.clip(held, 0.0, 1.0)
-    crowd = _crowd(prefix, held, beside, len(trace.prefixes))
+    crowd = _crowd(prefix, held, threads, len(trace.prefixes))
     return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(found)))
 
 
 def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
-    """Refuse shares of prefixes that no task has, or that are no shares.
+    """Refuse shares of unknown prefixes, and shares outside [0, 1].
 
     Raises
     ------
@@ -123,47 +124,54 @@ def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
             raise ValueError(f"gil[{name!r}] is {share!r}; expected the share of its tasks' time, in [0, 1]")
 
 
-def _alone(took: Int64, cpu: Int64, beside: Float64, cores: Float64) -> Float64:
-    """What runs of a prefix would have taken alone.
+def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64:
+    """Estimate the time of a prefix's runs alone.
 
-    Where the lock was never free, a run takes as much longer as there are others: how much of it was the run's own
-    waiting for something else is known from those of the same prefix that ran alone, if there were any.
+    If the lock was never free, a run takes longer in proportion to the others. Its own waiting for other things is
+    known from those of the same prefix that ran alone, if there are any.
     """
-    crowded = beside >= MIN_BESIDE
+    crowded = threads >= MIN_THREADS
     if not crowded.any() or not MIN_CORES <= np.average(cores[crowded], weights=took[crowded]) <= MAX_CORES:
         return took.astype(np.float64)
-    single = (beside <= MAX_ALONE) & (cpu > 0)
+    single = (threads <= MAX_ALONE) & (cpu > 0)
     own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
-    found: Float64 = np.where(beside > MAX_ALONE, np.clip(cpu * own, 1, took), took)
+    found: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
     return found
 
 
-def _crowd(prefix: Int32, held: Float64, beside: Float64, prefixes: int) -> Float64:
-    """By prefix: how many other threads held the lock while its tasks ran, in the mean; what ran beside is alike."""
+def _crowd(prefix: Int32, held: Float64, threads: Float64, prefixes: int) -> Float64:
+    """By prefix: mean number of other threads that held the lock while its tasks ran, taken for tasks like these."""
     of = np.where(prefix < 0, prefixes, prefix)
     runs = np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
-    crowd: Float64 = np.bincount(of, held * (beside - 1.0), minlength=prefixes + 1) / runs
+    crowd: Float64 = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1) / runs
     return crowd
 
 
-def _beside(trace: RunTrace, ran: Bool, took: Int64, cpu: Int64) -> tuple[Float64, Float64]:
-    """By run: how many runs its worker's process had at once, with itself, and how many cores they used, on average."""
+def _threads_and_cores(trace: RunTrace, ran: Bool, cpu: Int64) -> tuple[Float64, Float64]:
+    """By run: mean number of runs of its worker, itself included, and of the cores that they used, while it ran."""
     runs = trace.runs
     threads, cores = np.ones(len(runs)), np.zeros(len(runs))
     for worker in np.unique(runs.worker[ran]).tolist():
         rows = np.flatnonzero(ran & (runs.worker == worker))
         start, stop = runs.start[rows], runs.stop[rows]
-        at = np.concatenate([start, stop])
-        order = np.argsort(at, kind="stable")
-        for into, weight in ((threads, np.ones(len(rows))), (cores, cpu[rows] / took[rows])):
-            rate = np.cumsum(np.concatenate([weight, -weight])[order])
-            total = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(at[order]))])
-            into[rows] = (np.interp(stop, at[order], total) - np.interp(start, at[order], total)) / took[rows]
+        threads[rows] = _mean_use(start, stop, np.ones(len(rows)), start, stop)
+        cores[rows] = _mean_use(start, stop, cpu[rows] / (stop - start), start, stop)
     return threads, cores
 
 
+def _mean_use(start: Int64, stop: Int64, rate: Float64, since: Int64, until: Int64) -> Float64:
+    """Mean, between two instants, of the sum of the rates of the intervals that go on."""
+    at = np.concatenate([start, stop])
+    order = np.argsort(at, kind="stable")
+    now = np.cumsum(np.concatenate([rate, -rate])[order])
+    # Sums from the first instant on, as those of nanoseconds since the epoch lose digits.
+    total = np.concatenate([[0.0], np.cumsum(now[:-1] * np.diff(at[order]))])
+    found: Float64 = (np.interp(until, at[order], total) - np.interp(since, at[order], total)) / (until - since)
+    return found
+
+
 def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
-    """By prefix, where it can be seen: whether event loops turned later while its tasks computed."""
+    """By prefix that heartbeats tell about: True if event loops turned later while its tasks computed."""
     runs, series = trace.runs, trace.series
     prefix = prefix_of_runs(trace)
     delay: dict[int, list[tuple[float, float]]] = {}
@@ -202,13 +210,13 @@ def _notes(found: Mapping[str, list[str]]) -> list[str]:
     return [f"tasks of {listed(found[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in found]
 
 
-#: Cores that a scheduler uses for each task that ends in a second: its message, some five transitions, the next one
-#: sent. In runs of 20 to 90 tasks a second on 2 to 8 workers, its process used 1 ms of CPU a task.
+#: Seconds of CPU of a scheduler for each task, with its message, five transitions, and the next task's message:
+#: measured in runs of 20 to 90 tasks a second on 2 to 8 workers.
 _SCHEDULER_SECONDS = 0.001
 
 
 def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
-    """Whether the processes of some host had less than a core each: its workers' threads, and a scheduler."""
+    """True if some host has fewer cores than threads of workers, and a scheduler on the only host."""
     hosts = {worker.host for worker in trace.workers}
     return any(
         sum(worker.nthreads for worker in trace.workers if worker.host == host) + (len(hosts) == 1) > cores[host]
@@ -217,16 +225,16 @@ def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
 
 
 def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
-    """By run: nanoseconds between its start and its stop in which it waited for a core; 0 where that is not known.
+    """By run: nanoseconds between start and stop in which it waited for a core; 0 if unknown.
 
-    A thread that computes gets what the others leave it. What they used is in the trace: tasks their CPU, event loops
-    what goes on around tasks; beside it every process has something to do in the background. A run waits at most for
-    as long as it did not compute.
+    A computing thread gets the cores that the others leave. Their use is in the trace: CPU of tasks, and the event
+    loops' time around tasks; to that comes background work of every process. A run waits at most for as long as it did
+    not compute.
 
     Parameters
     ----------
     cores
-        By host.
+        By host: its cores.
     """
     runs, found = trace.runs, np.zeros(len(trace.runs))
     hosts = np.array([worker.host for worker in trace.workers] + [""])
@@ -256,29 +264,18 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
 
 
 def _moved(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:
-    """When results were taken in by workers that are here, and how much of a core that took."""
+    """Intervals in which workers on a host took in results, and the share of a core that it took."""
     transfers = trace.transfers
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
     known &= (transfers.receiver >= 0) & (transfers.receiver < len(here))
     known[known] = here[transfers.receiver[known]]
     start, stop = transfers.start[known], transfers.stop[known]
-    # Without what each message takes: results of one message are rows of their own.
+    # Without the cost of each message: its results have rows of their own.
     computing = RESULT_NS + BYTE_NS * np.maximum(transfers.nbytes[known], 0)
     return start, stop, np.minimum(computing / (stop - start), 1.0)
 
 
 def _known(start: Int64, stop: Int64) -> tuple[Int64, Int64]:
-    """Intervals; empty where an end of them is not known."""
+    """Make intervals that are empty where an end is unknown."""
     known = (start != MISSING) & (stop != MISSING) & (stop > start)
     return np.where(known, start, 0), np.where(known, stop, 0)
-
-
-def _mean_use(start: Int64, stop: Int64, rate: Float64, since: Int64, until: Int64) -> Float64:
-    """The mean, between two instants, of the sum of the rates of those intervals that go on."""
-    at = np.concatenate([start, stop])
-    order = np.argsort(at, kind="stable")
-    now = np.cumsum(np.concatenate([rate, -rate])[order])
-    # From the first instant on, as sums of the nanoseconds since the epoch lose digits.
-    total = np.concatenate([[0.0], np.cumsum(now[:-1] * np.diff(at[order]))])
-    found: Float64 = (np.interp(until, at[order], total) - np.interp(since, at[order], total)) / (until - since)
-    return found

@@ -11,14 +11,14 @@ _NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
-#: Bytes a second. A rate in bits is what a network card says ("1 Gbit", "1 Gbps"), one in bytes what programs say.
+#: By unit: bytes a second. Network cards have rates in bits ("1 Gbit", "1 Gbps"), programs rates in bytes.
 BANDWIDTHS = {f"{prefix}{unit}": factor / 8 for prefix, factor in _PREFIXES.items() for unit in ("bit", "bit/s", "bps")}
 BANDWIDTHS |= {f"{prefix}B/s": float(factor) for prefix, factor in (_PREFIXES | _BINARY).items()}
 
-#: Seconds.
+#: By unit: seconds.
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 
-#: Bytes.
+#: By unit: bytes.
 SIZES = {f"{prefix}{unit}": float(factor) for prefix, factor in _PREFIXES.items() for unit in ("B", "")}
 SIZES |= {f"{prefix}{unit}": float(factor) for prefix, factor in _BINARY.items() for unit in ("B", "")}
 
@@ -30,7 +30,7 @@ _EXAMPLES = (
 
 
 def bandwidth_of(text: str) -> float:
-    """Bytes a second.
+    """Parse a bandwidth in bytes a second.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def bandwidth_of(text: str) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """Seconds, at least 0.
+    """Parse a time in seconds, at least 0.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def seconds_of(text: str) -> float:
 
 
 def nbytes_of(text: str) -> int:
-    """Whole bytes, at least 0.
+    """Parse a size in whole bytes, at least 0.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _refusal(text: str, units: dict[str, float]) -> str:
 
 
 def shown_bandwidth(bandwidth: float) -> str:
-    """Bytes a second as network cards have them: ``1 Gbit``."""
+    """Format bytes a second as for network cards: ``1 Gbit``."""
     bits = 8 * bandwidth
     for prefix in ("T", "G", "M", "k"):
         if bits >= _PREFIXES[prefix]:
@@ -91,12 +91,12 @@ def shown_bandwidth(bandwidth: float) -> str:
 
 
 def shown_count(count: int, word: str) -> str:
-    """How many of something: ``4 slots``."""
+    """Format a number of things: ``4 slots``."""
     return f"{count} {word}{'s' * (count != 1)}"
 
 
 def shown_seconds(seconds: float) -> str:
-    """A latency: ``50 us``."""
+    """Format a latency: ``50 us``."""
     for unit in ("s", "ms", "us"):
         if seconds >= TIMES[unit]:
             return f"{seconds / TIMES[unit]:.4g} {unit}"
@@ -108,14 +108,14 @@ MAX_NAMES = 5
 
 
 def listed(names: Sequence[str], what: str = "") -> str:
-    """A few names, and how many more there are: ``a, b and 3 more``.
+    """List a few names, and the number of the others: ``a, b and 3 more``.
 
     Parameters
     ----------
     names
-        As they are to be read.
+        As displayed.
     what
-        What they are, after the number of the rest.
+        Word after the number of the others.
     """
     more = len(names) - MAX_NAMES
     rest = f" and {more} more {what}".rstrip() if more > 0 else ""
@@ -123,5 +123,5 @@ def listed(names: Sequence[str], what: str = "") -> str:
 
 
 def not_simulated(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """A note on what Ctrl-C left out, if anything."""
+    """Note what Ctrl-C left out, if anything."""
     return (f"ended early by Ctrl-C; not simulated: {what} {listed(names)}",) if names else ()

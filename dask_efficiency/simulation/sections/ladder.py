@@ -1,4 +1,4 @@
-"""What a ladder says: what each part of Dask, and a cluster without bounds, would be worth to a run."""
+"""Document of a ladder: the worth of each part of Dask, and of an unbounded cluster, to a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dask_efficiency.simulation.model.ladder import (
 )
 from dask_efficiency.simulation.sections.prediction import about_run, notes, title, was
 
-#: What each step is, for a reader.
+#: By step: its meaning, for a reader.
 MEANINGS = {
     MEASURED: "the recorded run",
     SIMULATED: "what the simulation is off by; no saving",
@@ -32,7 +32,7 @@ MEANINGS = {
     NO_WAITING: "that chain, with its CPU and GPU time only",
 }
 
-#: What a step takes away, and what helps against it.
+#: By step: kind of finding, the overhead that it removes, and advice.
 FINDINGS = {
     "no spill": ("ladder/spill", "Spilling to disk", TITLES["path/spill"][1]),
     "no transfers": ("ladder/transfer", "Transfers, once nothing spills", TITLES["path/transfer"][1]),
@@ -44,7 +44,7 @@ FINDINGS = {
 
 
 def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
-    """What each step would save, the most first; each comes after those above it, so that they add up."""
+    """Make a finding of each step, the largest saving first; each adds to those above it, so that they add up."""
     simulated = {rung.name for rung in ladder.rungs if rung.simulated_seconds is not None}
     found = [
         Finding(
@@ -62,7 +62,7 @@ def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
 
 
 def headline(ladder: IdealLadder) -> str:
-    """How long the run would take without the part of Dask that takes most, and without all, without a full stop."""
+    """Word the run's time, the largest part of Dask in it, and its time without all parts; without a full stop."""
     measured = format_seconds(ladder.recorded.makespan_seconds)
     steps = {name.removeprefix("no "): ladder.worth[name] for _, name in STEPS}
     name = max(steps, key=lambda step: steps[step])
@@ -72,19 +72,19 @@ def headline(ladder: IdealLadder) -> str:
 
 
 def document(ladder: IdealLadder) -> Document:
-    """What each step is worth."""
+    """Make the document of a ladder."""
     sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
     first = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN])
     return Document(title(ladder.recorded), was(ladder.recorded), headline(ladder), sections, findings=first)
 
 
 def page(ladder: IdealLadder) -> Document:
-    """The same for a page of its own."""
+    """Make a page of a ladder."""
     return replace(document(ladder), data=to_dict(ladder))
 
 
 def steps(ladder: IdealLadder) -> Section:
-    """From the recorded run down to the fastest that there could be."""
+    """Section of the steps, from the recorded run down to the lower bound."""
     longest = max(rung.seconds for rung in ladder.rungs)
     measured = ladder.recorded.makespan_seconds
     scale = time_scale(longest)
@@ -105,10 +105,10 @@ def steps(ladder: IdealLadder) -> Section:
 
 
 def sure(ladder: IdealLadder) -> Section:
-    """How far the ladder can be trusted, and what was done so that it never rises."""
+    """Section on the certainty of the ladder, with the steps that were bounded."""
     seeds = len(ladder.self_replay.runs.makespans)
     lines = [
-        f"Simulated on its own cluster, the run takes {ladder.self_replay.said}.",
+        f"Simulated on its own cluster, the run takes {ladder.self_replay.in_words}.",
         f"Each simulated step is the median of {seeds} runs, held between the bound below it and the step above it.",
     ]
     upper = float("inf")

@@ -1,4 +1,4 @@
-"""What placements say: which is the fastest, by how much, and why."""
+"""Document of placements: the fastest, by how much, and why."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from dask_efficiency.show.figures import (
 from dask_efficiency.simulation.model.placements import Placement, Placements
 from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, of_cluster, title, was
 
-#: Characters of a placement's name in a headline.
+#: Characters of a placement's name in a headline: two fit in 100.
 MAX_NAME = 24
 
 
 def headline(placements: Placements) -> str:
-    """Which is the fastest and by how much, without a full stop."""
+    """Word the fastest placement, and by how much; without a full stop."""
     best = placements.best
-    said = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
+    first = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
     if len(placements.ranked) == 1:
-        return said
+        return first
     other = placements.ranked[1]
     name = shorten(name_of(other.name), MAX_NAME)
     share = placements.saved_seconds / other.makespan_seconds if other.makespan_seconds else 0.0
     if not placements.is_clear:
-        return f"{said}, but {name} may be as fast: runs differ by more"
-    return f"{said}, {format_share(share)} less than {name}, more than runs differ"
+        return f"{first}, but {name} may be as fast: runs differ by more"
+    return f"{first}, {format_share(share)} less than {name}, more than runs differ"
 
 
 def document(placements: Placements) -> Document:
-    """Placements, the fastest first."""
+    """Make the document of placements, the fastest first."""
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
     early = "; ended early" if placements.not_simulated else ""
@@ -48,17 +48,17 @@ def document(placements: Placements) -> Document:
 
 
 def page(placements: Placements) -> Document:
-    """The same for a page of its own."""
+    """Make a page of placements."""
     return replace(document(placements), data=to_dict(placements))
 
 
 def sections(placements: Placements) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
+    """List all sections with content, in reading order."""
     return with_content(ranking(placements), sure(placements), notes(placements.notes))
 
 
 def ranking(placements: Placements) -> Section:
-    """A row for each placement, the fastest first, and why the others are slower."""
+    """Section with a row for each placement, the fastest first, and reasons why the others are slower."""
     slowest = placements.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
     heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved", "fullest link")
@@ -93,24 +93,24 @@ def _fullest(link: tuple[str, float] | None) -> str:
 
 
 def why(placements: Placements, placement: Placement) -> str:
-    """Why a placement is slower than the best; empty where it is not clearly so."""
+    """Explain why a placement is slower than the best; empty if it is not clearly slower."""
     if not placements.is_clearly_slower(placement):
         return ""
     best = placements.best
     later = placement.makespan_seconds - best.makespan_seconds
     moving = placement.moving_seconds - best.moving_seconds
-    said = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
+    text = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
     if placement.prediction.cluster.nthreads < best.prediction.cluster.nthreads:
         fewer = of_cluster(placement.prediction.cluster)
         return (
-            f"{said}, as it is smaller: {fewer}, where {name_of(best.name)} has {of_cluster(best.prediction.cluster)}."
+            f"{text}, as it is smaller: {fewer}, where {name_of(best.name)} has {of_cluster(best.prediction.cluster)}."
         )
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
-        return f"{said}, mostly not because inputs move: its critical path waits for them {waits}."
-    said = f"{said}: its critical path waits {format_seconds(moving)} longer for inputs from other workers"
+        return f"{text}, mostly not because inputs move: its critical path waits for them {waits}."
+    text = f"{text}: its critical path waits {format_seconds(moving)} longer for inputs from other workers"
     link = placement.fullest_link
-    return f"{said}. {_full(*link)}." if link is not None else f"{said}."
+    return f"{text}. {_full(*link)}." if link is not None else f"{text}."
 
 
 def _full(link: str, share: float) -> str:
@@ -118,11 +118,11 @@ def _full(link: str, share: float) -> str:
 
 
 def sure(placements: Placements) -> Section:
-    """How far the ranking can be trusted."""
+    """Section on the certainty of the ranking."""
     judged = placements.best.prediction.self_replay
     return section(
         "How sure this is",
-        f"Simulated on its own cluster, the run takes {judged.said}; that is common to all placements.",
+        f"Simulated on its own cluster, the run takes {judged.in_words}; that is common to all placements.",
         caveat=bool(judged.doubt),
     )
 

@@ -44,7 +44,7 @@ known_schedstat = pytest.mark.skipif(
 
 
 def in_place() -> bool:
-    """Whether upstream's own functions are where they were."""
+    """True if upstream's own functions are in place."""
     return all(vars(owner)[name] is original for (owner, name), original in ORIGINALS.items())
 
 
@@ -256,7 +256,7 @@ INTERVAL_MS = 20
 async def watch(
     block: Callable[[], object], *, stop_first: bool = False
 ) -> tuple[list[tuple[int, int, int, int]], int, int, list[int]]:
-    """What was reported, when the loop was blocked, and when it ticked."""
+    """Return the reports, the times in which the loop was blocked, and its ticks."""
     blocked: list[tuple[int, int, int, int]] = []
     ticks: list[int] = []
     tick = PeriodicCallback(lambda: ticks.append(time.monotonic_ns()), INTERVAL_MS)

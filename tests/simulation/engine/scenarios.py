@@ -44,7 +44,7 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
 
 
 def facts(trace: RunTrace) -> dict[str, Any]:
-    """What tests look at."""
+    """Figures that tests check."""
     runs, names = trace.runs, [worker.name for worker in trace.workers]
     memory = trace.transitions.finish == STATES.index("memory")
     return {

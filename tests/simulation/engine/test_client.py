@@ -40,7 +40,7 @@ def test_the_recorded_run_itself_has_its_phases() -> None:
 
 
 def later(trace: RunTrace, ns: int) -> RunTrace:
-    """The same run with everything but the first graph's arrival so much later."""
+    """Delay everything in a run but the arrival of its first graph."""
     columns = trace.runs.columns()
     instants = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
     moved = {name: np.where(columns[name] >= 0, columns[name] + ns, columns[name]) for name in instants}

@@ -101,7 +101,7 @@ def test_one_worker_of_one_thread_begins_its_tasks_in_the_recorded_order() -> No
 def test_a_seed_is_the_same_run_in_every_process(
     recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the process's allocator, hashes and configuration, and the seeds that came before."""
+    """The result does not depend on the process's allocator, hashes and configuration, nor on earlier seeds."""
     monkeypatch.setenv("PYTHONMALLOC", "malloc")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")

@@ -20,8 +20,8 @@ def off_by(share: float) -> SelfReplay:
 def test_the_error_has_the_sign_of_what_is_too_long() -> None:
     assert off_by(0.04).error == pytest.approx(0.04)
     assert off_by(-0.04).error == pytest.approx(-0.04)
-    assert off_by(0.04).said == "4.0 % longer than it did"
-    assert off_by(-0.04).said == "4.0 % less than it did"
+    assert off_by(0.04).in_words == "4.0 % longer than it did"
+    assert off_by(-0.04).in_words == "4.0 % less than it did"
 
 
 @pytest.mark.parametrize(("share", "doubted"), [(0.049, False), (0.051, True), (-0.051, True)])

@@ -88,7 +88,7 @@ def test_the_size_of_a_cluster_is_said_in_the_fewest_words(workers: int, nthread
 
 def test_how_far_it_is_off_on_its_own_cluster_is_always_said() -> None:
     found = elsewhere()
-    assert f"the run takes {found.self_replay.said}." in " ".join(sure(found).lines)
+    assert f"the run takes {found.self_replay.in_words}." in " ".join(sure(found).lines)
     assert not sure(found).caveat
     with pytest.warns(UserWarning, match="own cluster"):
         doubted = predicted(recorded(), 8, factor=1.1)

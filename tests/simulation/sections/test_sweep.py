@@ -55,6 +55,6 @@ def test_without_intervals_the_band_is_the_line() -> None:
 
 def test_how_far_it_is_off_on_its_own_cluster_is_said() -> None:
     found = swept()
-    assert f"the run takes {found.self_replay.said}." in sure(found).lines[0]
+    assert f"the run takes {found.self_replay.in_words}." in sure(found).lines[0]
     assert len(clusters(found).rows) == 4
     assert not sure(found).caveat

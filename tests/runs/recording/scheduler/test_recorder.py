@@ -101,7 +101,7 @@ class Hashed(SimpleNamespace):
 
 
 class Reference:
-    """What a recorder notes, by what it means: everything is read and noted when it happens, and nothing is dropped."""
+    """Simple recorder as a reference: it reads and notes everything as it happens, and drops nothing."""
 
     def __init__(self, scheduler: FakeScheduler) -> None:
         self.scheduler = scheduler

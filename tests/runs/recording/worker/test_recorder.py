@@ -1,4 +1,4 @@
-"""What a worker's recorder makes of hooks, with upstream's state moved by hand."""
+"""A worker's recorder fed by hooks, with upstream's state changed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode
 
 
 class FakeShuffleRun(ShuffleRun):  # type: ignore[type-arg]  # of parts that nobody looks at
-    """Of a shuffle, as much as is asked for."""
+    """Run of a shuffle with the attributes that the recorder reads."""
 
     def __init__(self, address: str) -> None:
         self.local_address, self.id = address, "s"  # type: ignore[assignment]  # a name of its own for texts
