@@ -19,12 +19,12 @@ from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.accuracy import SEEDS as OWN_SEEDS
 from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, runs_of, seeds_of
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, check_seeds, simulated_runs
 from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
 from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
-from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 from dask_efficiency.simulation.model.thread_waits import check_shares
 
 #: The simulator; tests replace it.
@@ -103,21 +103,21 @@ def simulate(
     >>> cluster = ClusterSpec.from_trace(trace)  # doctest: +SKIP
     >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
     """
-    chosen = seeds_of(seeds)
-    notes = _checked(trace, force=force)
+    chosen = check_seeds(seeds)
+    notes = _check_trace(trace, force=force)
     changed = changes(trace, speed_up or {}, without, ())
-    given = _given(trace, cluster)
+    given = _cluster_or_recorded(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
     check_shares(trace, gil or {})
     job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
     if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
-        with _engine(runs_of(trace, chosen)) as run:
+        with _engine(simulated_runs(trace, chosen)) as run:
             found = predict_own(run, trace, chosen, notes, job=job)
-        _judge(found.self_replay, force=force)
+        _trust(found.self_replay, force=force)
         return found
-    with _engine(OWN_SEEDS + runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, job), force=force)
+    with _engine(OWN_SEEDS + simulated_runs(trace, chosen)) as run:
+        judged = _trust(self_replay(run, trace, job), force=force)
         return predict(run, trace, job, chosen, judged, notes)
 
 
@@ -159,16 +159,16 @@ def sweep(
     ValueError
         If a number of workers is less than 1, or the price is below 0; and whatever :func:`simulate` refuses.
     """
-    chosen, sizes = seeds_of(seeds), sizes_of(workers)
+    chosen, sizes = check_seeds(seeds), parse_sizes(workers)
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
-    notes = _checked(trace, force=force)
-    given = _given(trace, cluster)
+    notes = _check_trace(trace, force=force)
+    given = _cluster_or_recorded(trace, cluster)
     clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
     for one in clusters:
         _check_cluster(trace, one)
-    with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, SimulationJob(given)), force=force)
+    with _engine(OWN_SEEDS + len(clusters) * simulated_runs(trace, chosen)) as run:
+        judged = _trust(self_replay(run, trace, SimulationJob(given)), force=force)
         found = until_stopped(
             lambda one: predict(run, trace, SimulationJob(one), chosen, judged, notes), clusters, "numbers of workers"
         )
@@ -207,12 +207,12 @@ def place(
     ValueError
         If there is no hostfile; and whatever :meth:`ClusterSpec.from_file` and :func:`simulate` refuse.
     """
-    chosen = seeds_of(seeds)
+    chosen = check_seeds(seeds)
     if isinstance(hostfiles, str | os.PathLike):
         hostfiles = (hostfiles,)
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
-    notes = _checked(trace, force=force)
+    notes = _check_trace(trace, force=force)
     clusters = {
         name: ClusterSpec.from_file(file, hostfile)
         for name, hostfile in zip(_short_names(hostfiles), hostfiles, strict=True)
@@ -220,8 +220,8 @@ def place(
     for one in clusters.values():
         _check_cluster(trace, one)
     # All of them are on the same network.
-    with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, SimulationJob(next(iter(clusters.values())))), force=force)
+    with _engine(OWN_SEEDS + len(clusters) * simulated_runs(trace, chosen)) as run:
+        judged = _trust(self_replay(run, trace, SimulationJob(next(iter(clusters.values())))), force=force)
         placed = until_stopped(
             lambda name: Placement(name, predict(run, trace, SimulationJob(clusters[name]), chosen, judged, notes)),
             list(clusters),
@@ -276,16 +276,16 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
     SimulationRefusedError, EmptyTraceError, ValueError
         As :func:`simulate`.
     """
-    chosen = seeds_of(seeds)
-    notes = _checked(trace, force=force)
+    chosen = check_seeds(seeds)
+    notes = _check_trace(trace, force=force)
     _check_cluster(trace, own_job(trace).cluster)
     with _engine((1 + len(STEPS)) * len(chosen)) as run:
         found = ladder(run, trace, chosen, notes, force=force)
-    _judge(found.self_replay, force=True)
+    _trust(found.self_replay, force=True)
     return found
 
 
-def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
+def _check_trace(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
     """Check that a trace can be simulated; returns its caveats."""
     if not isinstance(trace, RunTrace):
         raise TypeError(
@@ -294,7 +294,7 @@ def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
     return check_trace(trace, importlib.metadata.version("distributed"), force=force)
 
 
-def _given(trace: RunTrace, cluster: ClusterSpec | None) -> ClusterSpec:
+def _cluster_or_recorded(trace: RunTrace, cluster: ClusterSpec | None) -> ClusterSpec:
     """Check the cluster that was asked for, or take the recorded one."""
     given = ClusterSpec.from_trace(trace) if cluster is None else cluster
     if not isinstance(given, ClusterSpec):
@@ -309,7 +309,7 @@ def _check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     check_cluster(trace, cluster)
 
 
-def _judge(judged: SelfReplay, *, force: bool) -> SelfReplay:
+def _trust(judged: SelfReplay, *, force: bool) -> SelfReplay:
     """Refuse or warn if the run's own simulation is off."""
     judged.require(force=force)
     if judged.doubt:

@@ -43,10 +43,10 @@ def sizes(context: click.Context, parameter: click.Parameter, value: str | None)
     """Parse numbers of workers."""
     if value is None:
         return ()
-    from dask_efficiency.simulation.model.sweeps import sizes_of
+    from dask_efficiency.simulation.model.sweeps import parse_sizes
 
     try:
-        return sizes_of(value)
+        return parse_sizes(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -156,9 +156,9 @@ def command(
     they do so on the run's own cluster, which shows how far predictions can be trusted.
     """
     _check(asked, save)
-    with _one_line():
+    with _one_line_errors():
         with _ends_when_asked(), _warnings() as warned:
-            found = _found(recorded(source, connection), asked)
+            found = _answer(recorded(source, connection), asked)
             if save is not None:
                 found.trace.save(save)
             if html is not None:
@@ -170,7 +170,7 @@ def command(
 
 def _check(asked: dict[str, Any], save: str | None) -> None:
     """Refuse options that do not fit together."""
-    several = [name for name, given in _several(asked).items() if given]
+    several = [name for name, given in _many_predictions(asked).items() if given]
     if len(several) > 1:
         raise click.UsageError(f"expected one of {' and '.join(several)}")
     if asked["hostfile"] and asked["cluster"] is None:
@@ -190,7 +190,7 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
         raise click.UsageError("--hostfile says how many workers there are; --workers is not for it")
 
 
-def _several(asked: dict[str, Any]) -> dict[str, bool]:
+def _many_predictions(asked: dict[str, Any]) -> dict[str, bool]:
     """By option: True if it asks for more than one prediction."""
     return {
         "--sweep": bool(asked["sweep"]),
@@ -199,7 +199,7 @@ def _several(asked: dict[str, Any]) -> dict[str, bool]:
     }
 
 
-def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
+def _answer(trace: RunTrace, asked: dict[str, Any]) -> Any:
     """Make the prediction, sweep, placements or ladder."""
     from dask_efficiency.simulation import calls as predictions
 
@@ -243,7 +243,7 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _one_line_errors() -> Iterator[None]:
     """End in one line for errors that a user can mend, and for a simulation that stands still."""
     from dask_efficiency.simulation.engine.launch import SimulationError
 

@@ -181,7 +181,7 @@ def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) 
         assert runs.ready[row] < before.ended[0]
 
 
-def test_transitions_are_caused_by_what_the_scheduler_was_told(layered: Any) -> None:
+def test_transitions_are_caused_by_the_scheduler_s_messages(layered: Any) -> None:
     trace, _, needs, _ = layered[0].trace, *layered[1:]
     kinds = np.array(trace.stimulus_kinds)
     rows = trace.transitions.take(trace.transitions.finish == STATES.index("processing"))

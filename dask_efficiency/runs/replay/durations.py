@@ -182,21 +182,21 @@ def task_times(trace: RunTrace) -> Float64:
     """
     count, total, squares = _logarithms(trace)
     others = count.sum(axis=0) - count
-    mean, rest = _by(total, count), _by(total.sum(axis=0) - total, others)
-    spread = (_by(squares, count) - mean**2, _by(squares.sum(axis=0) - squares, others) - rest**2)
+    mean, rest = _mean(total, count), _mean(total.sum(axis=0) - total, others)
+    spread = (_mean(squares, count) - mean**2, _mean(squares.sum(axis=0) - squares, others) - rest**2)
     own, of_others = (np.maximum(square, 0.0) for square in spread)
     # Where all times are equal, the spread is 0 and any difference counts.
-    error = np.sqrt(np.maximum(_by(own, count - 1) + _by(of_others, others), 1e-12))
+    error = np.sqrt(np.maximum(_mean(own, count - 1) + _mean(of_others, others), 1e-12))
     known = (count > 1) & (others > 0)
     distinct = known & (np.abs(mean - rest) > DISTINCT * error)
     alike = np.where(distinct, 0.0, count)
     middle = np.array(
         [float(np.median(means[has])) if has.any() else 0.0 for means, has in zip(mean.T, known.T, strict=True)]
     )
-    common = np.where(alike.any(axis=0), _by((np.where(distinct, 0.0, total)).sum(axis=0), alike.sum(axis=0)), middle)
+    common = np.where(alike.any(axis=0), _mean((np.where(distinct, 0.0, total)).sum(axis=0), alike.sum(axis=0)), middle)
     slower = np.where(distinct, mean - common, 0.0)
     ran = count > 0
-    rest_of_its_tasks = _by((slower * count).sum(axis=1), count.sum(axis=1))
+    rest_of_its_tasks = _mean((slower * count).sum(axis=1), count.sum(axis=1))
     found: Float64 = np.exp(common + np.where(ran, slower, rest_of_its_tasks[:, None]))
     return found
 
@@ -226,7 +226,7 @@ def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
     return count, total, squares
 
 
-def _by(total: Float64, count: Float64) -> Float64:
+def _mean(total: Float64, count: Float64) -> Float64:
     """Divide; 0 where nothing was counted."""
     found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     return found

@@ -64,7 +64,7 @@ def _rebuild(
         graphs=replace(
             graphs,
             received=schedule.received,
-            taken_in=_later(graphs.taken_in, graphs.received, schedule.received, changed.part("scheduler")),
+            taken_in=_moved_along(graphs.taken_in, graphs.received, schedule.received, changed.part("scheduler")),
         ),
         releases=replace(trace.releases, at=clock.moved(trace.releases.client, trace.releases.at)),
         transitions=transitions,
@@ -80,7 +80,7 @@ def _rebuild(
         profiles=(),
         notes=(*trace.notes, "A replay: its times are worked out, not recorded."),
     )
-    return replace(again, stop=max(again.start, _last(again) + trace.stop - _last(trace)))
+    return replace(again, stop=max(again.start, _last_instant(again) + trace.stop - _last_instant(trace)))
 
 
 def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str, Int64]:
@@ -225,14 +225,14 @@ class _ClientClock:
         return found
 
 
-def _later(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
+def _moved_along(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
     """Put instants as long after their moved base as after the recorded one, times a factor."""
     lag = column - base
     lag = lag if factor == 1.0 else np.rint(lag * factor).astype(np.int64)
     return np.where(column == MISSING, MISSING, moved + lag)
 
 
-def _last(trace: RunTrace) -> int:
+def _last_instant(trace: RunTrace) -> int:
     """Find the last instant at which a run was reported or a client's phase ended."""
     return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
 

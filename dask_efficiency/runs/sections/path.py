@@ -134,7 +134,7 @@ def by_name(path: CriticalPath, by: str) -> Section:
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
         return Section("")
-    named = {_named(name, by): value for name, value in top(seconds, TOP_NAMES).items()}
+    named = {_display_name(name, by): value for name, value in top(seconds, TOP_NAMES).items()}
     return section(f"By {'task prefix' if by == 'prefix' else by}", seconds_table(by, named, {}), narrow=True)
 
 
@@ -167,7 +167,7 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Se
     """
     text = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
     change = after.makespan_seconds / before.makespan_seconds - 1 if before.makespan_seconds else 0.0
-    text += f", {format_share(abs(change))} {_than(change)}." if abs(change) > HARDLY else ", no shorter."
+    text += f", {format_share(abs(change))} {_longer_or_shorter(change)}." if abs(change) > HARDLY else ", no shorter."
     lines = [text]
     if change > HARDLY:
         lines.append(
@@ -218,7 +218,7 @@ def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str])
     scale = time_scale(max(was, now))
     worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MAX_DIFFERENCES]
     rest = len(changes) - len(worth)
-    shown = [(_named(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
+    shown = [(_display_name(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
     if rest:
         rest_was, rest_now = was - sum(c.before for c in worth), now - sum(c.after for c in worth)
         shown.append((f"{rest} more", rest_was, rest_now, ""))
@@ -233,7 +233,7 @@ def _change(scale: Scale, was: float, now: float) -> tuple[str, str, str]:
     return scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)
 
 
-def _than(change: float) -> str:
+def _longer_or_shorter(change: float) -> str:
     return "shorter" if change < 0 else "longer"
 
 
@@ -241,7 +241,7 @@ def _signed(text: str, steps: int) -> str:
     return f"+{text}" if steps > 0 else text if steps else ""
 
 
-def _named(name: str, by: str) -> str:
+def _display_name(name: str, by: str) -> str:
     if name != NOBODY:
         return name_of(name)
     return "(no task)" if by == "prefix" else "(client and scheduler)"

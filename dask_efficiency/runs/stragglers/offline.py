@@ -137,11 +137,13 @@ def judge(
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
     if isinstance(source, RunTrace):
-        return replace(found, slow_workers=_with_cost(source, _sure(source, found)), long_tasks=long_tail(source))
+        return replace(
+            found, slow_workers=_with_cost(source, _without_own_lock(source, found)), long_tasks=long_tail(source)
+        )
     return found
 
 
-def _sure(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
+def _without_own_lock(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
     """Replace the cause GIL of workers with one thread: their event loop lags, but no other thread holds the lock."""
     alone = {worker.name for worker in trace.workers if worker.nthreads == 1}
     return tuple(
@@ -175,7 +177,7 @@ def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> J
         enough |= one.enough
     lacking = tuple(name for name, judged in zip(run.workers, enough.tolist(), strict=True) if not judged)
     if count <= 2 and not usuals:
-        return Judgement((), count, (), _of_two(run))
+        return Judgement((), count, (), _note_on_two(run))
     accusing = sum(not FINISHED[signal].only_evidence for signal in scores)
     limit = threshold(int(enough.sum()), accusing, factor)
     behind = scores["disk"].level if "disk" in scores else np.zeros(count)
@@ -282,7 +284,7 @@ def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]
     return tuple(sorted(found, key=lambda item: -item.z))
 
 
-def _of_two(run: ObservedRun) -> tuple[str, ...]:
+def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
     """Note the ratio of two workers, as either may be the slow one."""
     longest = next((observations for observations in run.observations if observations.signal == "duration"), None)
     if len(run.workers) < 2 or longest is None:
@@ -309,7 +311,7 @@ def _with_hosts(
         if len(blamed) < MIN_SLOW_OF_HOST * of_host[name].sum() or len(blamed) < 2:
             continue
         signal = blamed[0].evidence[0].signal
-        level, scale = _of_hosts(scores[signal], [of_host[other] for other in names])
+        level, scale = _levels_of_hosts(scores[signal], [of_host[other] for other in names])
         position = names.index(name)
         above = level[position] / scale / threshold(len(names), len(scores), factor)
         if above >= 1.0:
@@ -321,7 +323,7 @@ def _with_hosts(
     return found
 
 
-def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
+def _levels_of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
     """Distance of each host's median worker from the median of the hosts, and the spread of the healthy ones."""
     judged = [one.level[host & one.enough] for host in hosts]
     middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])

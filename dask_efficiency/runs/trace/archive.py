@@ -65,7 +65,7 @@ def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, by
     column takes a few whole-array operations.
     """
     values = column.astype(np.int64)
-    there = _where_there(values)
+    there = _present_rows(values)
     middle = max((len(values) - _SAMPLE) // 2, 0)
     part = slice(middle, middle + _SAMPLE)
     sample = {name: other[part] for name, other in others.items()}
@@ -79,7 +79,7 @@ def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, by
     return packing, bits + planes, filled
 
 
-def _where_there(values: Int64) -> NDArray[np.bool_] | None:
+def _present_rows(values: Int64) -> NDArray[np.bool_] | None:
     """Mark the rows with a value, if the values are narrower without the MISSING ones; else None."""
     there = values != MISSING
     if there.all() or not there.any():
@@ -233,10 +233,10 @@ def write_archive(
         for name, content in compressed:
             archive.writestr(name, content, zipfile.ZIP_STORED)
         whole = {"format": form.name, "version": form.version, **described, "columns": packed}
-        archive.writestr(form.description, json.dumps(whole, default=plain))
+        archive.writestr(form.description, json.dumps(whole, default=to_json))
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Convert what JSON does not know: a number of numpy's to a number, anything else to text."""
     return value.item() if isinstance(value, np.generic) else str(value)
 

@@ -80,7 +80,7 @@ def build(
     """
     clock = _Clock(recording)
     columns, facts = recording.columns, recording.facts
-    late = [] if start is None or start >= facts["started"] else [_late(facts["started"] - start)]
+    late = [] if start is None or start >= facts["started"] else [_late_note(facts["started"] - start)]
     begin = facts["started"] if start is None else max(start, facts["started"])
     runs, moved = _runs(recording, clock)
     transitions = _transitions(columns, clock)
@@ -142,7 +142,7 @@ def _not_profiled(reasons: Mapping[str, int]) -> list[str]:
     return [f"not profiled, though asked for: {count} runs, as {why}" for why, count in sorted(reasons.items())]
 
 
-def _late(ns: int) -> str:
+def _late_note(ns: int) -> str:
     return f"the recording began {ns / 1e9:.3g} s after what it was asked for: an earlier one had failed"
 
 
@@ -312,7 +312,7 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
     }
     _join(table, columns, clock)
     _fill_in(table, columns, clock, end)
-    notes = _order(table)
+    notes = _order_instants(table)
     # Its worker reported the cut itself, as it closed: not lost.
     lost = (table["outcome"] == RunOutcome.LOST) & (table["ended"] != MISSING)
     table["outcome"][lost] = RunOutcome.CANCELLED
@@ -378,7 +378,7 @@ def _fill_in(
     table["stop"][use] = table["start"][use] + took
 
 
-def _order(table: dict[str, NDArray[Any]]) -> list[str]:
+def _order_instants(table: dict[str, NDArray[Any]]) -> list[str]:
     """Keep causes before effects: an instant earlier than the one before it is moved to that."""
     latest = np.full(len(table["task"]), MISSING, np.int64)
     most = moved = 0
@@ -430,16 +430,16 @@ def since_start(trace: RunTrace) -> RunTrace:
     return replace(
         trace,
         keys=Texts.of(trace.keys[int(task)] for task in kept),
-        tasks=replace(tasks, graph=_less(tasks.graph, first_graph)),
+        tasks=replace(tasks, graph=_shifted(tasks.graph, first_graph)),
         dependency_starts=starts,
         dependencies=number[trace.dependencies[edges]],
         runs=replace(runs, task=number[runs.task], after=number[runs.after]),
         graphs=trace.graphs.take(np.arange(first_graph, len(trace.graphs))),
         releases=replace(releases, task=number[releases.task]),
         transitions=replace(
-            transitions, task=number[transitions.task], stimulus=_less(transitions.stimulus, first_stimulus)
+            transitions, task=number[transitions.task], stimulus=_shifted(transitions.stimulus, first_stimulus)
         ),
-        stimuli=replace(stimuli, graph=_less(stimuli.graph, first_graph)),
+        stimuli=replace(stimuli, graph=_shifted(stimuli.graph, first_graph)),
         transfers=replace(transfers, task=number[transfers.task]),
         shuffled=replace(shuffled, task=number[shuffled.task]),
         blocked=trace.blocked.take(trace.blocked.stop >= start),
@@ -449,5 +449,5 @@ def since_start(trace: RunTrace) -> RunTrace:
     )
 
 
-def _less(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+def _shifted(numbers: NDArray[Any], first: int) -> NDArray[Any]:
     return np.where(numbers < first, MISSING, numbers - first)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.archive import Archive, Format, plain, read_archive, write_archive
+from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, to_json, write_archive
 from dask_efficiency.runs.trace.run_trace import (
     MAX_ALL_PROFILES_BYTES,
     MAX_PROFILE_BYTES,
@@ -173,7 +173,7 @@ def _distinct(trace: RunTrace) -> dict[str, int]:
 
 
 def _text(constraint: Mapping[str, Any]) -> str:
-    return json.dumps(constraint, sort_keys=True, default=plain)
+    return json.dumps(constraint, sort_keys=True, default=to_json)
 
 
 def _description(trace: RunTrace) -> dict[str, Any]:

@@ -75,7 +75,7 @@ _PIECE = 1_000
 
 #: Values that are kept of a transition: the instant, the number of the task, start and finish, the stimulus, the number
 #: of the worker, the run that begins or the size of the result, and Dask's ``startstops`` of a run that ended.
-KEPT = 8
+VALUES_KEPT = 8
 
 
 class TaskFacts(NamedTuple):
@@ -119,8 +119,8 @@ class TraceRecorder:
         self.ids: dict[Any, int] = {}
         #: By key: number of each task that is so far known only as a dependency of others.
         self._unread: dict[Any, int] = {}
-        #: Transitions of tasks in ``ids`` that are to be written: :data:`KEPT` values each, not a tuple, which the
-        #: garbage collector would visit. It stays the same list.
+        #: Transitions of tasks in ``ids`` that are to be written: :data:`VALUES_KEPT` values each, not a tuple, which
+        #: the garbage collector would visit. It stays the same list.
         self.kept: list[Any] = []
         #: Releases that are to be written: instant, client, keys.
         self._releases: list[tuple[int, str, Sequence[Any]]] = []
@@ -297,7 +297,9 @@ class TraceRecorder:
     def catch_up(self) -> None:
         """Write the kept transitions and releases."""
         if self.kept:
-            ats, tasks, starts, finishes, stimuli, workers, extras, computed = (self.kept[i::KEPT] for i in range(KEPT))
+            ats, tasks, starts, finishes, stimuli, workers, extras, computed = (
+                self.kept[i::VALUES_KEPT] for i in range(VALUES_KEPT)
+            )
             self.kept.clear()
             log = self._newer.log
             first = len(log)
@@ -350,7 +352,7 @@ class TraceRecorder:
             graphs = [graph if stimulus_id == taken_in else MISSING for stimulus_id in stimulus_ids]
         stimuli.extend(
             self.kinds.numbers(kinds),
-            _made(times),
+            _instants_of_stimuli(times),
             graphs,
             rows,
             [worker if kind in _OF_WORKERS else MISSING for kind, worker in zip(kinds, workers, strict=True)],
@@ -408,11 +410,11 @@ class TraceRecorder:
     def make_room(self) -> None:
         """Write kept transitions if there are many; begin a new chapter if this one is full, and drop the oldest."""
         full, half = self._newer, self._half
-        if len(self.kept) >= MAX_KEPT * KEPT:
+        if len(self.kept) >= MAX_KEPT * VALUES_KEPT:
             self.catch_up()
         if (
             len(full.keys) < half
-            and len(full.log) + len(self.kept) // KEPT < self._full_log
+            and len(full.log) + len(self.kept) // VALUES_KEPT < self._full_log
             and full.batch_rows < self._full_log
             and len(full.tables["series"]) < self._full_log
         ):
@@ -452,10 +454,10 @@ class TraceRecorder:
         return [chapter for chapter in (self._older, self._newer) if chapter is not None]
 
 
-def _made(times: Sequence[str]) -> list[int]:
+def _instants_of_stimuli(times: Sequence[str]) -> list[int]:
     """Read the instants of stimuli, nanoseconds since the epoch, from the last parts of their ids."""
     try:
         made = [int(at * 1e9) for at in map(float, times)]
     except (OverflowError, ValueError):
-        return [MISSING] if len(times) == 1 else [_made([at])[0] for at in times]
+        return [MISSING] if len(times) == 1 else [_instants_of_stimuli([at])[0] for at in times]
     return made if min(made) > _NO_TIME else [at if at > _NO_TIME else MISSING for at in made]

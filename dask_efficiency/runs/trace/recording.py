@@ -153,7 +153,7 @@ class Recording:
 
 
 @dataclass(slots=True)
-class _Part:
+class _FrozenChapter:
     """Chapter at one instant: copies of what changes, and the number of rows of columns that only grow."""
 
     tasks: dict[str, NDArray[Any]]
@@ -180,7 +180,7 @@ class Frozen:
 
     def __init__(self, chapters: list[Chapter], facts: dict[str, Any]) -> None:
         self.facts = facts
-        self._parts = [_frozen(chapter) for chapter in chapters]
+        self._parts = [_freeze(chapter) for chapter in chapters]
 
     def pack(self) -> Recording:
         """Join the chapters, with tasks numbered again and keys as texts."""
@@ -205,8 +205,8 @@ class Frozen:
         return Recording({**tasks, **joined}, keys, {**self.facts, "constraints": constraints})
 
 
-def _frozen(chapter: Chapter) -> _Part:
-    return _Part(
+def _freeze(chapter: Chapter) -> _FrozenChapter:
+    return _FrozenChapter(
         tasks={name: np.array(column) for name, column in chapter.tasks.columns.items()}
         | {"priority": np.array(chapter.priority).reshape(-1, 3)},
         growing={
@@ -223,7 +223,7 @@ def _frozen(chapter: Chapter) -> _Part:
     )
 
 
-def _first(column: array[Any], rows: int) -> NDArray[Any]:
+def _copy_first(column: array[Any], rows: int) -> NDArray[Any]:
     """Copy a column's first rows while it goes on growing, which an array that numpy views could not."""
     copied = np.empty(rows, column.typecode)
     for start in range(0, rows, _PIECE):
@@ -239,13 +239,13 @@ def _unknown_tasks(count: int) -> dict[str, NDArray[Any]]:
     return tasks
 
 
-def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any], first_graph: int) -> None:
+def _add_tasks(tasks: dict[str, NDArray[Any]], part: _FrozenChapter, number: NDArray[Any], first_graph: int) -> None:
     """Fill in a chapter's facts of its tasks; those that only an earlier chapter has stay."""
     unknown = part.tasks["prefix"] == MISSING
     for name in TASKS:
         known, column = part.tasks[name], tasks[f"tasks.{name}"]
         if name == "graph":  # the first that brought the task
-            known = _from(known, first_graph)
+            known = _counted_from(known, first_graph)
             column[number] = np.where(column[number] == MISSING, known, column[number])
         else:
             column[number] = np.where(known == MISSING, column[number], known)
@@ -254,20 +254,22 @@ def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any]
     tasks["tasks.wanted"][number[list(part.wanted)]] = True
 
 
-def _columns(part: _Part, number: NDArray[Any], first: _Part, log_rows: int) -> dict[str, NDArray[Any]]:
+def _columns(
+    part: _FrozenChapter, number: NDArray[Any], first: _FrozenChapter, log_rows: int
+) -> dict[str, NDArray[Any]]:
     """Copy a chapter's columns, with tasks, graphs, stimuli and rows of the log counted from the first chapter's."""
-    columns = {name: _first(*growing) for name, growing in part.growing.items()}
+    columns = {name: _copy_first(*growing) for name, growing in part.growing.items()}
     for name in _TASK_COLUMNS:
         columns[name] = number[columns[name]]
     first_here = part.first_stimulus - first.first_stimulus
     columns["log.stimulus"] = _stimuli(columns.pop("stimuli.row"), len(columns["log.at"]), first_here)
-    columns["stimuli.graph"] = _from(columns["stimuli.graph"], first.first_graph)
-    columns["removals.stimulus"] = _from(columns["removals.stimulus"], first.first_stimulus)
+    columns["stimuli.graph"] = _counted_from(columns["stimuli.graph"], first.first_graph)
+    columns["removals.stimulus"] = _counted_from(columns["removals.stimulus"], first.first_stimulus)
     columns["computed.row"] = columns["computed.row"] + log_rows
     return columns
 
 
-def _from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+def _counted_from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
     """Count numbers from the first that is kept; MISSING below it."""
     return np.where(numbers < first, MISSING, numbers - first).astype(np.int32)
 

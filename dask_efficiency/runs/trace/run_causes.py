@@ -82,7 +82,7 @@ class RunCauses:
         tasks = len(trace.tasks)
         self.by_task = RunsByTask(runs, tasks)
         #: The transition that assigned the run.
-        self.transition = _given_by(trace, self.by_task)
+        self.transition = _assigning_transitions(trace, self.by_task)
         #: By stimulus: its first transition.
         self.first = np.full(len(trace.stimuli), MISSING, np.int64)
         known = np.flatnonzero((transitions.stimulus >= 0) & (transitions.stimulus < len(trace.stimuli)))
@@ -125,7 +125,7 @@ class RunCauses:
         return making[known], needing[known]
 
 
-def _given_by(trace: RunTrace, by_task: RunsByTask) -> Int64:
+def _assigning_transitions(trace: RunTrace, by_task: RunsByTask) -> Int64:
     """By run: its transition to ``processing``. A stolen task's second run has none."""
     runs, transitions = trace.runs, trace.transitions
     tasks = len(trace.tasks)
@@ -208,11 +208,11 @@ def constraints(trace: RunTrace, causes: RunCauses, inputs: tuple[Int64, Int64])
             last[run] = runs.assigned[before]
     # A run without any known cause is assigned at its recorded time.
     lag = np.where(last != MISSING, runs.assigned - last, 0)
-    waited_for, thinking = _clients(trace)
+    waited_for, thinking = _client_waits(trace)
     return Constraints(source, target, stolen_from, graph, waited_for, thinking, opener, np.maximum(lag, 0))
 
 
-def _clients(trace: RunTrace) -> tuple[Int64, Int64]:
+def _client_waits(trace: RunTrace) -> tuple[Int64, Int64]:
     """By graph: the run whose result its client waited for before, and the time until the graph came."""
     clients = ClientLog(trace)
     waited_for = np.full(len(trace.graphs), MISSING, np.int64)

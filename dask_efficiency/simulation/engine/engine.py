@@ -38,7 +38,7 @@ from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import InstantNetwork
 from dask_efficiency.simulation.model.requirements import SIMULATED, left_out, overfull
-from dask_efficiency.simulation.model.units import listed
+from dask_efficiency.simulation.model.units import few_names
 
 #: Nanoseconds without any but periodic events after which a run counts as standing still: far above any recorded wait
 #: for nothing.
@@ -188,7 +188,7 @@ class Engine:
         stream: Any = self.scheduler.stream_comms[address]
         here, there, delay = job.cluster.scheduler_host, spec.host, self._network.delay
         if not here or "scheduler" in job.without:
-            delay = _none
+            delay = _no_delay
         stream.connect(lambda: costs.to_worker() + delay(here, there), worker.receive)
         way = lambda: costs.to_scheduler() + delay(there, here)  # noqa: E731
         worker.stream.connect(way, lambda batch: self._hear(address, batch))
@@ -296,9 +296,9 @@ class Engine:
         """Free the cluster: its state takes more memory than its recording."""
         self.recorder.detach()
         # Breaking the references frees most of it at once, without a search by the garbage collector.
-        _part(self.scheduler.tasks)
+        _free_tasks(self.scheduler.tasks)
         while self._ever:
-            _part(self._ever.popitem()[1].state.tasks)
+            _free_tasks(self._ever.popitem()[1].state.tasks)
         self.workers.clear()
         self.clock.clear()
         del self.recorder, self.scheduler, self.clients, self.workers, self._ever, self._tasks, self._loop
@@ -347,7 +347,7 @@ class Engine:
         ]
         if not full:
             return ""
-        return f"; {len(full)} of {len(self.workers)} workers are paused, as their memory is full: {listed(full)}"
+        return f"; {len(full)} of {len(self.workers)} workers are paused, as their memory is full: {few_names(full)}"
 
     def _waiting_tasks(self) -> str:
         if not self.clients.wanted:
@@ -364,11 +364,11 @@ class Engine:
         return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)
 
 
-def _none(source: str, destination: str) -> int:
+def _no_delay(source: str, destination: str) -> int:
     return 0
 
 
-def _part(tasks: dict[Any, Any]) -> None:
+def _free_tasks(tasks: dict[Any, Any]) -> None:
     """Free tasks of the scheduler or of a worker, which refer to one another."""
     for task in tasks.values():
         task.dependencies = task.dependents = task.waiters = task.who_has = None

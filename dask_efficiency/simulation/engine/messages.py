@@ -96,7 +96,7 @@ class Stream:
         self._buffer: list[Any] = []
         self._next, self._planned, self._arrival = 0, False, 0
         self._way: Callable[[], int] = int
-        self._receive: Callable[[list[Any]], object] = _nobody
+        self._receive: Callable[[list[Any]], object] = _drop
 
     def connect(self, way: Callable[[], int], receive: Callable[[list[Any]], object]) -> None:
         """Deliver batches to a receiver, in order; ``way`` draws the nanoseconds that the next one travels."""
@@ -130,5 +130,5 @@ class Stream:
         self._buffer.clear()
 
 
-def _nobody(batch: list[Any]) -> None:
+def _drop(batch: list[Any]) -> None:
     """Drop a batch, as no receiver is connected."""

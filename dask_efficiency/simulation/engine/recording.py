@@ -16,7 +16,7 @@ from distributed.scheduler import TaskState
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
 from dask_efficiency.runs.trace.build import build
-from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, TaskFacts, TraceRecorder
+from dask_efficiency.runs.trace.recorder import MAX_KEPT, VALUES_KEPT, TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
@@ -194,7 +194,7 @@ class RunRecorder(SchedulerPlugin):
             recorder.transition(self._clock.now, key, start, finish, stimulus_id, number, extra)
             return
         recorder.kept += (self._clock.now, task, start, finish, stimulus_id, number, extra, None)
-        if len(recorder.kept) >= MAX_KEPT * KEPT:
+        if len(recorder.kept) >= MAX_KEPT * VALUES_KEPT:
             recorder.make_room()
 
     def stolen(self, key: Any, stimulus_id: str) -> None:

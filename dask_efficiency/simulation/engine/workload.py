@@ -29,7 +29,7 @@ _ANNOTATIONS = {
 }
 
 
-def key_of(text: str) -> Key:
+def parse_key(text: str) -> Key:
     """Parse a task's key from its text: a tuple if it was one, so that Dask finds the same groups."""
     if text.startswith("("):
         try:
@@ -42,7 +42,7 @@ def key_of(text: str) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class TaskDefinition:
     """Definition of a task, as far as a scheduler reads it."""
 
     dependencies: frozenset[Key]
@@ -50,7 +50,7 @@ class Spec:
     is_coro: bool = False
 
 
-_NEEDS_NOTHING = Spec(frozenset())
+_NEEDS_NOTHING = TaskDefinition(frozenset())
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Workload:
 
     def __init__(self, trace: RunTrace) -> None:
         self.trace = trace
-        self.keys = [key_of(text) for text in trace.keys]
+        self.keys = [parse_key(text) for text in trace.keys]
         self.number = {key: i for i, key in enumerate(self.keys)}
         self.prefixes = [trace.prefixes[i] if i != MISSING else "" for i in trace.tasks.prefix.tolist()]
         self.spans = [trace.spans[i] if i != MISSING else "" for i in trace.tasks.span.tolist()]
@@ -107,10 +107,10 @@ class Workload:
         #: Tasks of no graph that did not run: their results were there before the recording.
         self.data = data_before(trace)
 
-    def spec(self, task: int) -> Spec:
+    def spec(self, task: int) -> TaskDefinition:
         """Make the definition of a task, as far as a scheduler reads it."""
         needed = self.dependencies(task)
-        return Spec(frozenset(map(self.keys.__getitem__, needed))) if needed else _NEEDS_NOTHING
+        return TaskDefinition(frozenset(map(self.keys.__getitem__, needed))) if needed else _NEEDS_NOTHING
 
     def dependencies(self, task: int) -> list[int]:
         """List the numbers of a task's dependencies."""
@@ -130,7 +130,7 @@ class Workload:
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():
                 if name == "restrictions" and name in constraint:
-                    allowed = _allowed(constraint[name], addresses)
+                    allowed = _simulated_places(constraint[name], addresses)
                     if allowed or not constraint.get("loose_restrictions"):
                         found.setdefault(annotation, {})[self.keys[task]] = allowed
                 elif name in constraint:
@@ -228,6 +228,6 @@ class Workload:
         return list(found.values())
 
 
-def _allowed(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
+def _simulated_places(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
     """Convert restrictions to simulated addresses; those of workers that are gone are left out."""
     return [addresses.get(place, place) for place in restrictions if place in addresses or "://" not in place]

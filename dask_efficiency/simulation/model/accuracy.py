@@ -8,7 +8,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
 from dask_efficiency.simulation.model.run_figures import RunFigures
-from dask_efficiency.simulation.model.transfer_costs import knows
+from dask_efficiency.simulation.model.transfer_costs import has_hosts
 
 #: Share of the recorded makespan by which the run's own simulation may be off before a warning: published simulators of
 #: runtimes reproduce their own runs within 0.5 to 5 %.
@@ -90,7 +90,7 @@ def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJo
     if other is None:
         return SimulationJob(own)
     known = other.cluster
-    if knows(known.network, own.workers):
+    if has_hosts(known.network, own.workers):
         own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
     hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
     cores = {host: count for host, count in known.cores.items() if host in hosts}

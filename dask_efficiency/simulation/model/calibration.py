@@ -14,10 +14,10 @@ from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RunOutcome
-from dask_efficiency.simulation.model.disk import Disk, disk_of, unmanaged_of
+from dask_efficiency.simulation.model.disk import Disk, read_disk, read_unmanaged
 from dask_efficiency.simulation.model.network import NetworkSpec
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
-from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, gil_of
+from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
 #: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had
@@ -73,7 +73,7 @@ def calibrate(
     Parameters
     ----------
     gil
-        Known shares of time with Python's lock, as of :func:`~dask_efficiency.simulation.model.thread_waits.gil_of`.
+        Known shares of time with Python's lock, as of :func:`~dask_efficiency.simulation.model.thread_waits.read_gil`.
     network
         The simulated network. If the run was recorded on it, its share of the transfers' time is no cost of theirs.
     cores
@@ -86,19 +86,19 @@ def calibrate(
     rows = _first_runs(trace)
     has = rows != MISSING
     worker, prefix = runs.worker[rows], trace.tasks.prefix
-    lock = gil_of(trace, gil)
-    alone = _without(lock.alone, core_waits(trace, known), runs.cpu_ns)
-    took = _of(alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
+    lock = read_gil(trace, gil)
+    alone = _without_waiting(lock.alone, core_waits(trace, known), runs.cpu_ns)
+    took = _value_of_run(alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
     compute = took.astype(np.float64)
     own = has & (took != MISSING) & (worker >= 0)
     compute[own] /= pace[worker[own], prefix[own]]
-    secede = _between(runs.start, runs.seceded, rows)
+    secede = _time_between(runs.start, runs.seceded, rows)
     return Calibration(
-        compute=_known(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
-        cpu=np.clip(_part(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
+        compute=_filled_in(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
+        cpu=np.clip(_duration_of_run(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         held=np.where(rows != MISSING, lock.held[rows], 0.0) if len(runs) else np.zeros(count),
         crowd=lock.crowd,
-        gpu=np.clip(_part(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
+        gpu=np.clip(_duration_of_run(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         secede=secede,
         failures=_failures(trace, count),
         nbytes=np.maximum(trace.tasks.nbytes, 0),
@@ -106,13 +106,13 @@ def calibrate(
         overheads=overheads(trace),
         rare=RARE_WITH_FEW_CORES if few_cores(trace, known) else RARE,
         transfers=transfer_costs(trace, network),
-        disk=disk_of(trace),
-        unmanaged=unmanaged_of(trace),
+        disk=read_disk(trace),
+        unmanaged=read_unmanaged(trace),
         notes=lock.notes,
     )
 
 
-def _without(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
+def _without_waiting(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
     """Subtract waiting from the time of runs, down to the time that they computed."""
     least = np.minimum(np.maximum(cpu, 0), alone)
     return np.where(alone == MISSING, MISSING, np.maximum(alone - np.rint(waited).astype(np.int64), least))
@@ -129,7 +129,7 @@ def _first_runs(trace: RunTrace) -> Int64:
     return row
 
 
-def _between(start: Int64, stop: Int64, rows: Int64) -> Int64:
+def _time_between(start: Int64, stop: Int64, rows: Int64) -> Int64:
     """By task: time from one instant of its run to another; MISSING where one is."""
     if not len(start):
         return np.full(len(rows), MISSING, np.int64)
@@ -137,16 +137,16 @@ def _between(start: Int64, stop: Int64, rows: Int64) -> Int64:
     return np.where(known, np.maximum(stop[rows] - start[rows], 0), MISSING)
 
 
-def _of(ns: Int64, rows: Int64) -> Int64:
+def _value_of_run(ns: Int64, rows: Int64) -> Int64:
     """By task: value of its run; MISSING if it has none."""
     return np.where(rows != MISSING, ns[rows], MISSING)
 
 
-def _part(ns: Int64, rows: Int64) -> Int64:
+def _duration_of_run(ns: Int64, rows: Int64) -> Int64:
     return np.where(rows != MISSING, ns[rows], 0) if len(ns) else np.zeros(len(rows), np.int64)
 
 
-def _known(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
+def _filled_in(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
     """Fill in missing values by the median of the prefix, of all, or an assumption."""
     missing = np.flatnonzero(values == MISSING)
     if not len(missing):

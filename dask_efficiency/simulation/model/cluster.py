@@ -14,7 +14,7 @@ from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
-from dask_efficiency.simulation.model.network import NetworkSpec, network_of
+from dask_efficiency.simulation.model.network import NetworkSpec, network_from_dict
 from dask_efficiency.simulation.model.picture import draw_topology
 from dask_efficiency.simulation.model.placement import (
     PlacementError,
@@ -280,7 +280,7 @@ class ClusterSpec:
         network = given["network"]
         return cls(
             workers=tuple(WorkerSpec(**worker) for worker in given["workers"]),
-            network=None if network is None else network_of(network),
+            network=None if network is None else network_from_dict(network),
             speeds=given["speeds"],
             config=given["config"],
             scheduler_host=given["scheduler_host"],

@@ -12,7 +12,7 @@ import yaml
 from dask_efficiency.files.text_files import TextFileError, known_names, read_text
 from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
-from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_count
+from dask_efficiency.simulation.model.units import parse_bandwidth, parse_nbytes, parse_seconds, shown_count
 
 #: Most hosts of a cluster file: a simulation of more would take too long.
 MAX_NAMES = 10_000
@@ -22,7 +22,7 @@ _RANGE = re.compile(r"\s*(?P<first>\d{1,9})\s*(?:-\s*(?P<last>\d{1,9})\s*)?", re
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)", re.DOTALL | re.ASCII)
 
 
-def names_of(pattern: str) -> list[str]:
+def expand_names(pattern: str) -> list[str]:
     """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros.
 
     Raises
@@ -48,7 +48,7 @@ def names_of(pattern: str) -> list[str]:
     return names
 
 
-def pattern_of(names: Iterable[str]) -> str:
+def abbreviate_names(names: Iterable[str]) -> str:
     """Abbreviate names: consecutive ones that differ only in a number at the end become a range."""
     return ", ".join(_pattern(run) for run in _runs(names))
 
@@ -116,7 +116,7 @@ def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
 def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     """Parse the text of a cluster file; the path is for errors."""
     cluster = Section(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
-    parts = _Parts(path)
+    parts = _ClusterParts(path)
     for node in cluster.items("switches"):
         parts.named(text_of(node, path), node)
         parts.switches.append(text_of(node, path))
@@ -126,7 +126,7 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     scheduler = cluster.get("scheduler", str, "")
     if scheduler and scheduler not in parts.hosts:
         raise cluster.error("scheduler", f"no host {scheduler!r}; {known_names(scheduler, parts.hosts)}")
-    payload = cluster.get("payload", _part, ETHERNET_PAYLOAD)
+    payload = cluster.get("payload", _share, ETHERNET_PAYLOAD)
     try:
         topology = Topology(tuple(parts.hosts.values()), tuple(parts.switches), tuple(parts.links), payload)
     except TopologyError as error:
@@ -135,7 +135,7 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
 
 
 @dataclass(slots=True)
-class _Parts:
+class _ClusterParts:
     """Parts that have been read so far, with their lines."""
 
     path: str | os.PathLike[str]
@@ -172,11 +172,11 @@ _LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency", "queue")
 _HOST_SETTINGS = {"slots", "cores", "nthreads", "workers", "memory", "address", "speed", "loopback", "room", "switch"}
 
 
-def _read_hosts(cluster: Section, parts: _Parts) -> None:
+def _read_hosts(cluster: Section, parts: _ClusterParts) -> None:
     for key, node in cluster.pairs("hosts"):
         section = Section(node, parts.path, _HOST_SETTINGS.union(_LINK_SETTINGS))
         try:
-            names = names_of(text_of(key, parts.path))
+            names = expand_names(text_of(key, parts.path))
         except ValueError as error:
             raise TextFileError(parts.path, line_of(key), str(error)) from error
         if "address" in section and len(names) > 1:
@@ -190,7 +190,7 @@ def _read_hosts(cluster: Section, parts: _Parts) -> None:
         raise TextFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
 
 
-def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
+def _read_host(name: str, section: Section, parts: _ClusterParts, line: int) -> None:
     nthreads = section.get("nthreads", _at_least_1, 1)
     if "slots" in section and "cores" in section:
         raise section.error("cores", "expected slots or cores, not both")
@@ -203,10 +203,10 @@ def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
         name,
         slots=slots,
         nthreads=nthreads,
-        memory=section.get("memory", nbytes_of, 0),
+        memory=section.get("memory", parse_nbytes, 0),
         address=section.get("address", str, ""),
         speed=section.get("speed", _above_0, 1.0),
-        loopback=section.get("loopback", bandwidth_of, None),
+        loopback=section.get("loopback", parse_bandwidth, None),
         room=section.get("room", str, ""),
     )
     parts.workers[name] = workers
@@ -221,7 +221,7 @@ def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
                 raise section.error(setting, f"a {setting} needs the 'switch:' that it leads to")
 
 
-def _read_link(section: Section, parts: _Parts) -> None:
+def _read_link(section: Section, parts: _ClusterParts) -> None:
     ends = [parts.end(node) for node in section.items("between")]
     if len(ends) != 2 or ends[0] == ends[1]:
         raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
@@ -233,10 +233,10 @@ def _link(one: str, other: str, section: Section) -> Cable:
         raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
     return Cable(
         (one, other),
-        section.get("bandwidth", bandwidth_of, 0.0),
-        section.get("latency", seconds_of, 0.0),
-        section.get("bandwidth_back", bandwidth_of, None),
-        section.get("queue", seconds_of, 0.0),
+        section.get("bandwidth", parse_bandwidth, 0.0),
+        section.get("latency", parse_seconds, 0.0),
+        section.get("bandwidth_back", parse_bandwidth, None),
+        section.get("queue", parse_seconds, 0.0),
     )
 
 
@@ -265,7 +265,7 @@ def _above_0(text: str) -> float:
     return value
 
 
-def _part(text: str) -> float:
+def _share(text: str) -> float:
     if (value := _above_0(text)) > 1:
         raise ValueError(f"expected a part above 0 and at most 1, got {text[:80]!r}")
     return value

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from dask_efficiency.simulation.model.events import EventHeap
 
 #: Nanoseconds of work that count as none, as rounding leaves them.
-_NONE = 0.5
+_NO_WORK = 0.5
 
 #: Share of a core below which a thread counts as sleeping: a guess, too small for others to notice.
 MIN_CPU = 0.02
@@ -152,7 +152,7 @@ class Processor:
         if plan != self._plans:
             return
         self._go_on()
-        ended = [thread for thread in self._threads if thread.left / thread.speed < _NONE + 1e-6]
+        ended = [thread for thread in self._threads if thread.left / thread.speed < _NO_WORK + 1e-6]
         self._threads = [thread for thread in self._threads if thread not in ended]
         self._plan()
         for thread in ended:

@@ -47,11 +47,11 @@ def spill_moves(trace: RunTrace, workers: Sequence[int]) -> SpillMoves:
     for worker in workers:
         limit = trace.workers[worker].memory_limit * share if share else 0
         if limit:
-            _keep(trace, worker, float(limit), found)
+            _follow_results(trace, worker, float(limit), found)
     return SpillMoves(**found)
 
 
-def _keep(trace: RunTrace, worker: int, target: float, found: dict[str, Int64]) -> None:
+def _follow_results(trace: RunTrace, worker: int, target: float, found: dict[str, Int64]) -> None:
     """Follow the results of one worker through memory and disk."""
     sizes = np.maximum(trace.tasks.nbytes, 0).tolist()
     tasks, starts = trace.runs.task.tolist(), trace.dependency_starts.tolist()
@@ -155,7 +155,7 @@ class Disk:
         return self.latency + round(nbytes / self.read * 1e9)
 
 
-def disk_of(trace: RunTrace) -> Disk:
+def read_disk(trace: RunTrace) -> Disk:
     """Estimate from a trace how fast results were spilled and read back.
 
     A trace tells how long a run waited for the disk, not what was moved meanwhile: that follows from keeping its
@@ -168,7 +168,7 @@ def disk_of(trace: RunTrace) -> Disk:
     workers = np.unique(runs.worker[waited])
     moves = spill_moves(trace, workers.tolist())
     blocked = trace.blocked
-    writing, reading = (_took(blocked, workers, cause) for cause in (_SPILLS, _READS_BACK))
+    writing, reading = (_blocked_ns(blocked, workers, cause) for cause in (_SPILLS, _READS_BACK))
     if writing and reading:  # all writing and reading of the event loops was recorded, not only what runs waited for
         written = moves.stored_bytes + moves.pushed_bytes, moves.stored + moves.pushed
         return Disk(_speed(*written, writing), _speed(moves.read_bytes, moves.read, reading))
@@ -180,7 +180,7 @@ def disk_of(trace: RunTrace) -> Disk:
     return Disk(write, _rate(moves.read_bytes, moves.read, back * (left / max(float(back.sum()), 1.0))))
 
 
-def _took(blocked: Blocked, workers: Int32, cause: int) -> int:
+def _blocked_ns(blocked: Blocked, workers: Int32, cause: int) -> int:
     """Sum the nanoseconds in which a cause blocked the event loops of these workers."""
     rows = (blocked.cause == cause) & np.isin(blocked.worker, workers)
     return int((blocked.stop[rows] - blocked.start[rows]).sum())
@@ -199,7 +199,7 @@ def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
     return moved_bytes / took * 1e9
 
 
-def unmanaged_of(trace: RunTrace) -> Int64:
+def read_unmanaged(trace: RunTrace) -> Int64:
     """By worker: bytes of its process without results, the median of its heartbeats.
 
     Returns

@@ -180,7 +180,7 @@ def ensemble(
     traced
         True if the trace of the median seed is wanted.
     """
-    at_once = traced and runs_of(trace, seeds) == len(seeds)
+    at_once = traced and simulated_runs(trace, seeds) == len(seeds)
     found = engine(trace, job, seeds, traces=tuple(seeds) if at_once else ())
     runs = Ensemble.of(found)
     if not traced:
@@ -190,12 +190,12 @@ def ensemble(
     return Ensemble(runs.makespans, next(one.trace for one in found if one.seed == runs.nearest))
 
 
-def runs_of(trace: RunTrace, seeds: Sequence[int]) -> int:
+def simulated_runs(trace: RunTrace, seeds: Sequence[int]) -> int:
     """Count the runs that a traced ensemble simulates: one more than seeds if not all traces can be kept."""
     return len(seeds) + (len(trace.tasks) * len(seeds) > MAX_TRACED)
 
 
-def seeds_of(given: int | Sequence[int]) -> tuple[int, ...]:
+def check_seeds(given: int | Sequence[int]) -> tuple[int, ...]:
     """Check the seeds, or make a number of them.
 
     Raises

@@ -43,7 +43,7 @@ class InstantNetwork:
     """Network on which bytes take no time."""
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
-        return _Alone(clock, 0.0, 0)
+        return _UnsharedNetwork(clock, 0.0, 0)
 
     def to_dict(self) -> dict[str, Any]:  # noqa: D102
         return {"kind": "instant"}
@@ -71,13 +71,13 @@ class ConstantNetwork:
             raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102
-        return _Alone(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+        return _UnsharedNetwork(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
 
     def to_dict(self) -> dict[str, Any]:  # noqa: D102
         return {"kind": "constant", "bandwidth": self.bandwidth, "latency_seconds": self.latency_seconds}
 
 
-class _Alone:
+class _UnsharedNetwork:
     def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
         self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
 
@@ -96,7 +96,7 @@ _READ: dict[str, Callable[..., NetworkSpec]] = {
 }
 
 
-def network_of(described: dict[str, Any]) -> NetworkSpec:
+def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
     """Read a description of :meth:`NetworkSpec.to_dict`."""
     given = dict(described)
     kind = given.pop("kind", None)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.model.cluster_file import pattern_of
+from dask_efficiency.simulation.model.cluster_file import abbreviate_names
 from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
 
@@ -60,7 +60,7 @@ def _rows(tree: _Tree, name: str, indent: str, branches: tuple[str, str, str, st
     groups = tree.groups(name)
     for i, names in enumerate(groups):
         last = i == len(groups) - 1
-        yield indent + branches[last] + pattern_of(names), tree.link_of(names[0]), tree.description(names)
+        yield indent + branches[last] + abbreviate_names(names), tree.link_of(names[0]), tree.description(names)
         yield from _rows(tree, names[0], indent + branches[2 + last], branches)
 
 
@@ -110,9 +110,9 @@ class _Tree:
         host = self._hosts.get(names[0])
         if host is None:
             return ""
-        slots = _counted(host.slots, "slot")
+        slots = _count_or_no(host.slots, "slot")
         if self._workers:
-            slots = f"{slots}, {_counted(self._workers[host.name], 'worker')}"
+            slots = f"{slots}, {_count_or_no(self._workers[host.name], 'worker')}"
         parts = [slots + " each" * (len(names) > 1)]
         if host.speed != 1.0:
             parts.append(f"{host.speed:g} times as fast")
@@ -133,7 +133,7 @@ class _Tree:
         ]
 
 
-def _counted(count: int, word: str) -> str:
+def _count_or_no(count: int, word: str) -> str:
     return shown_count(count, word) if count else f"no {word}s"
 
 

@@ -13,7 +13,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.topology import Topology
-from dask_efficiency.simulation.model.units import not_simulated
+from dask_efficiency.simulation.model.units import note_not_simulated
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Placements(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats of the predictions, a sentence each."""
-        return (*not_simulated(self.not_simulated, "placements"), *self.best.prediction.notes)
+        return (*note_not_simulated(self.not_simulated, "placements"), *self.best.prediction.notes)
 
 
 def ranked(placements: list[Placement], not_simulated: tuple[str, ...] = ()) -> Placements:

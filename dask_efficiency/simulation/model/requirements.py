@@ -12,7 +12,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.p2p import shuffles
-from dask_efficiency.simulation.model.units import MAX_NAMES, listed
+from dask_efficiency.simulation.model.units import MAX_NAMES, few_names
 
 #: How the name of a client begins that a task opened on its worker.
 WORKER_CLIENT = "Client-worker-"
@@ -49,7 +49,7 @@ def data_before(trace: RunTrace) -> list[int]:
 
 def overfull(names: Sequence[str]) -> str:
     """Note workers that used more memory than their nannies would allow."""
-    return f"Memory of {listed(names)} gets so full that a nanny would end it: here, it goes on."
+    return f"Memory of {few_names(names)} gets so full that a nanny would end it: here, it goes on."
 
 
 #: Tables whose dropped rows leave the work of a run incomplete.
@@ -127,7 +127,7 @@ def _unplaceable(trace: RunTrace, task: int, constraints: Mapping[str, Any], wor
 
 
 def _names(names: Sequence[str]) -> str:
-    return listed([f"{name!r:.80}" for name in names])
+    return few_names([f"{name!r:.80}" for name in names])
 
 
 def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ def predict(
     notes: tuple[str, ...] = (),
 ) -> Prediction:
     """Simulate a job that has been checked."""
-    return _of(job, self_replay, ensemble(engine, trace, job, seeds), notes)
+    return _prediction(job, self_replay, ensemble(engine, trace, job, seeds), notes)
 
 
 def predict_own(
@@ -209,10 +209,10 @@ def predict_own(
     job = job or own_job(trace)
     recorded = RunFigures.of(trace)
     runs = ensemble(engine, trace, job, seeds)
-    return _of(job, SelfReplay(recorded, runs), runs, notes)
+    return _prediction(job, SelfReplay(recorded, runs), runs, notes)
 
 
-def _of(job: SimulationJob, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
+def _prediction(job: SimulationJob, self_replay: SelfReplay, runs: Ensemble, notes: tuple[str, ...]) -> Prediction:
     """Make a prediction, and note in its trace that it is a simulation; it gets the engine's notes, too."""
     trace = runs.trace
     if trace is None:

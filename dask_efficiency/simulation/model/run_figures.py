@@ -13,7 +13,7 @@ from dask_efficiency.runs.path.bounds import useful_ns
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.path.path import CriticalPath
 from dask_efficiency.runs.path.relabel import slots
-from dask_efficiency.runs.path.scope import Question, whole
+from dask_efficiency.runs.path.scope import Question, whole_scope
 from dask_efficiency.runs.trace.run_trace import RunTrace
 
 
@@ -72,7 +72,7 @@ def makespan_seconds(trace: RunTrace) -> float:
     EmptyTraceError
         If no task ended in the trace.
     """
-    scope = whole(trace)
+    scope = whole_scope(trace)
     return (scope.stop - scope.start) / 1e9
 
 
@@ -82,8 +82,8 @@ def efficiency(trace: RunTrace) -> float:
     Thread time is the sum over all workers of their threads times their presence within the makespan. Threads that a
     library starts are not in a trace; a report, which samples them, counts these, too.
     """
-    useful, _ = useful_ns(trace, whole(trace))
-    return _share(trace, float(useful.sum()) / 1e9)
+    useful, _ = useful_ns(trace, whole_scope(trace))
+    return _share_of_threads(trace, float(useful.sum()) / 1e9)
 
 
 def busy(trace: RunTrace) -> float:
@@ -95,12 +95,12 @@ def busy(trace: RunTrace) -> float:
     stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
     there = (runs.start != MISSING) & (stop != MISSING)
     held = float(np.maximum(stop - runs.start, 0)[there].sum()) / 1e9
-    return _share(trace, held)
+    return _share_of_threads(trace, held)
 
 
-def _share(trace: RunTrace, seconds: float) -> float:
+def _share_of_threads(trace: RunTrace, seconds: float) -> float:
     """Divide by the thread time."""
-    there = slots(trace, whole(trace)) * makespan_seconds(trace)
+    there = slots(trace, whole_scope(trace)) * makespan_seconds(trace)
     return min(seconds / there, 1.0) if there > 0 else 0.0
 
 

@@ -14,7 +14,7 @@ from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.run_figures import RunFigures
-from dask_efficiency.simulation.model.units import not_simulated
+from dask_efficiency.simulation.model.units import note_not_simulated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class Sweep(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats of the predictions, a sentence each."""
-        left = not_simulated(list(map(str, self.not_simulated)), "numbers of workers")
+        left = note_not_simulated(list(map(str, self.not_simulated)), "numbers of workers")
         return (*left, *self.predictions[0].notes)
 
     @cached_property
@@ -144,7 +144,7 @@ def worker_seconds(prediction: Prediction) -> float:
     return len(prediction.cluster.workers) * prediction.makespan_seconds
 
 
-def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
+def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
     """Sort numbers of workers, or parse a list (``"4,6,12"``) or a range of doublings (``"2..64"``).
 
     Raises
@@ -154,7 +154,7 @@ def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
     TypeError
         If they are not whole numbers.
     """
-    numbers: Sequence[int] = _sizes_in(workers.strip()) if isinstance(workers, str) else workers
+    numbers: Sequence[int] = _parse_range(workers.strip()) if isinstance(workers, str) else workers
     if not isinstance(numbers, Sequence):
         raise TypeError(f"workers is {workers!r:.80}; expected numbers of workers, such as [2, 4, 8]")
     for number in numbers:
@@ -167,7 +167,7 @@ def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def _sizes_in(text: str) -> tuple[int, ...]:
+def _parse_range(text: str) -> tuple[int, ...]:
     if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = map(int, found.groups())
         if 1 <= first <= last:

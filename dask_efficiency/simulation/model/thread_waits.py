@@ -13,7 +13,7 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cores import BACKGROUND, MIN_LEFT
 from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
-from dask_efficiency.simulation.model.units import listed
+from dask_efficiency.simulation.model.units import few_names
 
 #: Cores that a worker's threads use together, above which they do not hold the lock all the time: one, and the error of
 #: measuring it.
@@ -51,7 +51,7 @@ class Gil:
     notes: tuple[str, ...]
 
 
-def gil_of(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
+def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
     """Read from a trace which tasks hold the lock.
 
     A trace tells how long each thread computed, not whether it held the lock. If a worker ran several tasks at once, it
@@ -207,7 +207,7 @@ _WHY = {
 
 
 def _notes(found: Mapping[str, list[str]]) -> list[str]:
-    return [f"tasks of {listed(found[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in found]
+    return [f"tasks of {few_names(found[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in found]
 
 
 #: Seconds of CPU of a scheduler for each task, with its message, five transitions, and the next task's message:
@@ -246,8 +246,8 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
         start, stop = runs.start[rows], runs.stop[rows]
         took = (stop - start).astype(np.float64)
         cpu = np.clip(runs.cpu_ns[rows], 0, took)
-        around = [_known(runs.executing[rows], start), _known(stop, runs.ended[rows])]
-        moved = _moved(trace, hosts[:-1] == host)
+        around = [_known_intervals(runs.executing[rows], start), _known_intervals(stop, runs.ended[rows])]
+        moved = _taking_in(trace, hosts[:-1] == host)
         used = _mean_use(
             np.concatenate([start, *(first for first, _ in around), moved[0]]),
             np.concatenate([stop, *(last for _, last in around), moved[1]]),
@@ -263,7 +263,7 @@ def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
     return found
 
 
-def _moved(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:
+def _taking_in(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:
     """Intervals in which workers on a host took in results, and the share of a core that it took."""
     transfers = trace.transfers
     known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
@@ -275,7 +275,7 @@ def _moved(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:
     return start, stop, np.minimum(computing / (stop - start), 1.0)
 
 
-def _known(start: Int64, stop: Int64) -> tuple[Int64, Int64]:
+def _known_intervals(start: Int64, stop: Int64) -> tuple[Int64, Int64]:
     """Make intervals that are empty where an end is unknown."""
     known = (start != MISSING) & (stop != MISSING) & (stop > start)
     return np.where(known, start, 0), np.where(known, stop, 0)

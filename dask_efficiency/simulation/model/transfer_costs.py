@@ -14,12 +14,12 @@ from dask_efficiency.simulation.model.network import NetworkSpec
 from dask_efficiency.simulation.model.topology import Topology
 
 
-def knows(network: NetworkSpec | None, workers: Sequence[WorkerSpec]) -> bool:
+def has_hosts(network: NetworkSpec | None, workers: Sequence[WorkerSpec]) -> bool:
     """True if a network has the hosts of all workers, by name or address."""
     return isinstance(network, Topology) and all(network.host(worker.host) is not None for worker in workers)
 
 
-def arrivals(
+def arrivals_on(
     network: NetworkSpec, workers: Sequence[WorkerSpec], sender: Int64, receiver: Int64, start: Int64, nbytes: Int64
 ) -> Int64:
     """Send recorded messages over a network in virtual time; returns their instants of arrival in nanoseconds."""
@@ -112,25 +112,25 @@ def _observations(trace: RunTrace, network: NetworkSpec | None) -> tuple[Float64
     # A worker requests one message at a time from another one: results whose times overlap travelled together.
     pair = receiver * (int(sender.max()) + 2) + sender
     order = np.lexsort((start, pair))
-    first = _firsts(pair[order], start[order], stop[order])
+    first = _first_rows(pair[order], start[order], stop[order])
     receiver, sender, start = receiver[order][first], sender[order][first], start[order][first]
     stop = np.maximum.reduceat(stop[order], first)
     counted = [np.add.reduceat(column, first) for column in (np.ones(len(rows)), sizes[order])]
     # Messages of several senders whose times overlap waited for each other.
     order = np.lexsort((start, receiver))
-    first = _firsts(receiver[order], start[order], stop[order])
+    first = _first_rows(receiver[order], start[order], stop[order])
     parts = [np.add.reduceat(column[order], first) for column in (np.ones(len(receiver)), *counted)]
     took = np.maximum.reduceat(stop[order], first) - start[order][first]
     moving = np.zeros(len(first))
     # Messages between workers of the trace; others come from clients, for example.
     inside = (np.minimum(sender, receiver) >= 0) & (np.maximum(sender, receiver) < len(trace.workers))
-    if network is not None and knows(network, trace.workers) and inside.all():
-        there = arrivals(network, trace.workers, sender, receiver, start, counted[1])
+    if network is not None and has_hosts(network, trace.workers) and inside.all():
+        there = arrivals_on(network, trace.workers, sender, receiver, start, counted[1])
         moving = (np.maximum.reduceat(there[order], first) - start[order][first]).astype(np.float64)
     return took.astype(np.float64), np.column_stack([np.ones(len(first)), *parts]), moving
 
 
-def _firsts(of: Int64, start: Int64, stop: Int64) -> Int64:
+def _first_rows(of: Int64, start: Int64, stop: Int64) -> Int64:
     """Find the rows that begin a group of overlapping intervals; rows are in order of ``of`` and start."""
     other = np.diff(of) != 0
     # The latest stop so far of each group, by rank: instants with an offset for each group would overflow.
@@ -149,13 +149,13 @@ def _fit(took: Float64, parts: Float64) -> Float64:
         scaled = parts * _ASSUMED / took[:, None] * weight[:, None]
         equations = np.vstack([scaled, np.sqrt(_TRUST) * np.eye(4)])
         wanted = np.concatenate([weight, np.full(4, np.sqrt(_TRUST))])
-        cost = _not_negative(equations, wanted) * _ASSUMED
+        cost = _non_negative_least_squares(equations, wanted) * _ASSUMED
         off = np.abs(np.log(np.maximum(parts @ cost, 1.0) / np.maximum(took, 1.0)))
         weight = 1.0 / np.sqrt(np.maximum(off, 0.1))
     return cost
 
 
-def _not_negative(equations: Float64, wanted: Float64) -> Float64:
+def _non_negative_least_squares(equations: Float64, wanted: Float64) -> Float64:
     """Solve least squares with no unknown below 0: negative ones are left out, the most negative first."""
     kept = np.arange(equations.shape[1])
     found = np.zeros(equations.shape[1])

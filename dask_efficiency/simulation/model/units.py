@@ -29,7 +29,7 @@ _EXAMPLES = (
 )
 
 
-def bandwidth_of(text: str) -> float:
+def parse_bandwidth(text: str) -> float:
     """Parse a bandwidth in bytes a second.
 
     Raises
@@ -43,7 +43,7 @@ def bandwidth_of(text: str) -> float:
     return value
 
 
-def seconds_of(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Parse a time in seconds, at least 0.
 
     Raises
@@ -54,7 +54,7 @@ def seconds_of(text: str) -> float:
     return _value(text, TIMES)
 
 
-def nbytes_of(text: str) -> int:
+def parse_nbytes(text: str) -> int:
     """Parse a size in whole bytes, at least 0.
 
     Raises
@@ -107,7 +107,7 @@ def shown_seconds(seconds: float) -> str:
 MAX_NAMES = 5
 
 
-def listed(names: Sequence[str], what: str = "") -> str:
+def few_names(names: Sequence[str], what: str = "") -> str:
     """List a few names, and the number of the others: ``a, b and 3 more``.
 
     Parameters
@@ -122,6 +122,6 @@ def listed(names: Sequence[str], what: str = "") -> str:
     return ", ".join(names[:MAX_NAMES]) + rest
 
 
-def not_simulated(names: Sequence[str], what: str) -> tuple[str, ...]:
+def note_not_simulated(names: Sequence[str], what: str) -> tuple[str, ...]:
     """Note what Ctrl-C left out, if anything."""
-    return (f"ended early by Ctrl-C; not simulated: {what} {listed(names)}",) if names else ()
+    return (f"ended early by Ctrl-C; not simulated: {what} {few_names(names)}",) if names else ()

@@ -18,7 +18,7 @@ from dask_efficiency.simulation.model.ladder import (
     STEPS,
     IdealLadder,
 )
-from dask_efficiency.simulation.sections.prediction import about_run, notes, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, notes, recorded_in_words, title
 
 #: By step: its meaning, for a reader.
 MEANINGS = {
@@ -73,9 +73,11 @@ def headline(ladder: IdealLadder) -> str:
 
 def document(ladder: IdealLadder) -> Document:
     """Make the document of a ladder."""
-    sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
+    sections = with_content(steps(ladder), certainty(ladder), notes(ladder.notes))
     first = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN])
-    return Document(title(ladder.recorded), was(ladder.recorded), headline(ladder), sections, findings=first)
+    return Document(
+        title(ladder.recorded), recorded_in_words(ladder.recorded), headline(ladder), sections, findings=first
+    )
 
 
 def page(ladder: IdealLadder) -> Document:
@@ -104,7 +106,7 @@ def steps(ladder: IdealLadder) -> Section:
     )
 
 
-def sure(ladder: IdealLadder) -> Section:
+def certainty(ladder: IdealLadder) -> Section:
     """Section on the certainty of the ladder, with the steps that were bounded."""
     seeds = len(ladder.self_replay.runs.makespans)
     lines = [

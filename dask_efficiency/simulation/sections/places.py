@@ -18,7 +18,14 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 from dask_efficiency.simulation.model.placements import Placement, Placements
-from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, of_cluster, title, was
+from dask_efficiency.simulation.sections.prediction import (
+    about_run,
+    cluster_size,
+    figures,
+    notes,
+    recorded_in_words,
+    title,
+)
 
 #: Characters of a placement's name in a headline: two fit in 100.
 MAX_NAME = 24
@@ -43,7 +50,7 @@ def document(placements: Placements) -> Document:
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
     early = "; ended early" if placements.not_simulated else ""
-    context = f"{was(prediction.recorded)}; {runs} of each placement{early}"
+    context = f"{recorded_in_words(prediction.recorded)}; {runs} of each placement{early}"
     return Document(title(prediction.recorded), context, headline(placements), sections(placements))
 
 
@@ -54,7 +61,7 @@ def page(placements: Placements) -> Document:
 
 def sections(placements: Placements) -> tuple[Section, ...]:
     """List all sections with content, in reading order."""
-    return with_content(ranking(placements), sure(placements), notes(placements.notes))
+    return with_content(ranking(placements), certainty(placements), notes(placements.notes))
 
 
 def ranking(placements: Placements) -> Section:
@@ -76,7 +83,7 @@ def ranking(placements: Placements) -> Section:
     )
     bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in placements.ranked)
     drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
-    reasons = (why(placements, one) for one in placements.ranked[1:])
+    reasons = (reason(placements, one) for one in placements.ranked[1:])
     means = (
         "runs: within which 90 of 100 are; waits: for inputs from other workers, on the critical path; moved: from one "
         "host to another; fullest link: the one that moves bytes for the largest share of the time, and that share."
@@ -92,7 +99,7 @@ def _fullest(link: tuple[str, float] | None) -> str:
     return "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}"
 
 
-def why(placements: Placements, placement: Placement) -> str:
+def reason(placements: Placements, placement: Placement) -> str:
     """Explain why a placement is slower than the best; empty if it is not clearly slower."""
     if not placements.is_clearly_slower(placement):
         return ""
@@ -101,10 +108,8 @@ def why(placements: Placements, placement: Placement) -> str:
     moving = placement.moving_seconds - best.moving_seconds
     text = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
     if placement.prediction.cluster.nthreads < best.prediction.cluster.nthreads:
-        fewer = of_cluster(placement.prediction.cluster)
-        return (
-            f"{text}, as it is smaller: {fewer}, where {name_of(best.name)} has {of_cluster(best.prediction.cluster)}."
-        )
+        fewer, more = (cluster_size(one.prediction.cluster) for one in (placement, best))
+        return f"{text}, as it is smaller: {fewer}, where {name_of(best.name)} has {more}."
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
         return f"{text}, mostly not because inputs move: its critical path waits for them {waits}."
@@ -117,7 +122,7 @@ def _full(link: str, share: float) -> str:
     return f"The fullest link, {name_of(link)}, moves bytes for {format_share(share)} of the time"
 
 
-def sure(placements: Placements) -> Section:
+def certainty(placements: Placements) -> Section:
     """Section on the certainty of the ranking."""
     judged = placements.best.prediction.self_replay
     return section(

@@ -48,10 +48,11 @@ def context(prediction: Prediction) -> str:
     runs = format_count(len(prediction.makespans), "simulated run")
     if prediction.is_self_replay:
         return f"as it was; {runs}"
-    return f"{was(prediction.recorded)}; {runs}, and {len(prediction.self_replay.runs.makespans)} of the run as it was"
+    own_runs = len(prediction.self_replay.runs.makespans)
+    return f"{recorded_in_words(prediction.recorded)}; {runs}, and {own_runs} of the run as it was"
 
 
-def was(recorded: RunFigures) -> str:
+def recorded_in_words(recorded: RunFigures) -> str:
     """Word the recorded run as half a sentence."""
     return f"recorded: {format_seconds(recorded.makespan_seconds)} on {size(recorded.workers, recorded.nthreads)}"
 
@@ -65,7 +66,7 @@ def size(workers: int, nthreads: int) -> str:
     return f"{format_count(workers, 'worker')} with {format_count(nthreads, 'thread')}"
 
 
-def of_cluster(cluster: ClusterSpec) -> str:
+def cluster_size(cluster: ClusterSpec) -> str:
     """Word the size of a cluster."""
     return size(len(cluster.workers), cluster.nthreads)
 
@@ -96,7 +97,7 @@ def headline(prediction: Prediction) -> str:
 
 def where(prediction: Prediction) -> str:
     """Word the cluster and the changes as the beginning of a sentence."""
-    return " ".join([f"On {of_cluster(prediction.cluster)}", *_changes(prediction)])
+    return " ".join([f"On {cluster_size(prediction.cluster)}", *_changes(prediction)])
 
 
 def _changes(prediction: Prediction) -> list[str]:
@@ -118,7 +119,7 @@ def document(prediction: Prediction) -> Document:
     """Make the document of a prediction."""
     path = prediction.path
     sections = with_content(
-        sure(prediction),
+        certainty(prediction),
         spent(prediction),
         by_name(path, "prefix"),
         by_name(path, "worker"),
@@ -135,7 +136,7 @@ def page(prediction: Prediction) -> Document:
 
 def in_report(prediction: Prediction) -> Section:
     """Section for a report's page."""
-    parts = (sure(prediction), spent(prediction), notes(prediction.notes))
+    parts = (certainty(prediction), spent(prediction), notes(prediction.notes))
     return section(where(prediction), f"{headline(prediction)}.", *(block for part in parts for block in part.blocks))
 
 
@@ -159,7 +160,7 @@ def between(low: float, high: float) -> str:
     return f"{scale.figure(low)} to {scale.figure(high)} {scale.unit}"
 
 
-def sure(prediction: Prediction) -> Section:
+def certainty(prediction: Prediction) -> Section:
     """Section on the certainty of the prediction."""
     lines = []
     makespans = list(prediction.makespans.values())

@@ -17,7 +17,7 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
-from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, recorded_in_words, title
 
 
 def headline(sweep: Sweep) -> str:
@@ -37,7 +37,7 @@ def _workers(prediction: Prediction) -> str:
 
 def document(sweep: Sweep) -> Document:
     """Make the document of a sweep."""
-    sections = with_content(clusters(sweep), sure(sweep), notes(sweep.notes))
+    sections = with_content(clusters(sweep), certainty(sweep), notes(sweep.notes))
     return Document(title(sweep.recorded), _context(sweep), headline(sweep), sections)
 
 
@@ -48,14 +48,14 @@ def page(sweep: Sweep) -> Document:
 
 def in_report(sweep: Sweep) -> Section:
     """Section for a report's page."""
-    parts = (clusters(sweep), sure(sweep), notes(sweep.notes))
+    parts = (clusters(sweep), certainty(sweep), notes(sweep.notes))
     return section("By number of workers", f"{headline(sweep)}.", *(block for part in parts for block in part.blocks))
 
 
 def _context(sweep: Sweep) -> str:
     seeds = len(sweep.predictions[0].makespans)
     early = "; ended early" if sweep.not_simulated else ""
-    return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster{early}"
+    return f"{recorded_in_words(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster{early}"
 
 
 def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:
@@ -128,7 +128,7 @@ def knee(sweep: Sweep) -> str:
     return f"Up to {_workers(sweep.knee)}, twice as many save at least {share} of the time; beyond, less."
 
 
-def sure(sweep: Sweep) -> Section:
+def certainty(sweep: Sweep) -> Section:
     """Section on the certainty of the predictions."""
     return section(
         "How sure this is",

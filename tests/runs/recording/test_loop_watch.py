@@ -234,7 +234,7 @@ def test_what_upstream_does_not_have_is_left_out(monkeypatch):
     assert not hasattr(protocol, "loads")
 
 
-def test_where_nobody_tells_what_a_thread_waited_for_a_core_its_cpu_time_counts(monkeypatch):
+def test_without_the_time_of_waiting_for_a_core_cpu_time_counts(monkeypatch):
     def missing(path, flags):
         raise FileNotFoundError(path)
 
@@ -291,7 +291,7 @@ def test_once_stopped_it_reports_nothing():
     assert all(stop <= start for _, stop, *_ in blocked)
 
 
-def test_what_a_loop_did_not_turn_for_because_it_moved_data_is_told_apart():
+def test_a_loop_blocked_by_moving_data_is_distinguished():
     message = {str(i): "x" for i in range(300_000)}
     blocked, start, stop, _ = asyncio.run(watch(lambda: protocol.loads(protocol.dumps(message))))
     begins, ends, moving, _ = max(blocked, key=lambda row: row[2])
@@ -327,7 +327,7 @@ def test_without_a_tick_to_watch_nothing_breaks():
         ((80, 80), 0, 60, None),
     ],
 )
-def test_what_kept_a_loop_is_told_by_the_clocks(
+def test_the_cause_of_a_blocked_loop_follows_from_the_clocks(
     monkeypatch: pytest.MonkeyPatch, used: tuple[int, int], waited: int, moving: int, cause: str | None
 ) -> None:
     watch = LoopWatch(SimpleNamespace(periodic_callbacks={}), print)
@@ -342,7 +342,7 @@ def longest(blocked: list[tuple[int, int, int, int]]) -> str:
     return BLOCKED_BY[max(blocked, key=lambda row: row[1] - row[0])[3]]
 
 
-def test_a_loop_that_computes_is_told_from_one_that_stands_in_a_call():
+def test_a_loop_that_computes_is_distinguished_from_one_in_a_blocking_call():
     def compute() -> None:
         while time.thread_time() - began < 0.5:
             pass

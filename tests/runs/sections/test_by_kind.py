@@ -21,7 +21,7 @@ def test_a_program_without_dask_has_meanings_for_every_kind() -> None:
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-def test_the_kinds_of_one_program_can_be_told_apart(sight: str) -> None:
+def test_the_kinds_of_one_program_can_be_distinguished(sight: str) -> None:
     seen = {}
     for kind in (*COMPUTE, Kind.UNATTRIBUTED):
         light = [min(max(channel, 0.0), 1.0) for channel in times(SIGHTS[sight], linear(KIND_COLOURS[kind]))]

@@ -58,7 +58,7 @@ def test_hosts_are_left_out_where_they_say_what_the_workers_say() -> None:
     assert not by_host(critical_path(replace(path.trace, workers=alone))).rows
 
 
-def test_the_bounds_are_told() -> None:
+def test_the_bounds_are_shown() -> None:
     said = " ".join(bounds(critical_path(tree(8))).lines)
     assert "no cluster is faster" in said
     assert "divided by the 8 slots" in said
@@ -71,7 +71,7 @@ def test_what_was_dropped_and_noted_is_a_caveat() -> None:
     assert section.lines == ("clocks differ", "Not recorded, as there was no room or it was lost: 7 transitions.")
 
 
-def test_a_change_is_told_with_its_sign_and_what_is_left() -> None:
+def test_a_change_is_shown_with_its_sign_and_the_new_path() -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
     said, by_kind, by_prefix = what_if(before, after, "With no transfer")
@@ -92,7 +92,7 @@ def test_a_change_that_makes_it_longer_is_explained() -> None:
     assert "in another order" in said.lines[1]
 
 
-def test_where_an_improvement_would_help_is_told_with_its_error() -> None:
+def test_the_best_improvements_are_shown_with_their_errors() -> None:
     section = improvements(transfers())
     assert section.title == "Where 10 % would help most"
     assert section.rows[0][0] == "(transfer)"

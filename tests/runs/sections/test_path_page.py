@@ -40,7 +40,7 @@ def in_report(path: CriticalPath) -> str:
 
 
 @pytest.mark.parametrize("render", [render_html, render_page, in_report])
-def test_headline_bounds_and_tables_are_said(render: Any) -> None:
+def test_headline_bounds_and_tables_are_shown(render: Any) -> None:
     path = transfers()
     html = render(path)
     assert escape(path.headline) in html

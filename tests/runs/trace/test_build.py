@@ -16,7 +16,7 @@ def instants(run):
     return [run[name] for name in INSTANTS]
 
 
-def test_a_run_is_what_the_scheduler_and_the_worker_say_of_it():
+def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker():
     scene = Scene()
     scene.run("a", 1, scene.submit({"a": ()}), slot=3, thread=99)
     trace = scene.trace()
@@ -28,7 +28,7 @@ def test_a_run_is_what_the_scheduler_and_the_worker_say_of_it():
     assert trace.tasks.nbytes.tolist() == [28]
 
 
-def test_what_a_worker_says_is_put_on_the_scheduler_s_clock():
+def test_a_worker_s_instants_are_converted_to_the_scheduler_s_clock():
     same, apart = Scene(), Scene(offsets=(10**15, -(10**12)))
     for scene in (same, apart):
         scene.run("b", 1, scene.run("a", 0, scene.submit({"a": (), "b": ("a",)})))
@@ -51,7 +51,7 @@ def test_what_a_worker_says_is_put_on_the_scheduler_s_clock():
         ("erred", "handle-worker-cleanup", True, RunOutcome.LOST),
     ],
 )
-def test_what_becomes_of_a_run_is_told_by_its_end_and_its_cause(finish, kind, removed, outcome):
+def test_the_outcome_of_a_run_follows_from_its_end_and_its_cause(finish, kind, removed, outcome):
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
     cause = scene.cause(kind)
@@ -145,7 +145,7 @@ def test_the_task_that_left_its_slot_is_named():
     assert [runs_of(trace, key)[0]["after"] for key in "abc"] == [MISSING, list(trace.keys).index("a"), MISSING]
 
 
-def test_of_a_run_that_is_told_twice_the_later_row_counts():
+def test_of_two_rows_of_a_run_the_later_counts():
     scene = Scene()
     run_id = scene.process("a", 0, scene.submit({"a": ()}))
     scene.send(0, scene.on_worker(0, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
@@ -156,7 +156,7 @@ def test_of_a_run_that_is_told_twice_the_later_row_counts():
     assert run["stop"] != MISSING
 
 
-def test_where_a_row_was_lost_what_the_scheduler_was_told_stands_in():
+def test_a_lost_row_is_replaced_by_the_scheduler_s_message():
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
     begins = scene.tick()

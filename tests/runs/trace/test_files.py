@@ -289,9 +289,7 @@ def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
     assert os.path.getsize(tmp_path / "run.trace") <= 100 * len(trace.tasks)
 
 
-def test_ctrl_c_leaves_the_old_file_whole_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_leaves_the_old_file_whole_and_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, packed = tree(leaves=4), []
 
     def pack(*column: Any) -> Any:

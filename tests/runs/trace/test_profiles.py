@@ -113,7 +113,7 @@ def test_profiles_of_runs_that_were_lost_are_counted() -> None:
     assert trace.dropped == {"profiles": 2}
 
 
-def test_a_trace_says_what_was_not_profiled() -> None:
+def test_a_trace_notes_the_runs_that_were_not_profiled() -> None:
     assert traced(recorded()).notes == ("not profiled, though asked for: 1 runs, as busy",)
     assert traced(recorded()).profiles == ()
 

@@ -12,7 +12,7 @@ from dask_efficiency.runs.trace.schema import RunOutcome
 from tests.runs.trace.scenes import Scene, needs_of, runs_of
 
 
-def test_names_are_numbered_in_the_order_of_their_coming():
+def test_names_are_numbered_in_order_of_first_use():
     names = Names()
     assert [names.number(name) for name in ("a", "b", "a")] == [0, 1, 0]
     assert names.all() == ["a", "b"]

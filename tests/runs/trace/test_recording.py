@@ -67,4 +67,4 @@ def test_a_column_is_copied_in_pieces_whatever_its_length(monkeypatch):
     for length in range(10):
         column = array("h", range(length))
         for rows in range(length + 1):
-            assert recording._first(column, rows).tolist() == list(range(rows))
+            assert recording._copy_first(column, rows).tolist() == list(range(rows))

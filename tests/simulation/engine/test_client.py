@@ -47,7 +47,7 @@ def later(trace: RunTrace, ns: int) -> RunTrace:
     return replace(trace, runs=Runs(**columns | moved), phases=Phases.empty(), stop=trace.stop + ns)
 
 
-def test_what_follows_a_result_follows_it_still() -> None:
+def test_a_graph_that_follows_a_result_still_follows_it() -> None:
     trace = tree(8)
     last, first = int(trace.runs.reported.max()), int(trace.graphs.received[0])
     client = int(trace.graphs.client[0])

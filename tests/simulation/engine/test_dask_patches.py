@@ -34,7 +34,7 @@ def test_a_task_that_is_forgotten_is_left_alone() -> None:
     SmallTasks({}).transition("x", "memory", "forgotten")
 
 
-def test_what_stays_empty_can_be_taken_from_and_not_be_added_to() -> None:
+def test_an_empty_set_of_tasks_can_be_discarded_from_and_not_added_to() -> None:
     NO_TASKS.discard("x")
     NO_TASKS.clear()
     assert not hasattr(NO_TASKS, "add")

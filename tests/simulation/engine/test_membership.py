@@ -40,7 +40,7 @@ def test_who_had_left_before_the_start_is_not_there_for_ever() -> None:
     assert when(recorded((-20, 0, LEFT), (-10, 1, JOINED), (30, 1, LEFT))) == [(0, -1, 0), (0, -1, 30)]
 
 
-def test_on_another_cluster_all_are_there_and_that_is_said() -> None:
+def test_on_another_cluster_all_workers_are_there_and_a_note_says_so() -> None:
     trace = recorded((30, 1, JOINED))
     cluster = ClusterSpec.from_trace(trace)
     assert when(trace, cluster.with_workers(3)) == [(0, -1, -1)] * 3

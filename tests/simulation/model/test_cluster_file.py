@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.files.text_files import TextFileError
-from dask_efficiency.simulation.model.cluster_file import names_of, parse_cluster_file, pattern_of, read_cluster_file
+from dask_efficiency.simulation.model.cluster_file import (
+    abbreviate_names,
+    expand_names,
+    parse_cluster_file,
+    read_cluster_file,
+)
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host
 
 
@@ -20,7 +25,7 @@ from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, H
     ],
 )
 def test_a_pattern_stands_for_names(pattern: str, names: list[str]) -> None:
-    assert names_of(pattern) == names
+    assert expand_names(pattern) == names
 
 
 @pytest.mark.parametrize(
@@ -28,18 +33,18 @@ def test_a_pattern_stands_for_names(pattern: str, names: list[str]) -> None:
 )
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        names_of(pattern)
+        expand_names(pattern)
 
 
 @given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}", fullmatch=True), unique=True))
 def test_what_is_written_short_stands_for_the_same_names(names: list[str]) -> None:
-    short = pattern_of(names)
+    short = abbreviate_names(names)
 
-    assert [name for part in short.split(", ") if part for name in names_of(part)] == names
+    assert [name for part in short.split(", ") if part for name in expand_names(part)] == names
 
 
 def test_names_that_follow_each_other_are_one_range() -> None:
-    assert pattern_of(["pc08", "pc09", "pc10", "pc12", "server"]) == "pc[08-10], pc12, server"
+    assert abbreviate_names(["pc08", "pc09", "pc10", "pc12", "server"]) == "pc[08-10], pc12, server"
 
 
 LAB = Path(__file__).parents[3] / "docs" / "lab" / "lab.yaml"

@@ -110,7 +110,7 @@ def test_what_a_disk_took_is_no_overhead() -> None:
     assert set(found.finish[0].tolist()) == {50 * US}
 
 
-def test_messages_that_came_in_one_batch_tell_no_way_but_what_a_worker_takes_for_each() -> None:
+def test_messages_of_one_batch_give_the_worker_s_time_and_no_travel_time() -> None:
     trace = one_slot(60)
     batches = trace.runs.columns()
     number = np.arange(60)

@@ -28,7 +28,7 @@ def test_a_network_that_nobody_described_cannot_be_drawn() -> None:
         replace(ClusterSpec.from_file(LAB), network=None).picture()
 
 
-def test_a_link_that_is_in_no_tree_is_said() -> None:
+def test_a_link_outside_the_tree_is_listed() -> None:
     ends = [("s", "t"), ("t", "u"), ("u", "s"), ("a", "t"), ("b", "u")]
     links = tuple(Cable(end, 100 * MBIT, 1e-3, bandwidth_back=10 * MBIT) for end in ends)
     topology = Topology((Host("a"), Host("b", speed=0.5)), ("s", "t", "u"), links)

@@ -47,11 +47,11 @@ def test_shuffles_are_found_with_the_bytes_that_go_in_and_the_order_of_what_come
     assert found.outputs == (7, 6, 5)
 
 
-def test_nothing_is_said_of_a_run_that_is_simulated_as_it_was() -> None:
+def test_a_run_that_is_simulated_as_it_was_has_no_note() -> None:
     assert not left_out(simulate(Graph(["a", "b"], [[], [0]], [MS, MS], [1, 1], {1}), workers=1))
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_parts_that_are_left_out_are_noted() -> None:
     trace = shuffled()
     tasks = trace.tasks.columns()
     tasks["graph"] = np.where(np.arange(8) == 0, -1, tasks["graph"])

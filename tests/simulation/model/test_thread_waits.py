@@ -13,7 +13,7 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs, Series
 from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.cores import BACKGROUND
-from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, gil_of
+from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
 from tests.runs.trace.samples import damaged_traces
 
 
@@ -35,7 +35,7 @@ def with_turns(trace: RunTrace, seconds: float) -> RunTrace:
 
 
 def test_threads_that_used_one_core_together_waited_for_the_lock() -> None:
-    found = gil_of(recorded(0.5))
+    found = read_gil(recorded(0.5))
     np.testing.assert_allclose(found.alone, 50 * MS, rtol=0.02)
     np.testing.assert_allclose(found.held, 1.0, rtol=0.02)
     assert "at most one core together" in found.notes[0]
@@ -43,7 +43,7 @@ def test_threads_that_used_one_core_together_waited_for_the_lock() -> None:
 
 
 def test_threads_that_used_two_cores_together_did_not_hold_the_lock() -> None:
-    found = gil_of(recorded(1.0))
+    found = read_gil(recorded(1.0))
     np.testing.assert_array_equal(found.alone, 100 * MS)
     assert not found.held.any()
     assert not found.crowd.any()
@@ -51,16 +51,16 @@ def test_threads_that_used_two_cores_together_did_not_hold_the_lock() -> None:
 
 
 def test_threads_that_hardly_computed_waited_for_something_else() -> None:
-    found = gil_of(recorded(0.1))
+    found = read_gil(recorded(0.1))
     np.testing.assert_array_equal(found.alone, 100 * MS)
     np.testing.assert_allclose(found.held, 0.1, rtol=0.01)
 
 
 def test_where_one_thread_ran_at_a_time_the_turns_of_the_loop_tell_and_else_it_is_assumed() -> None:
     trace = recorded(1.0, nthreads=1)
-    assert gil_of(with_turns(trace, 0.0201)).held.max() == 0.0
+    assert read_gil(with_turns(trace, 0.0201)).held.max() == 0.0
     for one, why in ((with_turns(trace, 0.025), "turned later"), (trace, "nothing in the trace shows")):
-        found = gil_of(one)
+        found = read_gil(one)
         np.testing.assert_allclose(found.held, 1.0, rtol=0.01)
         assert why in found.notes[0]
 
@@ -68,12 +68,12 @@ def test_where_one_thread_ran_at_a_time_the_turns_of_the_loop_tell_and_else_it_i
 def test_runs_of_tasks_that_were_dropped_have_no_prefix() -> None:
     trace = recorded(0.5)
     runs = trace.runs.columns() | {"task": np.full(len(trace.runs), MISSING, np.int32)}
-    found = gil_of(replace(trace, runs=Runs.from_columns(runs)), {"work": 0.0})
+    found = read_gil(replace(trace, runs=Runs.from_columns(runs)), {"work": 0.0})
     np.testing.assert_allclose(found.held, 1.0, rtol=0.02)
 
 
-def test_what_is_said_of_a_prefix_is_taken() -> None:
-    found = gil_of(recorded(0.0), {"work": 1.0})
+def test_the_given_share_of_a_prefix_is_used() -> None:
+    found = read_gil(recorded(0.0), {"work": 1.0})
     np.testing.assert_allclose(found.alone, 50 * MS, rtol=0.1)
     np.testing.assert_array_equal(found.held, 1.0)
     assert not found.notes
@@ -82,12 +82,12 @@ def test_what_is_said_of_a_prefix_is_taken() -> None:
 @pytest.mark.parametrize("share", [1.5, -0.1, float("nan")])
 def test_what_is_no_share_is_refused_by_name(share: float) -> None:
     with pytest.raises(ValueError, match=r"gil\['work'\] is .*expected"):
-        gil_of(recorded(0.5), {"work": share})
+        read_gil(recorded(0.5), {"work": share})
 
 
 def test_a_share_of_no_prefix_is_refused_by_name() -> None:
     with pytest.raises(UnknownNameError, match="'wrok'"):
-        gil_of(recorded(0.5), {"wrok": 0.5})
+        read_gil(recorded(0.5), {"wrok": 0.5})
 
 
 def recorded_use(workers: int, cpu_share: float, nthreads: int = 1) -> RunTrace:
@@ -124,7 +124,7 @@ def test_where_cores_are_not_known_nothing_waits() -> None:
     assert not core_waits(trace, {"elsewhere": 1.0}).any()
 
 
-def test_what_the_trace_says_of_cores_is_believed_before_what_it_is_told() -> None:
+def test_the_cores_of_the_trace_win_over_given_ones() -> None:
     trace = recorded_use(3, 0.6)
     said = replace(trace, workers=tuple(replace(worker, cores=8.0) for worker in trace.workers))
     told = calibrate(said, cores={"here": 2.0})

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import network_of
+from dask_efficiency.simulation.model.network import network_from_dict
 from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
 from tests.simulation.topologies import MBIT, arrivals, topologies
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_is_refused_by_name(changed: dict[str, Any], wrong: str) 
 @given(topologies())
 @settings(max_examples=30)
 def test_a_topology_travels_as_json(topology: Topology) -> None:
-    assert network_of(json.loads(json.dumps(topology.to_dict()))) == topology
+    assert network_from_dict(json.loads(json.dumps(topology.to_dict()))) == topology
 
 
 @given(topologies(), st.data())

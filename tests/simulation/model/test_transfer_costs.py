@@ -14,7 +14,7 @@ from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.runs.trace.schema import Transfers
 from dask_efficiency.simulation.model.network import ConstantNetwork
 from dask_efficiency.simulation.model.topology import Cable, Host, Topology
-from dask_efficiency.simulation.model.transfer_costs import arrivals, knows, transfer_costs
+from dask_efficiency.simulation.model.transfer_costs import arrivals_on, has_hosts, transfer_costs
 from tests.runs.trace.samples import damaged_traces
 from tests.simulation.model.test_cluster import RECORDED
 from tests.simulation.topologies import MBIT
@@ -44,10 +44,10 @@ def recorded(messages: int, took: int) -> RunTrace:
 
 
 def test_a_network_knows_the_hosts_of_a_run_by_name_or_address() -> None:
-    assert knows(star(MBIT), WORKERS)
-    assert not knows(star(MBIT), (replace(WORKERS[0], host="elsewhere"),))
-    assert not knows(ConstantNetwork(1e8), WORKERS)
-    assert not knows(None, WORKERS)
+    assert has_hosts(star(MBIT), WORKERS)
+    assert not has_hosts(star(MBIT), (replace(WORKERS[0], host="elsewhere"),))
+    assert not has_hosts(ConstantNetwork(1e8), WORKERS)
+    assert not has_hosts(None, WORKERS)
 
 
 def test_recorded_messages_share_the_network_as_they_did() -> None:
@@ -55,7 +55,7 @@ def test_recorded_messages_share_the_network_as_they_did() -> None:
     sender, receiver = np.array([1, 2, 1]), np.array([0, 0, 0])
     start = np.array([5, 5, 300]) * MS
 
-    there = arrivals(star(100 * MBIT), WORKERS, sender, receiver, start, np.full(3, 1_250_000))
+    there = arrivals_on(star(100 * MBIT), WORKERS, sender, receiver, start, np.full(3, 1_250_000))
 
     assert there / MS == pytest.approx([205.0, 205.0, 400.0])
 
@@ -116,7 +116,7 @@ def test_a_run_whose_transfers_are_all_alike_gets_their_time_back(count: int, ki
     assert predicted * float(np.mean(found.factors)) == pytest.approx(real, rel=1e-6)
 
 
-def test_stretches_of_many_workers_in_a_long_run_are_told_apart() -> None:
+def test_observations_of_many_workers_in_a_long_run_are_kept_apart() -> None:
     """Nanoseconds of an hour, times pairs of 4,000 workers, do not fit into 64 bits."""
     found = []
     for apart in (1, 100):

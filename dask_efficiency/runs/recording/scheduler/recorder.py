@@ -28,7 +28,7 @@ from dask_efficiency.plugin.version import __version__
 from dask_efficiency.runs.recording import recordings
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
 from dask_efficiency.runs.trace.batch import decode
-from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, SERIES, TaskFacts, TraceRecorder
+from dask_efficiency.runs.trace.recorder import MAX_KEPT, SERIES, VALUES_KEPT, TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.runs.trace.settings import SETTINGS
 from dask_efficiency.show.log import logger
@@ -145,7 +145,7 @@ class ClusterRecorder:
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
-        self._said_failed = failed
+        self._on_failure = failed
         self.id = uuid.uuid4().hex
         self._guard = Guard(
             "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self._failed
@@ -193,7 +193,7 @@ class ClusterRecorder:
 
     def _failed(self) -> None:
         self.stop()
-        self._said_failed()
+        self._on_failure()
 
     # -- hooks -------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class ClusterRecorder:
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
         ids, kept, keep, watched = recorder.ids, recorder.kept, recorder.kept.extend, work.watched
-        missing, max_kept = MISSING, MAX_KEPT * KEPT
+        missing, max_kept = MISSING, MAX_KEPT * VALUES_KEPT
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:

@@ -320,7 +320,7 @@ def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
         else:
             getattr(cluster, action)(*args)
         assert cluster.recorder.off is None
-        assert len(cluster.recorder._recorder.kept) <= trace_recorder.KEPT * (module.MAX_KEPT + 2 * len(KEYS))
+        assert len(cluster.recorder._recorder.kept) <= trace_recorder.VALUES_KEPT * (module.MAX_KEPT + 2 * len(KEYS))
 
 
 @pytest.fixture
@@ -401,7 +401,7 @@ def test_what_is_kept_in_little_memory_is_the_end_of_it(program: list[tuple[Any,
     assert len(kept) <= 2 * (trace_recorder.TRANSITIONS_A_TASK * (max_tasks // 2) + 3 * 20 + 2 * len(KEYS))
 
 
-def test_what_the_meter_is_not_told_of_while_recording_means_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transitions_that_the_meter_misses_while_recording_mean_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "monotonic_ns", lambda: 1)
     cluster = Cluster(100)
     ts = cluster.scheduler.tasks["old-0"]
@@ -428,7 +428,7 @@ def test_what_the_meter_is_not_told_of_while_recording_means_nothing_to_it(monke
 def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SERIES
     cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True, 0)], 100)
-    assert len(cluster.recorder._recorder.kept) == trace_recorder.KEPT
+    assert len(cluster.recorder._recorder.kept) == trace_recorder.VALUES_KEPT
     cluster.recorder.freeze()
     assert cluster.recorder._recorder.kept == []
 
