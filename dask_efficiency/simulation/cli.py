@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dask_efficiency.simulation.model.result import Prediction
     from dask_efficiency.simulation.model.sweeps import Sweep
 
-    Predicted: TypeAlias = Prediction | Sweep | Placements | IdealLadder
+    AnyPrediction: TypeAlias = Prediction | Sweep | Placements | IdealLadder
 
 
 def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
