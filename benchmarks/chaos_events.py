@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.chaos_bed import MEMORY, PATIENCE_SECONDS, WORKERS, Bed, eventually, total
 from dask_efficiency import efficiency_report, load_report, unregister
 from dask_efficiency.plugin.names import METRIC, PLUGIN, WORKER_PLUGIN
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 
 #: Of the exceptions that are put in.
 INJECTED = "put in by chaos"
@@ -204,7 +204,7 @@ def record(bed: Bed) -> None:
     with efficiency_report(client=bed.client, trace=True) as report:
         assert total(bed, abs, range(40)) == 780
     assert report.trace is not None, report.notes
-    assert (report.trace.runs.outcome == Outcome.SUCCEEDED).sum() >= 41
+    assert (report.trace.runs.outcome == RunOutcome.SUCCEEDED).sum() >= 41
 
 
 def two_versions(bed: Bed) -> None:

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 from benchmarks.worker_bed import add_bridge, add_cable, add_host, end_worker, sh, unlike_others
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import ClusterFile
-from dask_efficiency.simulation.model.topology import Link
+from dask_efficiency.simulation.model.topology import Cable
 
 #: Bytes a second from which on a link is not throttled: the machine has no more.
 UNTHROTTLED = 1e9
@@ -66,7 +66,7 @@ def network(described: ClusterFile) -> Iterator[dict[str, str]]:
         yield addresses
 
 
-def _trunk(stack: ExitStack, name: str, link: Link, short: dict[str, str]) -> None:
+def _trunk(stack: ExitStack, name: str, link: Cable, short: dict[str, str]) -> None:
     ends = [f"{name}a", f"{name}b"]
     add_cable(stack, *ends)
     for end, switch, bandwidth in zip(ends, link.ends, (link.bandwidth, link.back), strict=True):
@@ -74,7 +74,7 @@ def _trunk(stack: ExitStack, name: str, link: Link, short: dict[str, str]) -> No
         _throttle((), end, bandwidth)
 
 
-def _host(stack: ExitStack, link: Link, short: dict[str, str], host: str, address: str) -> None:
+def _host(stack: ExitStack, link: Cable, short: dict[str, str], host: str, address: str) -> None:
     name, switch = short[host], short[next(end for end in link.ends if end != host)]
     up, down = (link.bandwidth, link.back) if link.ends[0] == host else (link.back, link.bandwidth)
     add_host(stack, name, switch, address)

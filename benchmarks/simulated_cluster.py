@@ -17,9 +17,9 @@ from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import (
     STATES,
     Graphs,
-    Outcome,
     Phases,
     Releases,
+    RunOutcome,
     Runs,
     Stimuli,
     Tasks,
@@ -235,7 +235,7 @@ class _Simulation:
         self.processing[worker].add(task)
         # In the order of the columns of Runs, without their last ones.
         number = len(self.runs)
-        self.runs.append([task, worker, number, Outcome.RUNNING, self.recomputed(task), at, *[MISSING] * 16])
+        self.runs.append([task, worker, number, RunOutcome.RUNNING, self.recomputed(task), at, *[MISSING] * 16])
         self.at(at + self.around(self.settings.latency), self.receive, number)
         return end
 
@@ -246,9 +246,9 @@ class _Simulation:
         """The worker's message that a run has ended."""
         run = self.runs[number]
         task, worker = run[0], run[1]
-        if not self.alive[worker] or run[3] == Outcome.LOST:
+        if not self.alive[worker] or run[3] == RunOutcome.LOST:
             return
-        failed = run[3] == Outcome.FAILED
+        failed = run[3] == RunOutcome.FAILED
         at = self.begin(TASK_ERRED if failed else TASK_FINISHED, run[12])
         run[13] = at
         self.processing[worker].discard(task)
@@ -291,7 +291,7 @@ class _Simulation:
             run = self.runs[self.current[task]]
             run[6:13] = [MISSING] * 7
             run[14:] = [MISSING] * 8
-            run[3], run[13] = Outcome.LOST, at
+            run[3], run[13] = RunOutcome.LOST, at
             at = self.transition(task, RELEASED, worker, at)
         for task, holders in enumerate(self.holders):
             if worker in holders:
@@ -373,7 +373,7 @@ class _Simulation:
         ended = stop + self.around(settings.loop) + spill
         slot = heappop(self.free[worker])
         seceded = start + took // 2 if task in settings.seceding else MISSING
-        run[3] = Outcome.FAILED if failed else Outcome.SUCCEEDED
+        run[3] = RunOutcome.FAILED if failed else RunOutcome.SUCCEEDED
         run[8:13] = [at, submitted, start, stop, ended]
         thread = 1000 + 100 * worker + slot
         run[14:] = [seceded, thread, slot, after, int(took * settings.cpu_share), 0, unspill, spill]

@@ -25,15 +25,15 @@ from benchmarks.simulation_runs import GRAPHS, PROGRAMS, Run, make_all, read_ind
 from dask_efficiency import ClusterSpec, RunTrace, critical_path, load_trace, simulate
 from dask_efficiency.accounts.tables import MISSING, Float64
 from dask_efficiency.runs.path.bounds import longest_chain, work_ns
-from dask_efficiency.runs.replay.task_times import task_times
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.replay.durations import task_times
+from dask_efficiency.runs.trace.schema import RunOutcome
 
 
 def task_seconds(trace: RunTrace) -> Float64:
     """By task: how long it computes on a worker of usual speed; 0 for those that never succeeded."""
     runs = trace.runs
     seconds = np.zeros(len(trace.tasks))
-    rows = np.flatnonzero((runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING))
+    rows = np.flatnonzero((runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING))
     times = task_times(trace)
     usual = np.median(times, axis=0)
     prefix, worker = trace.tasks.prefix[runs.task[rows]], runs.worker[rows]

@@ -30,7 +30,7 @@ from distributed import Client, LocalCluster, Nanny, as_completed, get_worker, s
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, load_trace
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 MB = 1_000_000
 
@@ -271,7 +271,7 @@ def predicted(trace: RunTrace, case: Case, *, seeds: int, **job: Any) -> float:
     """Seconds; where the cluster is the same, as it was recorded."""
     same = case.before == case.after
     cluster = ClusterSpec.from_trace(trace) if same else case.after.cluster(trace)
-    found = simulate_seeds(trace, Job(cluster, validate=True, **job), range(seeds))
+    found = simulate_seeds(trace, SimulationJob(cluster, validate=True, **job), range(seeds))
     return statistics.median(one.makespan_seconds for one in found)
 
 

@@ -12,7 +12,7 @@ from benchmarks.simulated_cluster import simulate
 from benchmarks.simulated_traces import tree_graph, wide_graph
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 #: The goals on 64 workers: tasks a second of one core, and bytes of the process that simulates 100,000 tasks.
 TASKS_A_SECOND, NBYTES = 2500, 600e6
@@ -33,7 +33,7 @@ def print_speed(sizes: tuple[int, ...] = (10_000, 100_000), repeats: int = 1, wo
     for tasks in sizes:
         for name, graph in (("tree", tree_graph(tasks // 2)), ("wide", wide_graph(tasks))):
             trace = simulate(graph, workers=workers, nthreads=1)
-            job = Job(ClusterSpec.from_trace(trace))
+            job = SimulationJob(ClusterSpec.from_trace(trace))
             took, used = [], []
             for seed in range(repeats):
                 began, before = time.perf_counter(), _children()[0]

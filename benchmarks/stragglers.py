@@ -29,7 +29,7 @@ import pandas as pd
 
 from dask_efficiency.accounts.slow_worker import Cause
 from dask_efficiency.runs.stragglers.offline import FACTOR, find_stragglers, judge_run, usual
-from dask_efficiency.runs.stragglers.tables import Run, run_of_table
+from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table
 from dask_efficiency.straggler.score import Usual
 
 #: A fault has an effect on a workflow when it makes the work of its workers longer by this factor.
@@ -185,7 +185,7 @@ class Ours:
         self._usual: dict[str, dict[str, Usual]] = {
             workflow: usual([run.frame for run in runs]) for workflow, runs in by_workflow.items()
         }
-        self._read: dict[tuple[str, int], Run] = {}
+        self._read: dict[tuple[str, int], ObservedRun] = {}
 
     def accuse(self, kind: str, factor: float, *, with_history: bool = True) -> Detector:
         """Workers whose finding names a cause of this kind."""

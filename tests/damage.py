@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from hypothesis import strategies as st
 
 from dask_efficiency.cli import main
-from dask_efficiency.runs.trace.packing import Packing, pack, unpack
+from dask_efficiency.runs.trace.archive import Packing, pack, unpack
 from tests.strategies import plain_data
 
 #: Whole numbers at which something overflows, is mistaken for what is missing, or is far too many.

@@ -12,10 +12,9 @@ from dask_efficiency.mpi.result import MpiPlacements, MpiPrediction, compared, r
 from dask_efficiency.mpi.settings import EAGER_BYTES, MpiSettings
 from dask_efficiency.show.progress import until_stopped
 from dask_efficiency.simulation.model.cluster_file import ClusterFile, read_cluster_file
-from dask_efficiency.simulation.model.hostfile import Hostfile, read_hostfile
-from dask_efficiency.simulation.model.placement import PlacementError
+from dask_efficiency.simulation.model.placement import Hostfile, PlacementError, read_hostfile
 from dask_efficiency.simulation.model.topology import Topology
-from dask_efficiency.simulation.model.units import nbytes_of, shown_count
+from dask_efficiency.simulation.model.units import parse_nbytes, shown_count
 
 
 def hosts_of_ranks(topology: Topology, slots: Mapping[str, int], ranks: int) -> tuple[str, ...]:
@@ -185,7 +184,7 @@ def _settings(
     return MpiSettings(
         mpich,
         dict(algorithms or {}),
-        nbytes_of(eager) if isinstance(eager, str) else eager,
+        parse_nbytes(eager) if isinstance(eager, str) else eager,
         overhead_seconds=overhead_seconds,
         instructions_per_second=instructions_per_second,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from dask_efficiency.files.storage import writing
 from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import RankActivity
-from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
+from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice
 
 #: Colours of the format by activity.
 _COLOURS = {
@@ -51,7 +51,7 @@ def _write_path(events: TraceEvents, run: MpiPrediction) -> None:
     """The critical path on a track of its own, an arrow from each stretch to the next."""
     process = events.process("critical path")
     track = events.track(process, "critical path")
-    before: Place | None = None
+    before: WrittenSlice | None = None
     for stretch in run.path:
         who = f"rank {stretch.rank}" + (f" with {stretch.other}" if stretch.other >= 0 else "")
         name = f"{run.call_of(stretch.rank, stretch.action)}, {who}"

@@ -15,9 +15,9 @@ from dask_efficiency.mpi.settings import INSTRUCTIONS_PER_SECOND, MpiSettings
 from dask_efficiency.mpi.timeline import MpiStretch, RankActivity, RankTimeline, critical_path
 from dask_efficiency.show.progress import progress
 from dask_efficiency.show.shown import Shown, late
-from dask_efficiency.simulation.model.listed import not_simulated
 from dask_efficiency.simulation.model.placements import LinkLoad, link_loads
 from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.units import note_not_simulated
 
 if TYPE_CHECKING:
     from dask_efficiency.runs.trace.events import Written
@@ -213,7 +213,7 @@ class MpiPlacements(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats."""
-        return (*not_simulated(self.not_simulated, "placements"), *self.best.notes)
+        return (*note_not_simulated(self.not_simulated, "placements"), *self.best.notes)
 
 
 def compared(runs: Iterable[MpiPrediction], not_simulated: tuple[str, ...] = ()) -> MpiPlacements:

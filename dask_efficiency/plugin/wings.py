@@ -13,14 +13,14 @@ from typing import Any
 OFFERED: Mapping[str, str] = MappingProxyType(
     {
         # Parts of the scheduler's meter.
-        "scheduler/recording": "dask_efficiency.runs.recording.scheduler.recording:Recording",
+        "scheduler/recording": "dask_efficiency.runs.recording.scheduler.recording:RecordingPart",
         "scheduler/exports": "dask_efficiency.live.exports:Exports",
         "scheduler/metrics": "dask_efficiency.fleet.scheduler.worker_series:Metrics",
         "scheduler/preflights": "dask_efficiency.preflights.scheduler.preflights:Preflights",
         "scheduler/held-results": "dask_efficiency.report.scheduler_parts:HeldResults",
         "scheduler/save-to": "dask_efficiency.report.scheduler_parts:SaveTo",
         # Parts of a worker's meter.
-        "worker/recorder": "dask_efficiency.runs.recording.worker.part:Recorder",
+        "worker/recorder": "dask_efficiency.runs.recording.worker.part:RecorderPart",
         "worker/exports": "dask_efficiency.live.worker_exports:WorkerExports",
         "worker/preflight": "dask_efficiency.preflights.worker:WorkerPreflight",
         # Profiles of a worker's tasks, in a recording.

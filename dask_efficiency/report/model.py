@@ -31,7 +31,7 @@ from dask_efficiency.report.values import (
     factors_of,
     losses_of,
 )
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Printed, late

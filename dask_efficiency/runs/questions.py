@@ -1,4 +1,4 @@
-"""What a user asks of a live cluster about its runs: its trace, and its stragglers with what they cost."""
+"""Questions to a live cluster about its runs: its trace, and its stragglers with their cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MetricSeries(Protocol):
 
 
 def get_trace(client: Client | None = None) -> Any:
-    """What the cluster recorded: every task, transition and transfer that it still remembers.
+    """Get the cluster's recording: every task, transition and transfer that it still remembers.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def get_trace(client: Client | None = None) -> Any:
     Returns
     -------
     RunTrace
-        Of what was recorded until now. An awaitable if the client is asynchronous.
+        The recording until now. An awaitable if the client is asynchronous.
 
     Raises
     ------
@@ -55,23 +55,23 @@ def get_trace(client: Client | None = None) -> Any:
 
 
 async def ask_trace(caller: Caller) -> RunTrace:
-    """What the cluster recorded. Raises RuntimeError if it does not record."""
+    """Get the cluster's recording. Raises RuntimeError if it does not record."""
     payload = await ask(caller, names.TRACE)
     return await asyncio.to_thread(lambda: build(unpack(payload), name="trace"))
 
 
 def stragglers(source: Client | RunTrace | MetricSeries | pd.DataFrame | None = None, **options: Any) -> Any:
-    """The workers that take longer than their peers for the same work, or whose metrics stay away from those of others.
+    """Find workers that take longer than their peers for the same work, or whose metrics differ from those of others.
 
     Parameters
     ----------
     source
         A client, by default the current one: who is slow now. A recorded run, or a table with a row for each task: who
         was slow in it. Metrics of workers or machines, as :func:`~dask_efficiency.fleet.worker_series` gives them, or a
-        table with the columns ``at`` and ``worker`` and one for each metric: whose stay away from those of its peers.
+        table with the columns ``at`` and ``worker`` and one for each metric: whose metrics differ from its peers'.
     **options
-        Of a run or a table of tasks ``history`` and ``factor``, see
-        :func:`~dask_efficiency.runs.stragglers.offline.find_stragglers`; of metrics those of
+        For a run or a table of tasks ``history`` and ``factor``, see
+        :func:`~dask_efficiency.runs.stragglers.offline.find_stragglers`; for metrics those of
         :func:`~dask_efficiency.fleet.find_outliers`.
 
     Returns
@@ -108,7 +108,7 @@ def stragglers(source: Client | RunTrace | MetricSeries | pd.DataFrame | None = 
 
 
 async def ask_stragglers(caller: Caller) -> tuple[SlowWorker, ...]:
-    """Who is slow now."""
+    """Ask the live detector for the slow workers; with their cost if the cluster records."""
     payload = await ask(caller, names.STRAGGLERS)
     findings = tuple(map(SlowWorker.from_dict, payload["stragglers"]))
     if not findings:
@@ -121,7 +121,7 @@ async def ask_stragglers(caller: Caller) -> tuple[SlowWorker, ...]:
 
 
 def with_cost(trace: RunTrace, findings: tuple[SlowWorker, ...]) -> tuple[SlowWorker, ...]:
-    """Findings with the time that each cost the recorded run, where a replay can say that."""
+    """Add to each finding the time that it cost the recorded run, where a replay can tell."""
     there = {name for worker in trace.workers for name in (worker.name, worker.host)}
     known = list(findings)
     for i, finding in enumerate(findings[:REPLAYS]):

@@ -1,4 +1,4 @@
-"""Predictions: a recorded run on another cluster, on several, under other placements, and without what costs time."""
+"""Predictions of a recorded run: on another cluster, on several, under other placements, and without overheads."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.model.accuracy import SEEDS as OWN_SEEDS
 from dask_efficiency.simulation.model.accuracy import SelfReplay, SimulationWarning, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, runs_of, seeds_of
-from dask_efficiency.simulation.model.gil import check_shares
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob, Simulator, check_seeds, simulated_runs
 from dask_efficiency.simulation.model.ladder import STEPS, IdealLadder, ladder
 from dask_efficiency.simulation.model.placements import Placement, Placements, ranked
 from dask_efficiency.simulation.model.requirements import check_cluster, check_trace
 from dask_efficiency.simulation.model.result import Prediction, predict, predict_own
-from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
+from dask_efficiency.simulation.model.thread_waits import check_shares
 
-#: What simulates; tests put another one in its place.
-engine: Engine = simulate_seeds
+#: The simulator; tests replace it.
+engine: Simulator = simulate_seeds
 
-#: Seeds of each cluster where several are compared.
+#: Default seeds of each cluster where several are compared: half of those of one prediction.
 SEEDS = 8
 
 
@@ -47,33 +46,33 @@ def simulate(
     force: bool = False,
     validate: bool = False,
 ) -> Prediction:
-    """What a recorded run would take on a cluster.
+    """Predict a recorded run on a cluster.
 
-    Dask's own scheduler and workers run the recorded graph again in virtual time, in processes of their own: tasks
-    compute for as long as they did, and where and when they run is decided anew.
+    Dask's own scheduler and workers run the recorded graph again in virtual time, in separate processes: tasks compute
+    for the recorded time, and the scheduler decides again where and when they run.
 
     Parameters
     ----------
     trace
         A recorded run: ``report.trace``, or what :func:`~dask_efficiency.load_trace` reads.
     cluster
-        Where it is to run; by default on its own cluster.
+        The cluster; by default the recorded one.
     workers
-        How many workers of that cluster; by default as many as it has.
+        Number of workers of that cluster; by default its own.
     seeds
-        How many simulated runs there are to be, or their seeds. The same seed gives the same run.
+        Number of simulated runs, or their seeds. The same seed gives the same run.
     speed_up
-        Prefix to how many times as fast its tasks compute; 2.0 is half the time.
+        Prefix to speed of its tasks' computing; 2.0 is half the time.
     without
         Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
         ``scheduler`` (messages to and from it, and its own time).
     gil
-        Prefix to the share of its tasks' time, alone on a worker, in which they hold Python's lock (GIL), in [0, 1],
-        where you know it. The rest is read from the trace, and noted: a run of one thread a worker shows little of it.
+        Prefix to the share of its tasks' time, alone on a worker, in which they hold Python's lock (GIL), in [0, 1]. By
+        default it is read from the trace, and noted: a run with one thread a worker shows little of it.
     force
         Predict although the run's own simulation is off by more than 15 %, or although parts of the trace are missing.
     validate
-        Let Dask check its own state after every step; slow.
+        Have Dask check its own state after every step; slow.
 
     Returns
     -------
@@ -104,21 +103,21 @@ def simulate(
     >>> cluster = ClusterSpec.from_trace(trace)  # doctest: +SKIP
     >>> simulate(trace, cluster.with_workers(16, nthreads=2))  # doctest: +SKIP
     """
-    chosen = seeds_of(seeds)
-    notes = _checked(trace, force=force)
+    chosen = check_seeds(seeds)
+    notes = _check_trace(trace, force=force)
     changed = changes(trace, speed_up or {}, without, ())
-    given = _given(trace, cluster)
+    given = _cluster_or_recorded(trace, cluster)
     given = given if workers is None else given.with_workers(workers)
     check_shares(trace, gil or {})
-    job = Job(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
+    job = SimulationJob(given, frozenset(changed.parts), dict(changed.prefixes) or None, validate, gil or {})
     _check_cluster(trace, given)
     if job.to_dict() | {"validate": False} == own_job(trace, job).to_dict():
-        with _engine(runs_of(trace, chosen)) as run:
+        with _engine(simulated_runs(trace, chosen)) as run:
             found = predict_own(run, trace, chosen, notes, job=job)
-        _judge(found.self_replay, force=force)
+        _trust(found.self_replay, force=force)
         return found
-    with _engine(OWN_SEEDS + runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, job), force=force)
+    with _engine(OWN_SEEDS + simulated_runs(trace, chosen)) as run:
+        judged = _trust(self_replay(run, trace, job), force=force)
         return predict(run, trace, job, chosen, judged, notes)
 
 
@@ -132,18 +131,18 @@ def sweep(
     seeds: int | Sequence[int] = SEEDS,
     force: bool = False,
 ) -> Sweep:
-    """What a recorded run would take, and cost, with other numbers of workers.
+    """Predict a recorded run, and its cost, with other numbers of workers.
 
     Parameters
     ----------
     trace
         A recorded run.
     workers
-        Numbers of workers, or what ``--sweep`` takes: ``"2..64"``, ``"4,6,12"``.
+        Numbers of workers, or a text as of ``--sweep``: ``"2..64"``, ``"4,6,12"``.
     cluster
-        What their workers and network are like; by default as those of the recorded cluster.
+        Template of the workers and the network; by default the recorded cluster.
     nthreads
-        Threads of each worker; by default as many as the cluster's workers have.
+        Threads of each worker; by default those of the cluster's workers.
     price_per_worker_hour
         Any currency; None leaves money out.
     seeds, force
@@ -152,26 +151,26 @@ def sweep(
     Returns
     -------
     Sweep
-        It shows itself, with a plot on a page and in a notebook. Ctrl-C ends it early, with the numbers of workers
-        that were simulated by then; ``not_simulated`` has the others.
+        It shows itself, with a plot on a page and in a notebook. Ctrl-C ends it early, with the numbers of workers that
+        were simulated; ``not_simulated`` lists the others.
 
     Raises
     ------
     ValueError
         If a number of workers is less than 1, or the price is below 0; and whatever :func:`simulate` refuses.
     """
-    chosen, sizes = seeds_of(seeds), sizes_of(workers)
+    chosen, sizes = check_seeds(seeds), parse_sizes(workers)
     if price_per_worker_hour is not None and not 0 <= price_per_worker_hour < math.inf:
         raise ValueError(f"price_per_worker_hour is {price_per_worker_hour!r}; expected 0 or more")
-    notes = _checked(trace, force=force)
-    given = _given(trace, cluster)
+    notes = _check_trace(trace, force=force)
+    given = _cluster_or_recorded(trace, cluster)
     clusters = [given.with_workers(size, nthreads=nthreads) for size in sizes]
     for one in clusters:
         _check_cluster(trace, one)
-    with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, Job(given)), force=force)
+    with _engine(OWN_SEEDS + len(clusters) * simulated_runs(trace, chosen)) as run:
+        judged = _trust(self_replay(run, trace, SimulationJob(given)), force=force)
         found = until_stopped(
-            lambda one: predict(run, trace, Job(one), chosen, judged, notes), clusters, "numbers of workers"
+            lambda one: predict(run, trace, SimulationJob(one), chosen, judged, notes), clusters, "numbers of workers"
         )
     return Sweep(tuple(found), price_per_worker_hour, sizes[len(found) :])
 
@@ -184,7 +183,7 @@ def place(
     seeds: int | Sequence[int] = SEEDS,
     force: bool = False,
 ) -> Placements:
-    """Which placement of workers on hosts is the fastest for a recorded run, and by how much.
+    """Rank placements of workers on hosts for a recorded run.
 
     Parameters
     ----------
@@ -193,27 +192,27 @@ def place(
     file
         A description of hosts, switches and links, as :meth:`ClusterSpec.from_file` reads it.
     hostfiles
-        Placements: each says how many workers or slots a host has.
+        Placements: each gives the workers or slots of its hosts.
     seeds, force
         As of :func:`simulate`.
 
     Returns
     -------
     Placements
-        It shows itself, the fastest first. Ctrl-C ends it early, with the placements that were simulated by then;
-        ``not_simulated`` has the others.
+        It shows itself, the fastest first. Ctrl-C ends it early, with the placements that were simulated;
+        ``not_simulated`` lists the others.
 
     Raises
     ------
     ValueError
         If there is no hostfile; and whatever :meth:`ClusterSpec.from_file` and :func:`simulate` refuse.
     """
-    chosen = seeds_of(seeds)
+    chosen = check_seeds(seeds)
     if isinstance(hostfiles, str | os.PathLike):
         hostfiles = (hostfiles,)
     if not hostfiles:
         raise ValueError("hostfiles is empty; expected at least one placement")
-    notes = _checked(trace, force=force)
+    notes = _check_trace(trace, force=force)
     clusters = {
         name: ClusterSpec.from_file(file, hostfile)
         for name, hostfile in zip(_short_names(hostfiles), hostfiles, strict=True)
@@ -221,10 +220,10 @@ def place(
     for one in clusters.values():
         _check_cluster(trace, one)
     # All of them are on the same network.
-    with _engine(OWN_SEEDS + len(clusters) * runs_of(trace, chosen)) as run:
-        judged = _judge(self_replay(run, trace, Job(next(iter(clusters.values())))), force=force)
+    with _engine(OWN_SEEDS + len(clusters) * simulated_runs(trace, chosen)) as run:
+        judged = _trust(self_replay(run, trace, SimulationJob(next(iter(clusters.values())))), force=force)
         placed = until_stopped(
-            lambda name: Placement(name, predict(run, trace, Job(clusters[name]), chosen, judged, notes)),
+            lambda name: Placement(name, predict(run, trace, SimulationJob(clusters[name]), chosen, judged, notes)),
             list(clusters),
             "placements",
         )
@@ -232,12 +231,12 @@ def place(
 
 
 @contextmanager
-def _engine(runs: int) -> Iterator[Engine]:
-    """The engine for so many simulated runs, whose progress is shown."""
+def _engine(runs: int) -> Iterator[Simulator]:
+    """Run the simulator with a progress bar for a number of runs."""
     with progress("simulating", unit="runs", of=runs) as report:
         done = 0
 
-        def run(trace: RunTrace, job: Job, seeds: Sequence[int], **options: Any) -> list[Simulated]:
+        def run(trace: RunTrace, job: SimulationJob, seeds: Sequence[int], **options: Any) -> list[Simulated]:
             nonlocal done
             found = engine(trace, job, seeds, report=lambda runs: report(done + runs), **options)
             done += len(seeds)
@@ -247,17 +246,17 @@ def _engine(runs: int) -> Iterator[Engine]:
 
 
 def _short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """What files are called: their names without folder and ending, but as they were given where two would agree."""
+    """Shorten files to their names without folder and ending; equal ones stay as given."""
     stems = [PurePath(path).stem for path in paths]
     return [stem if stems.count(stem) == 1 else os.fspath(path) for stem, path in zip(stems, paths, strict=True)]
 
 
 def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: bool = False) -> IdealLadder:
-    """From a recorded run to the fastest that there could be, and what each step is worth.
+    """Remove one overhead after the other from a recorded run, down to its lower bounds, and value each step.
 
-    Measured, simulated as it was, and then without spilling, also without transfers, also without a scheduler, each as
-    the median over the seeds. Below these are bounds that need no simulation: all slots full from start to end; any
-    number of workers (the longest chain of tasks that need one another); and that chain without any waiting in tasks.
+    The steps are: measured; simulated as it was; without spilling; also without transfers; also without a scheduler,
+    each the median over the seeds. Below these are bounds that need no simulation: all slots full from start to end;
+    any number of workers (the longest chain of tasks that need one another); that chain without any waiting in tasks.
 
     Parameters
     ----------
@@ -270,24 +269,24 @@ def ideal_ladder(trace: RunTrace, *, seeds: int | Sequence[int] = SEEDS, force: 
     -------
     IdealLadder
         From the simulated run on, no step is above the one before it or below its bound: with less to do, a simulated
-        run can take longer, as a real one can (Graham's anomalies), and then the step is worth nothing.
+        run can take longer, as a real one can (Graham's anomalies); such a step is worth nothing.
 
     Raises
     ------
     SimulationRefusedError, EmptyTraceError, ValueError
         As :func:`simulate`.
     """
-    chosen = seeds_of(seeds)
-    notes = _checked(trace, force=force)
+    chosen = check_seeds(seeds)
+    notes = _check_trace(trace, force=force)
     _check_cluster(trace, own_job(trace).cluster)
     with _engine((1 + len(STEPS)) * len(chosen)) as run:
         found = ladder(run, trace, chosen, notes, force=force)
-    _judge(found.self_replay, force=True)
+    _trust(found.self_replay, force=True)
     return found
 
 
-def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
-    """What a reader must know of a trace that can be simulated."""
+def _check_trace(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
+    """Check that a trace can be simulated; returns its caveats."""
     if not isinstance(trace, RunTrace):
         raise TypeError(
             f"trace is {trace!r:.80}; expected a recorded run, such as report.trace or load_trace('run.trace')"
@@ -295,8 +294,8 @@ def _checked(trace: RunTrace, *, force: bool) -> tuple[str, ...]:
     return check_trace(trace, importlib.metadata.version("distributed"), force=force)
 
 
-def _given(trace: RunTrace, cluster: ClusterSpec | None) -> ClusterSpec:
-    """The cluster that was asked for, or the recorded one."""
+def _cluster_or_recorded(trace: RunTrace, cluster: ClusterSpec | None) -> ClusterSpec:
+    """Check the cluster that was asked for, or take the recorded one."""
     given = ClusterSpec.from_trace(trace) if cluster is None else cluster
     if not isinstance(given, ClusterSpec):
         raise TypeError(
@@ -310,8 +309,8 @@ def _check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     check_cluster(trace, cluster)
 
 
-def _judge(judged: SelfReplay, *, force: bool) -> SelfReplay:
-    """Refuse or warn where the run's own simulation is off."""
+def _trust(judged: SelfReplay, *, force: bool) -> SelfReplay:
+    """Refuse or warn if the run's own simulation is off."""
     judged.require(force=force)
     if judged.doubt:
         warnings.warn(judged.doubt, SimulationWarning, stacklevel=3)

@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from dask_efficiency.simulation.model.result import Prediction
     from dask_efficiency.simulation.model.sweeps import Sweep
 
-    Found: TypeAlias = Prediction | Sweep | Placements | IdealLadder
+    AnyPrediction: TypeAlias = Prediction | Sweep | Placements | IdealLadder
 
 
 def sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """Numbers of workers."""
+    """Parse numbers of workers."""
     if value is None:
         return ()
-    from dask_efficiency.simulation.model.sweeps import sizes_of
+    from dask_efficiency.simulation.model.sweeps import parse_sizes
 
     try:
-        return sizes_of(value)
+        return parse_sizes(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
 
 def cores(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
-    """Cores by host; without a name, of every host of a worker."""
+    """Parse cores by host; without a name, of every host of a worker."""
     found = {}
     for value in values:
         host, given, text = value.rpartition("=")
@@ -68,7 +68,7 @@ def cores(context: click.Context, parameter: click.Parameter, values: tuple[str,
 
 
 def settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """Settings of Dask by name."""
+    """Parse settings of Dask by name."""
     if not values:
         return {}
     from dask_efficiency.simulation.engine.settings import SettingError, check_settings
@@ -89,7 +89,7 @@ def settings(context: click.Context, parameter: click.Parameter, values: tuple[s
 
 
 def _value(text: str) -> Any:
-    """A value as a file of Dask's configuration has it."""
+    """Parse a value as in a file of Dask's configuration."""
     import yaml
 
     try:
@@ -100,28 +100,28 @@ def _value(text: str) -> Any:
 
 @click.command("simulate")
 @click.argument("source")
-@click.option("--workers", type=click.IntRange(min=1), help="So many workers.")
-@click.option("--threads", type=click.IntRange(min=1), help="So many threads of each.")
+@click.option("--workers", type=click.IntRange(min=1), help="Number of workers.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of each worker.")
 @click.option("--remove", multiple=True, metavar="WORKER", help="Without this worker.")
 @click.option(
     "--cores",
     multiple=True,
     callback=cores,
     metavar="[HOST=]NUMBER",
-    help="With so many cores for the workers of this host, or of each host.",
+    help="Cores for the workers of this host, or of each host.",
 )
 @cluster_option()
 @hostfile_option
 @click.option("--sweep", callback=sizes, metavar="SIZES", help="With each of these numbers of workers, such as 2..64.")
 @click.option("--price", type=click.FloatRange(min=0), metavar="NUMBER", help="With --sweep: of a worker's hour.")
-@click.option("--ideal", is_flag=True, help="Say what each part of the run is worth, down to infinite workers.")
+@click.option("--ideal", is_flag=True, help="Value each part of the run, down to infinite workers.")
 @what_if_option
 @click.option(
     "--gil",
     multiple=True,
     callback=numbers_by_name,
     metavar="NAME=SHARE",
-    help="As if NAME held Python's lock for that share of its time alone, such as 'sum=1.0'.",
+    help="Share of NAME's time alone in which it holds Python's lock, such as 'sum=1.0'.",
 )
 @without_option(*WITHOUT)
 @click.option(
@@ -132,7 +132,7 @@ def _value(text: str) -> Any:
     help="With this setting of Dask, such as distributed.scheduler.worker-saturation=2.",
 )
 @click.option(
-    "--seeds", type=click.IntRange(min=1), help="So many simulated runs of each cluster.  [default: 16, of several 8]"
+    "--seeds", type=click.IntRange(min=1), help="Simulated runs of each cluster.  [default: 16; 8 of several]"
 )
 @click.option("--force", is_flag=True, help="Predict also where the run's own simulation is off by more than 15 %.")
 @save_option("the simulated run")
@@ -147,7 +147,7 @@ def command(
     connection: Connection,
     **asked: Any,
 ) -> None:
-    """Say what a recorded run would take on another cluster.
+    """Predict a recorded run on another cluster.
 
     SOURCE is the file or URL of a recorded run, which `report.trace.save("run.trace")` wrote, or the address
     (tcp://host:8786, tls://host:8786 or host:8786) or scheduler file of a scheduler that records.
@@ -156,9 +156,9 @@ def command(
     they do so on the run's own cluster, which shows how far predictions can be trusted.
     """
     _check(asked, save)
-    with _one_line():
+    with _one_line_errors():
         with _ends_when_asked(), _warnings() as warned:
-            found = _found(recorded(source, connection), asked)
+            found = _answer(recorded(source, connection), asked)
             if save is not None:
                 found.trace.save(save)
             if html is not None:
@@ -169,8 +169,8 @@ def command(
 
 
 def _check(asked: dict[str, Any], save: str | None) -> None:
-    """Refuse options that say nothing together."""
-    several = [name for name, given in _several(asked).items() if given]
+    """Refuse options that do not fit together."""
+    several = [name for name, given in _many_predictions(asked).items() if given]
     if len(several) > 1:
         raise click.UsageError(f"expected one of {' and '.join(several)}")
     if asked["hostfile"] and asked["cluster"] is None:
@@ -190,8 +190,8 @@ def _check(asked: dict[str, Any], save: str | None) -> None:
         raise click.UsageError("--hostfile says how many workers there are; --workers is not for it")
 
 
-def _several(asked: dict[str, Any]) -> dict[str, bool]:
-    """By option: whether it asks for more than one prediction."""
+def _many_predictions(asked: dict[str, Any]) -> dict[str, bool]:
+    """By option: True if it asks for more than one prediction."""
     return {
         "--sweep": bool(asked["sweep"]),
         "--ideal": asked["ideal"],
@@ -199,8 +199,8 @@ def _several(asked: dict[str, Any]) -> dict[str, bool]:
     }
 
 
-def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
-    """What was asked for."""
+def _answer(trace: RunTrace, asked: dict[str, Any]) -> Any:
+    """Make the prediction, sweep, placements or ladder."""
     from dask_efficiency.simulation import calls as predictions
 
     common: dict[str, Any] = {"force": asked["force"]}
@@ -219,7 +219,7 @@ def _found(trace: RunTrace, asked: dict[str, Any]) -> Any:
 
 
 def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
-    """The cluster that the options describe."""
+    """Make the cluster that the options describe."""
     from dask_efficiency.simulation.model.cluster import ClusterSpec
 
     if asked["cluster"] is None:
@@ -243,8 +243,8 @@ def _cluster(trace: RunTrace, asked: dict[str, Any]) -> ClusterSpec:
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
-    """What can be put right, and a simulation that stands still, end in one line."""
+def _one_line_errors() -> Iterator[None]:
+    """End in one line for errors that a user can mend, and for a simulation that stands still."""
     from dask_efficiency.simulation.engine.launch import SimulationError
 
     with one_line_errors(UnknownNameError, SimulationError):
@@ -253,7 +253,7 @@ def _one_line() -> Iterator[None]:
 
 @contextmanager
 def _ends_when_asked() -> Iterator[None]:
-    """SIGTERM ends the processes that simulate and removes their files, as Ctrl-C does."""
+    """Have SIGTERM end the simulating processes and remove their files, as Ctrl-C does."""
 
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
@@ -267,15 +267,15 @@ def _ends_when_asked() -> Iterator[None]:
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """The warnings of a simulation, which are printed after it."""
+    """Collect the warnings of a simulation, to print them after it."""
     from dask_efficiency.simulation.model.accuracy import SimulationWarning
 
-    said: list[str] = []
+    messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SimulationWarning)
-        yield said
+        yield messages
     for one in caught:
         if issubclass(one.category, SimulationWarning):
-            said.append(str(one.message))
+            messages.append(str(one.message))
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

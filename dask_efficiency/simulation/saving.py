@@ -1,4 +1,4 @@
-"""Savings: how much shorter the recorded run is once each loss is cured as the advice says, and once all are."""
+"""Savings: reduction of the recorded run's time if each loss is cured as advised, and if all are."""
 
 from __future__ import annotations
 
@@ -21,31 +21,28 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.model.accuracy import MAX_ERROR, SimulationRefusedError, own_job
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import NORMAL_95, Engine, Ensemble
-from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.ensemble import NORMAL_95, Ensemble, Simulated, SimulationJob, Simulator
 from dask_efficiency.simulation.model.requirements import UnplaceableError, check_cluster, check_trace
 from dask_efficiency.simulation.model.result import model_error
-from dask_efficiency.simulation.model.run_noise import run_noise
+from dask_efficiency.simulation.model.run_figures import RunFigures, run_noise
 from dask_efficiency.straggler.wording import as_finding
 
-#: Simulated tasks of one cluster, all its seeds together, that are worth waiting for as a report is made: some 3 s for
-#: the run and a cure.
+#: Most simulated tasks of one cluster, all its seeds together, while a report is made: some 3 s for the run and a cure.
 MAX_TASKS = 6_000
 
-#: Simulated runs of each cluster, at most; and at least, as one alone does not say how much they differ.
+#: Most simulated runs of each cluster; and fewest, as one alone has no spread.
 SEEDS, MIN_SEEDS = 3, 2
 
-#: Simulated cures, of the largest losses that have one.
+#: Most simulated cures, of the largest losses; bounds the wait for a report.
 MAX_CURES = 3
 
-#: What tasks wait for as long with other processes on their cores as without.
+#: Causes of waiting that other processes on the cores do not lengthen.
 ELSEWHERE = ("sleep", "file", "network", "child-process")
 
-#: Where tasks wait at locks for more than this share of their waiting, no simulation knows what else they wait for.
+#: Share of waiting at locks above which more threads are not simulated, as these would wait at the same locks: a guess.
 MAX_LOCKED = 0.1
 
-#: Below this share of their time in threads, the waiting of a prefix's tasks for the GIL says that they share it.
+#: Share of their time in threads that a prefix's tasks wait for the GIL, below which they do not hold it: a guess.
 SHARES_GIL = 0.05
 
 
@@ -54,13 +51,13 @@ _CORE = name_of(Bucket.THREAD_NONCPU, "core")
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a cured run takes, as a share of the recorded one; and by which factor that may be off, 9 times in 10."""
+    """Time of a cured run as a share of the recorded one, and the factor of its error, 9 times in 10."""
 
     share: float
     error: float
 
     def saved(self, report: EfficiencyReport) -> Saved:
-        """The same in seconds of the report; no run takes less than its ideal runtime."""
+        """Convert to seconds saved in the report; no run takes less than its ideal runtime."""
         took = report.cluster_seconds
         most = max(took - report.ideal_seconds, 0.0)
         ends = (took * (1.0 - self.share * factor) for factor in (self.error, 1.0, 1.0 / self.error))
@@ -68,33 +65,33 @@ class _Share:
         return Saved(seconds, low, high)
 
 
-def savings(report: EfficiencyReport, engine: Engine = simulate_seeds) -> dict[str, Saved]:
-    """By how much the recorded run is shorter with the cure of each loss, and with all of them.
+def savings(report: EfficiencyReport, engine: Simulator = simulate_seeds) -> dict[str, Saved]:
+    """Estimate the seconds that the cure of each loss saves, and all of them together.
 
-    The run is simulated as it was and with each cure, on cores that its processes share. What a cure saves is taken
-    from the recorded time, in proportion. Some need no simulation: without other processes, tasks that wait for cores
-    take the share less that these had of them, but for what they sleep or wait elsewhere; of a task for which all
-    others waited, what was beyond its like is divided by the threads that can compute; and what a slow worker costs is
-    known from a replay (:attr:`~dask_efficiency.accounts.slow_worker.SlowWorker.seconds_lost`).
+    The run is simulated as it was and with each cure, on cores that its processes share; the saving is the same share
+    of the recorded time. Some cures need no simulation: without other processes, tasks that wait for cores take less by
+    the share that these had of them, except while they sleep or wait elsewhere; a long task for which all others waited
+    is divided by the threads that can compute, as far as it exceeds its median; and the cost of a slow worker comes
+    from a replay (:attr:`~dask_efficiency.accounts.slow_worker.SlowWorker.seconds_lost`).
 
     Parameters
     ----------
     report
         With its trace.
     engine
-        What simulates.
+        The simulator.
 
     Returns
     -------
     dict
-        By kind of finding, of a slow worker by the name behind it; under :data:`ALL` what all save together. Empty
-        where most of the time was not the cluster's, where there is no trace or it is too long, and where nothing is
-        saved; without what is simulated where the run's own simulation is off by more than 15 %.
+        By kind of finding, followed by the name of a slow worker; under :data:`ALL` the saving of all together. Empty
+        if most of the time was not the cluster's, if there is no trace or it is too long, and if nothing is saved;
+        without simulated cures if the run's own simulation is off by more than 15 %.
 
     Notes
     -----
-    Intervals are those of :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`: how much seeds differ,
-    how much runs that compute differ, the recorded one among them, and the error of the model.
+    Intervals are as of :attr:`~dask_efficiency.simulation.model.result.Prediction.interval`: differences of seeds, of
+    runs that compute, the recorded one included, and the error of the model.
     """
     trace = report.trace
     if trace is None or not 0 < len(trace.tasks) <= MAX_TASKS or largest_is_elsewhere(report):
@@ -106,15 +103,15 @@ def savings(report: EfficiencyReport, engine: Engine = simulate_seeds) -> dict[s
         return {}
     computed, simulated = dict(_computed(report, recorded)), _simulated(report, trace, recorded, engine)
     sure = [share for kind, share in simulated.items() if kind not in BOUNDS]
-    # Other processes may be why a worker is slow.
-    beside = [computed[_CORE]] if _CORE in computed else computed.values()
-    together = _product([simulated[ALL]] if ALL in simulated else sure, beside)
+    # A worker may be slow because of other processes: do not count both.
+    not_simulated = [computed[_CORE]] if _CORE in computed else computed.values()
+    together = _product([simulated[ALL]] if ALL in simulated else sure, not_simulated)
     saved = {kind: share.saved(report) for kind, share in {**simulated, **computed, ALL: together}.items()}
     return {kind: one for kind, one in saved.items() if one.seconds > 0}
 
 
 def _most(report: EfficiencyReport, lost_ns: int) -> float:
-    """Seconds: no cure saves more than what it cures, and what threads had no task meanwhile."""
+    """Bound the seconds that a cure saves: the lost time, and that of threads without a task."""
     whole = report.breakdown
     idle = whole.total_ns - whole.ns(*HELD, Bucket.NO_WORK) + whole.ns(Bucket.OVERHEAD)
     return (idle + lost_ns) / 1e9 / report.mean_threads
@@ -145,7 +142,7 @@ def _computed(report: EfficiencyReport, recorded: RunFigures) -> Iterator[tuple[
 
 
 def _without_others(report: EfficiencyReport) -> float | None:
-    """Without other processes, tasks that wait for cores have these processes' share of them."""
+    """Estimate the run without other processes: tasks that wait for cores get the others' share."""
     share, in_threads = report.others_share or 0.0, report.breakdown.ns(*GOOD, Bucket.THREAD_NONCPU) / 1e9
     if share < OTHERS or not in_threads:
         return None
@@ -154,18 +151,18 @@ def _without_others(report: EfficiencyReport) -> float | None:
 
 
 def _split(report: EfficiencyReport) -> float | None:
-    """With the longest task in pieces: while nothing else ran, all threads that have a core could have."""
+    """Estimate the run with the longest task split: all threads with a core share it while nothing else ran."""
     for one in report.long_tail[:1]:
         skew = report.skew.get(one.prefix)
         if skew is None or skew.longest_key != one.key:
             break
-        beside = max(1.0, min(report.threads, report.cores or 1.0))
+        threads = max(1.0, min(report.threads, report.cores or 1.0))
         alone = min(skew.alone_seconds, one.seconds - one.median_seconds)
-        return 1.0 - alone * (1.0 - 1.0 / beside) / report.cluster_seconds
+        return 1.0 - alone * (1.0 - 1.0 / threads) / report.cluster_seconds
     return None
 
 
-#: By kind of finding: what the run takes with a cure that needs no simulation, as a share of what it took.
+#: By kind of finding: computes the run's time with a cure that needs no simulation, as a share of the recorded time.
 COMPUTED: Mapping[str, Callable[[EfficiencyReport], float | None]] = {
     _CORE: _without_others,
     name_of(Bucket.IDLE, "parallelism"): _split,
@@ -185,22 +182,22 @@ def _twice_the_threads(own: ClusterSpec) -> ClusterSpec:
     return own.with_workers(len(own.workers), nthreads=2 * max(worker.nthreads for worker in own.workers))
 
 
-#: By kind of finding: what its cure makes of the cluster. Others are cured by what no trace can tell of: by larger
-#: partitions, by locks that are held for less, or by less that goes on beside Dask.
+#: By kind of finding: changes the cluster as its cure does. Other cures are not in a trace: larger partitions, locks
+#: that are held for less time, or less activity outside Dask.
 CLUSTERS: Mapping[str, Callable[[ClusterSpec], ClusterSpec]] = {
     name_of(Bucket.THREAD_NONCPU, "gil"): _one_thread_each,
     name_of(Bucket.THREAD_NONCPU, "sleep"): _twice_the_threads,
     name_of(Bucket.THREAD_NONCPU, "network"): _twice_the_threads,
 }
 
-#: By kind of finding: what its cure leaves out.
+#: By kind of finding: the part that its cure leaves out.
 PARTS: Mapping[str, str] = {Bucket.SPILL: "spill", Bucket.WAITING_ON_DATA: "transfer"}
 
 
-def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, engine: Engine) -> dict[str, _Share]:
-    """What the run takes with each cure that can be simulated, and with all of these where there are several."""
+def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, engine: Simulator) -> dict[str, _Share]:
+    """Simulate the run with each cure that can be simulated, and with all of them if there are several."""
     locked = report.waiting.get("lock", 0.0) > MAX_LOCKED * report.breakdown[Bucket.THREAD_NONCPU]
-    # With locks, more threads, or processes, wait at the same ones.
+    # More threads, or processes, would wait at the same locks.
     known = PARTS.keys() if locked else PARTS.keys() | CLUSTERS.keys()
     lost = {part.kind: part.ns for part in losses_worth_finding(report) if part.kind in known}
     if not lost:
@@ -217,7 +214,7 @@ def _simulated(report: EfficiencyReport, trace: RunTrace, recorded: RunFigures, 
             check_cluster(trace, job.cluster)
         with ThreadPoolExecutor(2) as pool:
             own, *cured = pool.map(run, (own_job(trace, next(iter(jobs.values()))), *jobs.values()))
-    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # it may be raised by what is simulated, too
+    except (EmptyTraceError, SimulationRefusedError, UnplaceableError):  # the simulation may raise them, too
         return {}
     median = Ensemble.of(own).median
     error = median / recorded.makespan_seconds - 1.0
@@ -240,7 +237,7 @@ def _share(
     cured: Sequence[Simulated],
     most: float,
 ) -> _Share:
-    """What the cured run takes, in proportion to the run's own simulation; it saves so many seconds at most."""
+    """Relate a cured run to the run's own simulation; ``most`` bounds the seconds saved."""
     runs = Ensemble.of(cured)
     kinds = next(one.kinds for one in cured if one.seed == runs.nearest)
     figures = ((recorded.kinds, recorded.makespan_seconds), (kinds, runs.median))
@@ -252,12 +249,12 @@ def _share(
 
 
 def _with_chance(report: EfficiencyReport, threads: int) -> float:
-    """Seconds that the cores need for what tasks compute, where so many threads come to them as it happens.
+    """Seconds that the cores need for the tasks' computing, if threads arrive at random.
 
-    A closed queue: threads compute for a share of their time, and wait for something else in the rest, so that cores
-    are idle while too many wait at a time (the machine repairman's; A. L. Scherr, An Analysis of Time-Shared Computer
-    Systems, 1967). The simulation has tasks compute and wait evenly mixed, which fills cores. 0.0 where the number of
-    cores is not known.
+    A closed queue: threads compute for a share of their time, and wait for something else in the rest, so cores are
+    idle while too many wait at a time (the machine repairman's; A. L. Scherr, An Analysis of Time-Shared Computer
+    Systems, 1967). The simulation mixes computing and waiting evenly, which fills cores. 0.0 if the number of cores is
+    unknown.
     """
     computes = report.breakdown.ns(Bucket.THREAD_CPU, Bucket.LIBRARY_THREADS) / 1e9
     waits = sum(report.waiting.get(cause, 0.0) for cause in ELSEWHERE)
@@ -273,17 +270,17 @@ def _with_chance(report: EfficiencyReport, threads: int) -> float:
     return computes / sum(weight / whole * min(busy, cores) for busy, weight in enumerate(weights))
 
 
-def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> Job:
-    """The run with the cures of these kinds."""
+def _cured(report: EfficiencyReport, trace: RunTrace, kinds: Sequence[str]) -> SimulationJob:
+    """Make the job of the run with some cures."""
     cluster = ClusterSpec.from_trace(trace)
     for kind in kinds:
         cluster = CLUSTERS[kind](cluster) if kind in CLUSTERS else cluster
     without = frozenset(PARTS[kind] for kind in kinds if kind in PARTS)
-    return Job(cluster, without, gil=_without_gil(report, trace))
+    return SimulationJob(cluster, without, gil=_without_gil(report, trace))
 
 
 def _without_gil(report: EfficiencyReport, trace: RunTrace) -> dict[str, float]:
-    """The prefixes whose tasks were seen not to wait for the GIL, where several could have: they do not hold it."""
+    """Select prefixes whose tasks do not hold the GIL: they did not wait for it, though several threads could have."""
     if report.not_sampled or all(worker.nthreads == 1 for worker in trace.workers):
         return {}
     waited = name_of(Bucket.THREAD_NONCPU, "gil")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from dask_efficiency.gpu.profilers import GAVE_UP, PROFILERS, NotProfiled
-from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES
+from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES
 
 #: Bytes of JSON above which a profile is refused before it is compressed: gzip shrinks Kineto's JSON about tenfold, and
 #: hardly any by more than 32.
@@ -84,7 +84,7 @@ class TorchProfile:
         ------
         NotProfiled
             If nothing was recorded, or it is larger than
-            :data:`~dask_efficiency.runs.trace.profiles.MAX_PROFILE_BYTES`.
+            :data:`~dask_efficiency.runs.trace.run_trace.MAX_PROFILE_BYTES`.
         """
         if self.abandoned:
             raise NotProfiled(GAVE_UP)

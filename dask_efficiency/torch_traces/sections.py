@@ -12,8 +12,15 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.runs.sections.path_kinds import TORCH_CPU_MEANINGS, TORCH_MEANINGS
-from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.runs.sections.by_kind import (
+    TOP_NAMES,
+    TORCH_CPU_MEANINGS,
+    TORCH_MEANINGS,
+    along,
+    kind_label,
+    seconds_table,
+    top,
+)
 from dask_efficiency.show.document import Cell, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import format_count, format_seconds, format_share, name_of, sentence, time_scale
 from dask_efficiency.show.finding import MAX_SHOWN

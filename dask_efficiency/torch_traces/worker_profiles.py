@@ -14,7 +14,7 @@ from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
 from dask_efficiency.gpu.records import TaskId
 from dask_efficiency.plugin.worker.threads import Around
 from dask_efficiency.runs.recording.worker.recorder import Requests
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.show.log import logger
 from dask_efficiency.torch_traces.profiler import TorchProfile
 
@@ -60,7 +60,7 @@ class TaskProfiles:
         #: Number that had begun and were not written at the last :meth:`take`.
         self.unwritten = 0
         #: Results for the event loop.
-        self._written: list[Profile] = []
+        self._written: list[TaskProfile] = []
         self._not_profiled: Counter[str] = Counter()
 
     def ask(self, requests: Requests) -> None:
@@ -69,7 +69,7 @@ class TaskProfiles:
             self._requests = {who: dict(prefixes) for who, prefixes in requests.items()}
             self._choose()
 
-    def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
+    def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
         """Profiles since the last call, and the number of tasks not profiled, by reason.
 
         ``closing``: this is the last call, so profiles not written by now are counted as lost.
@@ -185,7 +185,7 @@ class TaskProfiles:
             try:
                 content = profile.export()
                 assert profile.stopped is not None
-                written = Profile(run, thread, profile.start, profile.stopped, profile.started, content)
+                written = TaskProfile(run, thread, profile.start, profile.stopped, profile.started, content)
                 with self._lock:
                     self._written.append(written)
                     self._unwritten -= 1

@@ -10,7 +10,7 @@ from dask_efficiency.mpi.result import MpiPrediction, run
 from dask_efficiency.mpi.settings import MpiSettings
 from dask_efficiency.mpi.timeline import RankActivity
 from dask_efficiency.mpi.trace_files import load_trace as from_mpi_trace
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 
 #: 100 MB/s and 1 ms between two hosts, half of it on each side of the switch.
 MEGABYTE_SECONDS, LATENCY = 0.01, 0.001
@@ -18,7 +18,7 @@ MEGABYTE_SECONDS, LATENCY = 0.01, 0.001
 
 def star(count: int, speed: float = 1.0) -> Topology:
     hosts = tuple(Host(f"h{i}", slots=4, speed=speed) for i in range(count))
-    links = tuple(Link((host.name, "switch"), 100e6, LATENCY / 2) for host in hosts)
+    links = tuple(Cable((host.name, "switch"), 100e6, LATENCY / 2) for host in hosts)
     return Topology(hosts, ("switch",), links, payload=1.0)
 
 

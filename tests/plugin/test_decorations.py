@@ -27,7 +27,7 @@ from dask_efficiency.report import efficiency_report as client_half
 from dask_efficiency.report import replies as reports
 from dask_efficiency.report.client_watch import ClientObserver
 from dask_efficiency.report.replies import ask_history
-from dask_efficiency.runs.recording.scheduler.recording import Recording
+from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
 from dask_efficiency.show.terminal.plain import plain
 from tests.plugin.tasks import increment, nap
 
@@ -310,8 +310,8 @@ BROKEN = [
     (TimelineRecorder, "add", "timeline"),
     (TimelineRecorder, "timeline", "timeline"),
     (client_half, "build", "trace"),
-    (Recording, "_tell_workers", "trace"),
-    (Recording, "_collect", "trace"),
+    (RecordingPart, "_tell_workers", "trace"),
+    (RecordingPart, "_collect", "trace"),
     (client_half, "split_phases", "record of the client's phases"),
     (ClientObserver, "add", "record of what the client did"),
     (ClientObserver, "remove", "record of what the client did"),

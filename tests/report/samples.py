@@ -26,7 +26,7 @@ from dask_efficiency.accounts.skew import Skew
 from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import PHASES, HeldResult, Repeat, Saved
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from tests.strategies import any_gpu_totals
 

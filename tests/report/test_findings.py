@@ -19,7 +19,7 @@ from dask_efficiency.report.findings import find, headline, in_a_line
 from dask_efficiency.report.kinds import BESIDE, KINDS
 from dask_efficiency.report.turnover import Arrival, LostWorker
 from dask_efficiency.report.values import LongHold, Repeat, Saved
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.show.finding import MAX_HEADLINE, MAX_TITLE, Basis, Finding
 from tests.report.samples import causes, report_of, reports, seconds, skew, waiting_for_the_gil, with_gpus
 

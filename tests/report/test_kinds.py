@@ -14,7 +14,7 @@ from dask_efficiency.report.facts import NOTHING_KNOWN, Facts, facts_of
 from dask_efficiency.report.kinds import BESIDE, KINDS, advice, explain, page_of
 from dask_efficiency.report.turnover import LostWorker
 from dask_efficiency.report.values import GilHolder, LongHold
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, report_of, seconds, skew, waiting_for_the_gil
 
 #: A run of which nothing stands out.

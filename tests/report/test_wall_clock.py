@@ -6,7 +6,7 @@ from hypothesis import given
 from dask_efficiency import EfficiencyReport
 from dask_efficiency.report.findings import find
 from dask_efficiency.report.wall_clock import ideal_time_lines, wall_clock_parts
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from tests.report.samples import causes, report_of, reports, seconds
 
 CHAIN = PathSummary("A chain", 8.0, {}, 7.9, 1.0, 3.1)

@@ -10,12 +10,12 @@ from tests.report.samples import HOSTILE_NAMES
 
 
 def transfers() -> CriticalPath:
-    """Of a run that waited for transfers mostly."""
+    """Make the path of a run that mostly waited for transfers."""
     return critical_path(transfer_bound())
 
 
 def hostile() -> CriticalPath:
-    """Of a run in which every name that a user chooses is hostile."""
+    """Make the path of a run in which every name that a user chooses is hostile."""
     trace = tree(len(HOSTILE_NAMES))
     prefixes = trace.tasks.prefix.copy()
     prefixes[:] = [i % len(HOSTILE_NAMES) for i in range(len(prefixes))]

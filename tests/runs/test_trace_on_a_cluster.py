@@ -16,7 +16,7 @@ from dask_efficiency.accounts.processors import cores
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.runs.recording.worker.recorder import MIN_AT_DISK_NS
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, Outcome, WorkerChange
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, RunOutcome, WorkerChange
 from tests.plugin.tasks import (
     Diary,
     Tally,
@@ -100,7 +100,7 @@ def test_every_task_has_one_run_that_succeeded(layered: Any) -> None:
     trace = report.trace
     assert set(trace.keys) == set(said)
     assert Counter(trace.runs.task.tolist()) == Counter(range(len(said)))
-    assert (trace.runs.outcome == Outcome.SUCCEEDED).all()
+    assert (trace.runs.outcome == RunOutcome.SUCCEEDED).all()
     assert not trace.runs.recomputed.any()
     assert trace.dropped == {}
     assert trace.notes == ()
@@ -181,7 +181,7 @@ def test_a_run_that_waited_for_a_slot_names_the_task_that_left_it(layered: Any) 
         assert runs.ready[row] < before.ended[0]
 
 
-def test_transitions_are_caused_by_what_the_scheduler_was_told(layered: Any) -> None:
+def test_transitions_are_caused_by_the_scheduler_s_messages(layered: Any) -> None:
     trace, _, needs, _ = layered[0].trace, *layered[1:]
     kinds = np.array(trace.stimulus_kinds)
     rows = trace.transitions.take(trace.transitions.finish == STATES.index("processing"))
@@ -242,9 +242,9 @@ def test_a_task_that_fails_and_is_tried_again_has_a_run_for_each_try(client: Cli
         hopeless = client.submit(divmod, 1, 0, pure=False)
         wait(hopeless)
     outcomes = [run["outcome"] for run in runs_of(report.trace, future.key)]
-    assert outcomes == [Outcome.FAILED, Outcome.FAILED, Outcome.SUCCEEDED]
-    assert [run["outcome"] for run in runs_of(report.trace, lost.key)] == [Outcome.CANCELLED, Outcome.SUCCEEDED]
-    assert [run["outcome"] for run in runs_of(report.trace, hopeless.key)] == [Outcome.FAILED]
+    assert outcomes == [RunOutcome.FAILED, RunOutcome.FAILED, RunOutcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(report.trace, lost.key)] == [RunOutcome.CANCELLED, RunOutcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(report.trace, hopeless.key)] == [RunOutcome.FAILED]
     assert report.trace.constraints[whose(report.trace, future.key)]["retries"] == 3
     assert_in_order(report.trace)
 
@@ -278,7 +278,7 @@ def test_a_task_that_secedes_coroutines_and_actors_are_recorded(client: Client) 
     assert run["stop"] - run["start"] >= 0.049e9
     assert run["thread"] == MISSING
     (run,) = runs_of(trace, tally.key)
-    assert run["outcome"] == Outcome.SUCCEEDED
+    assert run["outcome"] == RunOutcome.SUCCEEDED
     assert trace.constraints[whose(trace, tally.key)]["actor"] is True
     assert_in_order(trace)
     del actor
@@ -329,7 +329,7 @@ def test_a_second_block_has_only_its_own_tasks(client: Client) -> None:
             second = client.submit(nap, 0.01, first, pure=False)
             second.result()
     assert {first.key, second.key} <= set(outer.trace.keys)
-    assert [run["outcome"] for run in runs_of(inner.trace, second.key)] == [Outcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(inner.trace, second.key)] == [RunOutcome.SUCCEEDED]
     assert not runs_of(inner.trace, first.key)
     assert dependencies_of(inner.trace, second.key) == {first.key}
     assert inner.trace.start > outer.trace.start
@@ -351,7 +351,7 @@ def test_the_ring_is_bounded_and_counts_what_it_dropped(client: Client) -> None:
         client.register_plugin(EfficiencyPlugin(trace=False))
     assert 1 <= len(trace.tasks) <= 20
     assert trace.dropped["tasks"] >= 70
-    done = trace.runs.take(trace.runs.outcome == Outcome.SUCCEEDED)
+    done = trace.runs.take(trace.runs.outcome == RunOutcome.SUCCEEDED)
     assert len(done) >= 1
     with pytest.raises(RuntimeError, match="does not record"):
         get_trace(client)
@@ -374,7 +374,7 @@ async def trace_asynchronously() -> tuple[RunTrace, RunTrace, Any]:
 
 def test_an_asynchronous_client_of_a_cluster_in_this_process_gets_its_trace() -> None:
     trace, live, key = asyncio.run(trace_asynchronously())
-    assert [run["outcome"] for run in runs_of(trace, key)] == [Outcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(trace, key)] == [RunOutcome.SUCCEEDED]
     assert set(live.keys) == {key}
 
 
@@ -394,11 +394,11 @@ def test_a_killed_worker_loses_its_runs_and_the_task_runs_again(mortal_client: C
     trace = report.trace
     first, *rest = runs_of(trace, task.key)
     assert trace.workers[first["worker"]].address == victim
-    assert first["outcome"] == Outcome.LOST
-    assert [run["outcome"] for run in rest] == [Outcome.SUCCEEDED]
+    assert first["outcome"] == RunOutcome.LOST
+    assert [run["outcome"] for run in rest] == [RunOutcome.SUCCEEDED]
     assert not rest[0]["recomputed"]
     again = runs_of(trace, kept.key)
-    assert [run["outcome"] for run in again] == [Outcome.SUCCEEDED, Outcome.SUCCEEDED]
+    assert [run["outcome"] for run in again] == [RunOutcome.SUCCEEDED, RunOutcome.SUCCEEDED]
     assert [run["recomputed"] for run in again] == [False, True]
     # Its row may have died with the worker; the scheduler was told when it computed.
     assert again[0]["stop"] - again[0]["start"] >= 0.01e9
@@ -425,8 +425,8 @@ def test_stolen_tasks_have_a_run_for_the_victim_and_one_for_the_thief(mortal_cli
     assert stolen
     for key in stolen:
         *given_up, done = runs_of(trace, key)
-        assert all(run["outcome"] == Outcome.CANCELLED for run in given_up)
-        assert done["outcome"] == Outcome.SUCCEEDED
+        assert all(run["outcome"] == RunOutcome.CANCELLED for run in given_up)
+        assert done["outcome"] == RunOutcome.SUCCEEDED
         assert done["worker"] != given_up[-1]["worker"]
         assert all(run["start"] == MISSING for run in given_up)
     assert_in_order(trace)
@@ -445,7 +445,7 @@ def test_workers_that_join_and_a_restart(mortal_cluster: LocalCluster, mortal_cl
         after = client.submit(nap, 0.01, workers=[newest], pure=False)
         after.result()
     trace = report.trace
-    assert [run["outcome"] for run in runs_of(trace, after.key)] == [Outcome.SUCCEEDED]
+    assert [run["outcome"] for run in runs_of(trace, after.key)] == [RunOutcome.SUCCEEDED]
     (run,) = runs_of(trace, after.key)
     assert trace.workers[run["worker"]].address == newest
     assert run["executing"] != MISSING
@@ -559,7 +559,7 @@ def test_a_recorder_that_fails_switches_itself_off_and_says_so(client: Client) -
     assert any(address in note and "recorder failed" in note for note in report.trace.notes)
     assert report.tasks["succeeded"] == 8
     assert report.not_measured == {}
-    assert [runs_of(report.trace, future.key)[0]["outcome"] for future in futures] == [Outcome.SUCCEEDED] * 8
+    assert [runs_of(report.trace, future.key)[0]["outcome"] for future in futures] == [RunOutcome.SUCCEEDED] * 8
     with efficiency_report(client, trace=True) as again:
         client.submit(nap, 0.01, pure=False).result()
     assert again.trace.notes == ()

@@ -8,8 +8,8 @@ from typing import Any
 
 from benchmarks import simulated_traces
 from dask_efficiency import RunTrace
-from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 
 #: Leaves of the tree that is recorded, and simulated again.
 LEAVES = 64
@@ -40,13 +40,13 @@ class FakeEngine:
         **settings: Any,
     ) -> None:
         self.factor, self.graph, self.settings = factor, graph, settings
-        self.jobs: list[Job] = []
+        self.jobs: list[SimulationJob] = []
         self.traced: list[tuple[int, ...]] = []
 
     def __call__(
         self,
         trace: RunTrace,
-        job: Job,
+        job: SimulationJob,
         seeds: Sequence[int],
         *,
         traces: Collection[int] = (),
@@ -62,7 +62,7 @@ class FakeEngine:
             report(len(found))
         return found
 
-    def _run(self, job: Job, seed: int) -> RunTrace:
+    def _run(self, job: SimulationJob, seed: int) -> RunTrace:
         workers = job.cluster.workers
         gone = {"bytes_per_second": 1e15, "latency": 0} if "transfer" in job.without else {}
         if "scheduler" in job.without:

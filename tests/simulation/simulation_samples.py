@@ -32,14 +32,14 @@ def elsewhere(workers: int = 16) -> Prediction:
 
 
 def predicted(trace: RunTrace, workers: int, *, factor: float = 1.0) -> Prediction:
-    """The same of any such run, by an engine whose runs are too long by a factor."""
+    """Predict a run with an engine whose runs are too long by a factor."""
     with simulated_by(FakeEngine(factor)):
         return simulate(trace, ClusterSpec.from_trace(trace).with_workers(workers), seeds=4)
 
 
 @cache
 def swept(workers: tuple[int, ...] = (2, 4, 8, 16), seeds: int = 4, price: float | None = None) -> Sweep:
-    """The same run with several numbers of workers."""
+    """Sweep a run over several numbers of workers."""
     with simulated_by(FakeEngine(1.02)):
         return sweep(recorded(), workers, seeds=seeds, price_per_worker_hour=price)
 

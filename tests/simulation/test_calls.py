@@ -16,8 +16,8 @@ from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.simulation import Prediction, SimulationRefusedError, SimulationWarning
 from dask_efficiency.simulation.calls import engine as real_engine
-from dask_efficiency.simulation.model.makespan import makespan_seconds
 from dask_efficiency.simulation.model.requirements import SIMULATED, UnplaceableError
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.report.samples import by_hand
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import elsewhere, hostile_trace, placed, predicted, simulated_by, swept

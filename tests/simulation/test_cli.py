@@ -133,11 +133,11 @@ def test_a_simulation_that_is_off_is_warned_of_and_refused_where_nobody_insists(
     with simulated_by(FakeEngine(1.3)):
         result = run("run.trace", "--workers", "8", "--seeds", "2")
         assert (result.exit_code, result.stdout) == (1, "")
-        assert "--force, predicts all the same" in result.stderr
+        assert "--force, predicts anyway" in result.stderr
         assert run("run.trace", "--workers", "8", "--seeds", "2", "--force").exit_code == 0
 
 
-def test_a_simulation_that_stands_still_is_told_in_one_line() -> None:
+def test_a_simulation_that_stands_still_takes_one_line() -> None:
     def stands_still(*_arguments: object, **_options: object) -> None:
         raise SimulationError("task 'x' waits\nfor 'y'")
 

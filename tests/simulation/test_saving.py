@@ -15,13 +15,13 @@ from benchmarks.workload_runs import Ran
 from dask_efficiency import EfficiencyReport, RunTrace
 from dask_efficiency.accounts.slow_worker import Cause, SlowWorker
 from dask_efficiency.report.wall_clock import kept_in_bounds
-from dask_efficiency.runs.path.summary import PathSummary
+from dask_efficiency.runs.path.parts import PathSummary
 from dask_efficiency.runs.stragglers.long_tail import LongTask
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.schema import Runs
 from dask_efficiency.show.finding import Basis
 from dask_efficiency.simulation.engine.launch import simulate_seeds
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.saving import savings
 from tests.report.samples import causes, report_of, seconds, skew
 from tests.runs.replay.test_replay import NO_DELAYS
@@ -41,7 +41,7 @@ TRACE = four_tasks()
 
 
 def waiting(cause: str, waited: float = 3.0, **fields: Any) -> EfficiencyReport:
-    """Of the four seconds of :func:`four_tasks`, the tasks waited for some."""
+    """Make a report of :func:`four_tasks`, whose tasks waited for some of the four seconds."""
     whole, row = seconds(thread_cpu=4 - waited, thread_noncpu=waited), causes(**{f"thread-noncpu/{cause}": waited})
     given: dict[str, Any] = {
         "by_prefix": {"clean": whole},
@@ -68,9 +68,9 @@ class Engine:
 
     def __init__(self, own: float, cured: float) -> None:
         self._own, self._cured = own, cured
-        self.cured: list[Job] = []
+        self.cured: list[SimulationJob] = []
 
-    def __call__(self, trace: Any, job: Job, seeds: Sequence[int], **options: Any) -> list[Simulated]:
+    def __call__(self, trace: Any, job: SimulationJob, seeds: Sequence[int], **options: Any) -> list[Simulated]:
         assert options == {"processes": 1}
         is_own = [worker.nthreads for worker in job.cluster.workers] == [2] and not job.without
         if not is_own:

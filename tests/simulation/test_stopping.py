@@ -9,7 +9,7 @@ import pytest
 
 from dask_efficiency import place, simulate, sweep
 from dask_efficiency.show.progress import StoppedWarning
-from dask_efficiency.simulation.model.job import Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated
 from tests.simulation.fake_engine import FakeEngine, recorded
 from tests.simulation.simulation_samples import simulated_by
 from tests.simulation.test_calls import LAB

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 
 MBIT = 125_000.0
 
@@ -36,9 +36,9 @@ def topologies(draw: st.DrawFn, max_hosts: int = 6) -> Topology:
         )
         for i in range(draw(st.integers(1, max_hosts)))
     )
-    links = [Link((s, switches[draw(st.integers(0, i))]), draw(bandwidths)) for i, s in enumerate(switches[1:])]
+    links = [Cable((s, switches[draw(st.integers(0, i))]), draw(bandwidths)) for i, s in enumerate(switches[1:])]
     links += [
-        Link(
+        Cable(
             (host.name, draw(st.sampled_from(switches))),
             draw(bandwidths),
             draw(latencies),
@@ -48,7 +48,7 @@ def topologies(draw: st.DrawFn, max_hosts: int = 6) -> Topology:
     ]
     pairs = st.lists(st.sampled_from(switches), min_size=2, max_size=2, unique=True)
     for one, other in draw(st.lists(pairs, max_size=2)) if len(switches) > 1 else ():
-        links.append(Link((one, other), draw(bandwidths), draw(latencies)))
+        links.append(Cable((one, other), draw(bandwidths), draw(latencies)))
     return Topology(hosts, switches, tuple(links), payload=draw(st.floats(0.1, 1.0)))
 
 
@@ -59,7 +59,8 @@ def random_topology(seed: int, *, hosts: int = 10, latency: bool = True) -> Topo
     ends = [(switches[i], switches[chance.randrange(i)]) for i in range(1, 4)]
     ends += [(f"h{i}", chance.choice(switches)) for i in range(hosts)]
     links = tuple(
-        Link(end, chance.uniform(1e6, 1e8), chance.uniform(0, 1e-3) * latency, chance.uniform(1e6, 1e8)) for end in ends
+        Cable(end, chance.uniform(1e6, 1e8), chance.uniform(0, 1e-3) * latency, chance.uniform(1e6, 1e8))
+        for end in ends
     )
     return Topology(tuple(Host(f"h{i}") for i in range(hosts)), switches, links, payload=1.0)
 

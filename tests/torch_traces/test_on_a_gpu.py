@@ -15,7 +15,7 @@ from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.records import KERNEL, Batch, TaskId, TaskWindow
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.kineto.trace import Category
 from dask_efficiency.torch_traces.path.build import build_graph
 from dask_efficiency.torch_traces.path.join import read_profile
@@ -169,7 +169,7 @@ def test_a_profiled_task_has_its_own_kernels_while_the_meter_gives_way(torch: An
     assert meter.gaps > 0
     assert profile.stopped is not None
     thread, started = threading.get_native_id(), profile.started
-    found = read_profile(Profile(0, thread, profile.start, profile.stopped, started, profile.export()), "a task")
+    found = read_profile(TaskProfile(0, thread, profile.start, profile.stopped, started, profile.export()), "a task")
     assert found is not None
     events = found.trace.events.take(found.region.rows)
     mine = events.take(events.category == Category.KERNEL)

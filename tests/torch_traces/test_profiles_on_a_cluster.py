@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster, wait
 import tests.torch_traces.training
 from dask_efficiency import EfficiencyPlugin, RunTrace, critical_path, efficiency_report, get_trace, load_trace
 from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import Category
 from tests.torch_traces.training import (
@@ -36,7 +36,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 cloudpickle.register_pickle_by_value(tests.torch_traces.training)
 
 
-def prefix_of(trace: RunTrace, profile: Profile) -> str:
+def prefix_of(trace: RunTrace, profile: TaskProfile) -> str:
     return trace.prefixes[int(trace.tasks.prefix[trace.runs.task[profile.run]])]
 
 
@@ -44,7 +44,7 @@ def by_prefix_and_worker(trace: RunTrace) -> Counter[tuple[str, int]]:
     return Counter((prefix_of(trace, profile), int(trace.runs.worker[profile.run])) for profile in trace.profiles)
 
 
-def operators(profile: Profile) -> list[dict[str, Any]]:
+def operators(profile: TaskProfile) -> list[dict[str, Any]]:
     content = json.loads(gzip.decompress(profile.content))
     return [event for event in content["traceEvents"] if event.get("cat") == "cpu_op"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS, TORCH_MEANINGS
+from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, TORCH_MEANINGS
 from dask_efficiency.show.document import Along
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.html.render import fragment, page

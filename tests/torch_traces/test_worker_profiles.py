@@ -11,7 +11,7 @@ import pytest
 
 from dask_efficiency.gpu.profilers import PROFILERS, NotProfiled
 from dask_efficiency.gpu.records import TaskId
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces import worker_profiles as profiles
 from dask_efficiency.torch_traces.worker_profiles import TaskProfiles
 
@@ -65,7 +65,7 @@ class Scene:
             after()
         return after is not None
 
-    def taken(self) -> tuple[list[Profile], dict[str, int]]:
+    def taken(self) -> tuple[list[TaskProfile], dict[str, int]]:
         """Profiles once all are written."""
         asyncio.run(self.profiles.catch_up(30))
         return self.profiles.take()
@@ -91,7 +91,7 @@ def test_so_many_tasks_of_a_prefix_are_profiled_and_no_others(scene):
     assert [scene.run(key) for key in ("train-1", "load-1", "train-2", "train-3")] == [True, False, True, False]
     assert scene.around is None
     made, left_out = scene.taken()
-    assert made == [Profile(run, threading.get_native_id(), 100, 200, 1_000_100, b"content") for run in (0, 2)]
+    assert made == [TaskProfile(run, threading.get_native_id(), 100, 200, 1_000_100, b"content") for run in (0, 2)]
     assert left_out == {}
     assert scene.taken() == ([], {})
 

@@ -80,7 +80,7 @@ def _found(
     """Run one simulation, or a comparison of several hostfiles."""
     from dask_efficiency.mpi.calls import place, simulate
     from dask_efficiency.mpi.trace_files import load_trace
-    from dask_efficiency.simulation.model.units import seconds_of
+    from dask_efficiency.simulation.model.units import parse_seconds
 
     program = load_trace(trace)
     if ranks is not None and ranks != program.size:
@@ -89,7 +89,7 @@ def _found(
         "mpich": asked["mpich"],
         "algorithms": asked["algorithm"],
         "eager": asked["eager"],
-        "overhead_seconds": seconds_of(asked["overhead"]),
+        "overhead_seconds": parse_seconds(asked["overhead"]),
         "instructions_per_second": asked["speed"] or 0.0,
     }
     if len(hostfiles) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dask_efficiency.mpi.result import MpiPrediction
 from dask_efficiency.mpi.timeline import RankActivity
-from dask_efficiency.runs.sections.spent import seconds_table, top
+from dask_efficiency.runs.sections.by_kind import seconds_table, top
 from dask_efficiency.show.document import (
     Along,
     Aside,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--span", metavar="NAME", help="Only what the end of this span's last task waited for.")
 @what_if_option
 @without_option(*WITHOUT)
-@click.option("--repair", multiple=True, metavar="WORKER", help="As if this worker were as fast as the others.")
+@click.option("--repair", multiple=True, metavar="WORKER", help="Make this worker as fast as the others.")
 @click.option("--speedups", is_flag=True, help="Say where 10 % less time would help most.")
 @click.option("--before", metavar="FILE", help="Say what changed on the path since this earlier run.")
 @chrome_options(only_critical=False)
@@ -76,7 +76,7 @@ def command(
         if html is not None:
             (changed or found).to_html(html)
         if as_json:
-            from dask_efficiency.runs.sections.path_data import improvements, to_dict
+            from dask_efficiency.runs.sections.path import improvement_rows, to_dict
 
             data = to_dict(found)
             if changed is not None:
@@ -84,7 +84,7 @@ def command(
             if earlier is not None:
                 data["before"] = to_dict(earlier)
             if speedups:
-                data["speedups"] = improvements(found)
+                data["speedups"] = improvement_rows(found)
             click.echo(json.dumps(data, indent=1))
             return
         from dask_efficiency.runs.path.compare import compare_paths
@@ -104,7 +104,7 @@ def command(
 def _paths(
     trace: RunTrace, scope: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[CriticalPath, CriticalPath | None]:
-    """The path as recorded, and with changes where there are any."""
+    """Find the path as recorded, and with changes if there are any."""
     from dask_efficiency.runs.path.path import critical_path
 
     found = critical_path(trace, **scope)
@@ -112,7 +112,7 @@ def _paths(
 
 
 def _in_words(speed_up: Mapping[str, float], without: Iterable[str], repair: Iterable[str]) -> str:
-    """Changes as the beginning of a sentence."""
+    """Word the changes as the beginning of a sentence."""
     parts = [f"{prefix!r} {factor:g} times as fast" for prefix, factor in speed_up.items()]
     parts += [f"no {name}" for name in without]
     parts += [f"worker {name!r} as fast as the others" for name in repair]

@@ -1,4 +1,4 @@
-"""The run that a command is given: recorded, in a file or on a scheduler that records, or as a table."""
+"""Source of a command: a recorded run in a file or on a scheduler that records, or a table of tasks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WITHOUT = ("transfer", "spill", "scheduler")
 
 
 def recorded(source: str, connection: Connection) -> RunTrace:
-    """The run that a file holds, or that a scheduler has recorded.
+    """Read the run from a file, or ask a scheduler that records for it.
 
     Raises
     ------
     ClickException
-        If the source is something else; it says what, and which command takes that.
+        If the source is something else; names it, and the command that takes it.
     OSError, ValueError, ImportError
         If it cannot be read.
     """
@@ -43,7 +43,7 @@ def recorded(source: str, connection: Connection) -> RunTrace:
 
 
 def run_or_table(source: Source) -> RunTrace | pd.DataFrame:
-    """The run in a file, as it was recorded or as a table."""
+    """Read a recorded run or a table of tasks from a file."""
     is_csv = source.kind is Kind.CSV or source.where.lower().endswith((".csv", ".csv.gz"))
     if source.kind not in (Kind.TRACE, Kind.CSV, Kind.PARQUET, Kind.OTHER):
         raise source.refusal("a recorded run or a table of tasks")

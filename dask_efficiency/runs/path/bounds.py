@@ -7,10 +7,10 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.scope import Scope
 from dask_efficiency.runs.stragglers.long_tail import MIN_TASKS, TIMES_LONGER
-from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import ClientLog
+from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -25,7 +25,7 @@ def work_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     """
     runs, tasks = trace.runs, len(trace.tasks)
     begin, end = np.maximum(runs.start, scope.start), np.minimum(runs.stop, scope.stop)
-    good = (runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
+    good = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.task >= 0) & (runs.task < tasks)
     rows = np.flatnonzero(good & (begin <= end))[::-1]
     work, start = np.zeros(tasks, np.int64), np.full(tasks, MISSING, np.int64)
     # The rows go backwards, so that the first success of a task is the one that stays.
@@ -39,7 +39,9 @@ def useful_ns(trace: RunTrace, scope: Scope) -> tuple[Int64, Int64]:
     work, start = work_ns(trace, scope)
     runs = trace.runs
     used = np.maximum(runs.cpu_ns, 0) + np.maximum(runs.gpu_ns, 0)
-    rows = np.flatnonzero((runs.outcome == Outcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks)))[::-1]
+    rows = np.flatnonzero((runs.outcome == RunOutcome.SUCCEEDED) & (runs.task >= 0) & (runs.task < len(trace.tasks)))[
+        ::-1
+    ]
     useful = np.zeros_like(work)
     useful[runs.task[rows]] = used[rows]
     return np.minimum(useful, work), start
@@ -54,7 +56,7 @@ def is_one_a_worker(trace: RunTrace, work: Int64) -> bool:
         return False
     rows = np.flatnonzero((trace.tasks.prefix == trace.tasks.prefix[np.argmax(work)]) & (work > 0))
     runs = trace.runs
-    there = (runs.outcome == Outcome.SUCCEEDED) & (runs.worker >= 0)
+    there = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.worker >= 0)
     workers = np.unique(runs.worker[there & np.isin(runs.task, rows)])
     alike = bool(work[rows].min() >= work[rows].max() / 2)
     return alike and len(rows) == len(workers) == len(np.unique(runs.worker[there])) > 1
@@ -69,9 +71,9 @@ def is_uneven(trace: RunTrace, work: Int64) -> bool:
 
 
 def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]:
-    """The longest chain of tasks that need one another, by computing time: the critical path method (CPM).
+    """Find the longest chain of tasks that need one another, by computing time: the critical path method (CPM).
 
-    It is how long the run would take with any number of workers, without transfers and without a scheduler.
+    The run would take that long with any number of workers, without transfers and without a scheduler.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def longest_chain(trace: RunTrace, work: Int64, start: Int64) -> tuple[int, int]
     return length, largest
 
 
-def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
+def slack_ns(trace: RunTrace, causes: RunCauses, scope: Scope) -> Int64:
     """Compute how much later each run could have been reported without delaying the end, all else unchanged.
 
     Runs depend on each other through inputs, the order on each slot, the order of the scheduler's queue, earlier tries
@@ -136,8 +138,8 @@ def slack_ns(trace: RunTrace, causes: Causes, scope: Scope) -> Int64:
     return np.where(known, np.array(found, np.int64), MISSING)
 
 
-def _constraints(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64, Int64]:
-    """Pairs of runs, the first of which had to end before the second, and how much later it could have ended."""
+def _constraints(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64, Int64]:
+    """List pairs of runs where the first had to end before the second, and how much later it could have ended."""
     runs = trace.runs
     waited = np.where((runs.after != MISSING) & (runs.ready != MISSING), runs.executing - runs.ready, 0)
     making, needing = causes.inputs(trace)
@@ -161,7 +163,7 @@ def _constraints(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64, Int64]:
 
 
 def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
-    """Pairs of runs that followed each other in a slot."""
+    """List pairs of runs that followed each other in a slot."""
     runs = trace.runs
     rows = np.flatnonzero((runs.executing != MISSING) & (runs.slot != MISSING))
     place = runs.worker[rows].astype(np.int64) * (1 << 16) + runs.slot[rows]
@@ -171,8 +173,8 @@ def _slot_order(trace: RunTrace) -> tuple[Int64, Int64]:
     return rows[:-1][same], rows[1:][same]
 
 
-def _client_order(trace: RunTrace, causes: Causes) -> tuple[Int64, Int64]:
-    """Pairs of the run whose result a client waited for, and a run that it asked for next."""
+def _client_order(trace: RunTrace, causes: RunCauses) -> tuple[Int64, Int64]:
+    """List pairs of a run whose result a client waited for, and a run that it asked for next."""
     clients = ClientLog(trace)
     roots: dict[int, list[int]] = {}
     for run in np.flatnonzero(causes.graph != MISSING).tolist():

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from dask_efficiency.show.document import Document
 
-#: What changes are grouped by. The workers of two runs need not be the same, so changes by worker mean nothing.
+#: Groups of changes. The workers of two runs need not be the same, so changes by worker mean nothing.
 COMPARED = GROUPS[:2]
 
-#: Characters of a prefix in a headline.
+#: Characters of a prefix in a headline of at most :data:`~dask_efficiency.show.finding.MAX_HEADLINE`.
 MAX_PREFIX = 20
 
 
@@ -26,7 +26,7 @@ MAX_PREFIX = 20
 class PathChange:
     """Seconds of the makespan that one kind or prefix made up, before and after."""
 
-    #: What it is a change of, one of :data:`COMPARED`.
+    #: One of :data:`COMPARED`.
     by: str
     name: str
     before: float
@@ -74,7 +74,7 @@ class PathComparison(Printed):
 
     @property
     def document(self) -> Document:
-        """Document of the comparison, as a renderer takes it."""
+        """Document of the comparison, for a renderer."""
         found: Document = late("dask_efficiency.runs.sections.path:comparison_document")(self)
         return found
 
@@ -87,9 +87,9 @@ class PathComparison(Printed):
         ratio, sign = f"{format_share(abs(now / was - 1))} " if was else "", 1 if now > was else -1
         kind, prefix = (max((c for c in self.changes if c.by == by), key=lambda c: sign * c.seconds) for by in COMPARED)
         name = "no task" if prefix.name == NOBODY else shorten(name_of(prefix.name), MAX_PREFIX)
-        said = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s"
-        said += f", mostly {kind.name} ({kind.seconds:+.2g} s), in {name} ({prefix.seconds:+.2g} s)"
-        return shorten(said, MAX_HEADLINE)
+        text = f"{ratio}{'longer' if now > was else 'shorter'}: {was:.3g} -> {now:.3g} s"
+        text += f", mostly {kind.name} ({kind.seconds:+.2g} s), in {name} ({prefix.seconds:+.2g} s)"
+        return shorten(text, MAX_HEADLINE)
 
     def to_frame(self, by: str = "kind") -> pd.DataFrame:
         """The changes by kind or by prefix. Needs pandas.

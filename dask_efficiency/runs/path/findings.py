@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SPILL, SCHEDULER, EVENT_LOOPS, UNKNOWN = "path/spill", "path/scheduler", "path/event-loop", "path/unattributed"
 
-#: By kind of finding: the kinds of a path's time that one measure helps against.
+#: By kind of finding: the kinds of a path's time that one measure reduces.
 MEMBERS: dict[str, tuple[Kind, ...]] = {
     "path/no-workers": (Kind.NO_WORKERS,),
     "path/transfer": (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
@@ -34,13 +34,13 @@ MEMBERS: dict[str, tuple[Kind, ...]] = {
     UNKNOWN: (Kind.UNATTRIBUTED,),
 }
 
-#: Of these the worker is named, and not the prefix.
+#: Findings that name the worker, not the prefix.
 ON_WORKERS = (SPILL, EVENT_LOOPS, "path/ready-wait", "path/lost-worker")
 
 MAKE_FASTER = "Make these tasks faster."
 SPLIT = "Make several smaller tasks of it, if one thread does all its work."
 
-#: By kind of finding: its title, which also ends a sentence that begins with a share of the path, and what helps.
+#: By kind of finding: its title, which also ends a sentence that begins with a share of the path, and the advice.
 TITLES = {
     "path/no-workers": ("Waiting until there was any worker", "Start workers sooner, or keep some by adapt(minimum=)."),
     "path/transfer": (
@@ -50,7 +50,7 @@ TITLES = {
     SCHEDULER: ("The scheduler and its messages", "Run fewer and longer tasks."),
     SPILL: ("Moving results between memory and disk", "Use more memory, or smaller partitions."),
     EVENT_LOOPS: ("The workers' event loops", "Run longer tasks, and less that keeps these loops busy."),
-    # What keeps an event loop busy, as a trace calls it.
+    # By cause of a blocked event loop, named as in a trace.
     f"{EVENT_LOOPS}-computing": (
         "The workers' event loops, which computed",
         "Shorten coroutines and callbacks, return smaller results, and run longer tasks.",
@@ -69,7 +69,7 @@ TITLES = {
     "path/ready-wait": ("Free slots that no task was given", "Use more threads, or workers that are not paused."),
     "path/lost-worker": ("Work that was lost with a worker", "See why it died."),
     UNKNOWN: ("Time that nothing recorded explains", ""),
-    # Tasks, by what limits the run.
+    # Tasks, by the limit of the run.
     "path/task-noncpu": (
         "Tasks, mostly off the CPU",
         "See what they wait for: I/O, a lock, the GIL, a core, or a library's threads.",
@@ -82,13 +82,14 @@ TITLES = {
     "path/task": ("Tasks that compute", MAKE_FASTER),
 }
 
-#: From this share of the makespan on, a bound is what limits the run.
+#: Share of the makespan from which a bound is taken for the limit of the run: a guess.
 CLOSE = 0.8
 
-#: From this share of the makespan on, a single task is what limits the run; or one that is unlike those of its prefix.
+#: Shares of the makespan from which a single task is taken for the limit of the run, and one that takes several times
+#: the median of its prefix: guesses.
 ONE_TASK, UNEVEN_TASK = 0.5, 0.25
 
-#: A prefix that has so much of the tasks on the path is named in the headline.
+#: Share of the tasks' time on the path from which the headline names a single prefix: a guess.
 NEARLY_ALL = 0.9
 
 
@@ -117,7 +118,7 @@ def _cause(path: CriticalPath, name: str, spent: Mapping[str, float]) -> PathPar
 
 
 def _most(path: CriticalPath, name: str, seconds: float) -> str:
-    """The prefix or the worker that has most of a cause; empty where none has, or there is no other."""
+    """Name the prefix or worker that has more than half of a cause; empty if none has, or there is only one."""
     on_worker = name in ON_WORKERS
     known = [worker.name for worker in path.trace.workers] if on_worker else path.trace.prefixes
     first, most = next(iter(path.seconds_of(MEMBERS[name], "worker" if on_worker else "prefix").items()), ("", 0.0))
@@ -127,7 +128,7 @@ def _most(path: CriticalPath, name: str, seconds: float) -> str:
 
 
 def _tasks(path: CriticalPath, running: float, waiting: float) -> PathPart:
-    """Make the part of the tasks on the path. No saving is promised where they were off the CPU: nobody knows why."""
+    """Make the part of the tasks on the path. Nothing is saved where they were off the CPU: the cause is unknown."""
     whole, longest, kind = path.makespan_seconds, path.longest_task_seconds, _limit(path)
     prefix, most = next(iter(path.seconds_computing().items()))
     where, saves = f"`{name_of(prefix)}`, {format_share(most / whole)} of the critical path", None

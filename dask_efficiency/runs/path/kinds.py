@@ -1,4 +1,4 @@
-"""Kind: the use of a stretch of the critical path."""
+"""Kind: the use of a segment of the critical path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Use of a stretch of the critical path."""
+    """Use of a segment of the critical path."""
 
     #: The client optimised and sent a graph, or the user's own code ran.
     CLIENT_SUBMIT = "client-submit"
@@ -63,7 +63,7 @@ class Kind(StrEnum):
 #: Kinds by position, as :class:`~dask_efficiency.runs.path.segments.Segments` holds them.
 KINDS = tuple(Kind)
 
-#: The task itself.
+#: Kinds in which a task itself runs.
 COMPUTE = (
     Kind.COMPUTE_CPU,
     Kind.COMPUTE_NONCPU,

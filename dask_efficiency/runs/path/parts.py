@@ -1,18 +1,39 @@
-"""Parts of a path's wall clock as findings, and the headline above them; of any path."""
+"""Parts of a path's wall clock as findings, the headline above them, and the summary that a report keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from dask_efficiency.show.figures import format_share, shorten
 from dask_efficiency.show.finding import MAX_FINDINGS, MAX_HEADLINE, WORTH_FINDING, Basis, Finding
 
-#: A finding, and how a headline calls what it is about.
+#: A finding, and its subject as a headline words it.
 PathPart: TypeAlias = tuple[Finding, str]
 
 #: Figure of a finding by which a path ranks it.
 SHARE = "share_of_wall_clock"
+
+
+@dataclass(frozen=True, slots=True)
+class PathSummary:
+    """Main figures of the critical path of a recorded run."""
+
+    #: One sentence, without a full stop.
+    headline: str
+    #: Seconds from the client's first activity to the last result.
+    makespan_seconds: float
+    #: Seconds of the makespan by :class:`~dask_efficiency.runs.path.kinds.Kind`, largest first.
+    seconds_by_kind: Mapping[str, float]
+    #: Seconds of the longest path of pure computing through the graph.
+    floor_seconds: float
+    #: Seconds of the longest task on that path.
+    longest_task_seconds: float
+    #: Useful seconds on the longest chain of tasks that need one another.
+    chain_seconds: float
+    #: True if tasks could be smaller: not where each worker has one, or where they compute in threads of their own.
+    divisible: bool = True
 
 
 def worth_finding(found: Sequence[PathPart], whole: float) -> tuple[Finding, ...]:
@@ -23,7 +44,7 @@ def worth_finding(found: Sequence[PathPart], whole: float) -> tuple[Finding, ...
 
 
 def headline(found: Sequence[PathPart], took: str, of: str) -> str:
-    """Say how long it took, and the largest part; at most :data:`MAX_HEADLINE` characters, without a full stop."""
+    """Word the duration and the largest part; at most :data:`MAX_HEADLINE` characters, without a full stop."""
     if not found:
         return "Nothing took any time"
     one, title = found[0]
@@ -33,6 +54,6 @@ def headline(found: Sequence[PathPart], took: str, of: str) -> str:
 def finding(
     kind: str, wording: tuple[str, str], saves: float | None, share: float, where: str, page: str = "critical-path"
 ) -> Finding:
-    """A finding of a share of the wall clock, of which so much may be saved; None where nothing is known to help."""
+    """Make a finding about a share of the wall clock; ``saves`` is at most so many seconds, None if nothing helps."""
     (title, advice), basis = wording, Basis.UNKNOWN if saves is None else Basis.BOUNDED
     return Finding(kind, title, where, 0.0, saves, None, basis, advice, f"docs/{page}.md", {SHARE: share})

@@ -12,19 +12,16 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int32, Int64
 from dask_efficiency.plugin.wings import offered
-from dask_efficiency.runs.path.blocked import loop_causes, relabel
 from dask_efficiency.runs.path.bounds import is_one_a_worker, is_uneven, longest_chain, slack_ns, useful_ns, work_ns
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
-from dask_efficiency.runs.path.parts import PathPart, headline, worth_finding
-from dask_efficiency.runs.path.presence import name_without_workers, slots
+from dask_efficiency.runs.path.parts import PathPart, PathSummary, headline, worth_finding
+from dask_efficiency.runs.path.relabel import loop_causes, name_without_workers, relabel, slots
 from dask_efficiency.runs.path.scope import Question, Scope
 from dask_efficiency.runs.path.segments import CODES, Segments
-from dask_efficiency.runs.path.speedups import Speedup, replays, speedups
-from dask_efficiency.runs.path.summary import PathSummary
 from dask_efficiency.runs.path.walk import walk
-from dask_efficiency.runs.replay.changes import Changes, changes
+from dask_efficiency.runs.replay.changes import Changes, Speedup, changes, replays, speedups
 from dask_efficiency.runs.replay.replay import replay_with
-from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.figures import format_seconds
 from dask_efficiency.show.finding import Finding
@@ -36,23 +33,23 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.trace.chrome import PathSlice
     from dask_efficiency.runs.trace.events import Written
 
-#: What segments can be grouped by.
+#: Groupings of segments.
 GROUPS = ("kind", "prefix", "worker", "host")
 
-#: How many prefixes a table of speed-ups tries at most.
+#: Prefixes that a table of speed-ups tries, those with most time on the path; bounds the replays.
 CANDIDATES = 10
 
-#: By part that a replay can change, the kinds that it is about.
+#: By part that a replay can change: its kinds.
 PARTS = {
     "transfer": (Kind.TRANSFER, Kind.TRANSFER_QUEUE),
     "spill": (Kind.SPILL, Kind.UNSPILL),
     "scheduler": (Kind.GRAPH_UPDATE, Kind.SCHEDULER_TRANSITION, Kind.SCHEDULER_TO_WORKER, Kind.REPORT),
 }
 
-#: Said where a trace has profiles, and the wing that reads them is not there.
-NOT_EXPANDED = "what profiles say of tasks is not on the path: dask_efficiency.torch_traces is not installed"
+#: Note of a path whose trace has profiles, without the wing that reads them.
+NOT_EXPANDED = "profiles of tasks are not on the path: dask_efficiency.torch_traces is not installed"
 
-#: Stands for no task or no worker, as in the time of clients and of graphs.
+#: Name of no task or no worker, as in the time of clients and of graphs.
 NOBODY = "-"
 
 
@@ -66,15 +63,15 @@ class CriticalPath(Paged):
     trace
         The recorded run.
     question
-        What the path was asked to explain.
+        Target, span or window that the path explains.
     scope
-        The stretch of the run that answers it.
+        The interval of the run that answers it.
     segments
-        In time order. The first one begins where the scope does, and each other where the one before it stops.
+        In time order. The first begins where the scope does, each other where the one before it stops.
     causes
-        What caused each run of a task.
+        Cause of each run of a task.
     notes
-        Notes that a reader must know to trust the path, besides the trace's own.
+        Caveats of the path, in addition to the trace's own.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.runs.sections.path"
@@ -83,7 +80,7 @@ class CriticalPath(Paged):
     question: Question
     scope: Scope
     segments: Segments
-    causes: Causes
+    causes: RunCauses
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -98,7 +95,7 @@ class CriticalPath(Paged):
             If there is no such task or span.
         """
         scope = question.scope(trace)
-        causes = Causes(trace)
+        causes = RunCauses(trace)
         walked, notes = _expanded(walk(trace, scope, causes), trace)
         segments = name_without_workers(relabel(walked, trace), trace, scope)
         return cls(trace, question, scope, segments, causes, notes)
@@ -110,7 +107,7 @@ class CriticalPath(Paged):
 
     @property
     def unattributed(self) -> float:
-        """Share of the makespan that cannot be explained from what was recorded, in [0, 1]."""
+        """Share of the makespan that nothing recorded explains, in [0, 1]."""
         return self.seconds("kind").get(Kind.UNATTRIBUTED, 0.0) / self.makespan_seconds if len(self.segments) else 0.0
 
     def seconds(self, by: str = "kind") -> dict[str, float]:
@@ -214,7 +211,7 @@ class CriticalPath(Paged):
 
     @cached_property
     def loop_causes(self) -> dict[str, float]:
-        """Seconds of ``worker-loop`` by what kept the event loop busy, as far as it was recorded; largest first.
+        """Seconds of ``worker-loop`` by recorded cause of the blocked event loop; largest first.
 
         Names are those of :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`: ``computing`` itself, as a coroutine
         or a callback does; waiting for a ``core``, or for the ``gil`` while other threads of the process computed; and
@@ -294,7 +291,7 @@ class CriticalPath(Paged):
 
     @property
     def is_one_a_worker(self) -> bool:
-        """True if the longest task is one of those of which each worker has one, as in training."""
+        """True if each worker runs one task of the longest task's prefix, as in training."""
         return is_one_a_worker(self.trace, self._work[0])
 
     @property
@@ -303,9 +300,9 @@ class CriticalPath(Paged):
         return is_uneven(self.trace, self._work[0])
 
     def to_summary(self, own_threads: Collection[str] = ()) -> PathSummary:
-        """The main figures of this path, small enough to be kept with a report.
+        """Summarise the path for a report.
 
-        ``own_threads`` are prefixes whose tasks also compute in threads of libraries, which no trace records.
+        ``own_threads`` are prefixes whose tasks also compute in threads of libraries, which are not in traces.
         """
         longest = next(iter(self.seconds_computing()), "")
         return PathSummary(
@@ -325,22 +322,22 @@ class CriticalPath(Paged):
     def what_if(
         self, *, speed_up: Mapping[str, float] | None = None, without: Collection[str] = (), repair: Iterable[str] = ()
     ) -> Self:
-        """The path of the same run with changes.
+        """Find the path of the same run with changes.
 
-        The arguments and errors are those of :func:`~dask_efficiency.runs.replay.replay.replay`. All times are worked
-        out anew from their causes, the slots and the queue. So the answer is the path of another run, and not this path
-        with parts left out. It is an estimate, and its trace's notes say that it is a replay.
+        The arguments and errors are those of :func:`~dask_efficiency.runs.replay.replay.replay`. All times are computed
+        again from their causes, the slots and the queue: the answer is the path of another run, not this one with parts
+        left out. It is an estimate, and its trace's notes say that it is a replay.
         """
         again = replay_with(self.trace, changes(self.trace, speed_up or {}, without, repair), self.causes)
         return type(self).of(again, self._question_of_a_replay())
 
     def speedups(self, percent: float = 10.0) -> pd.DataFrame:
-        """Table of what an improvement by some percent would save, by replays for each prefix and part. Needs pandas.
+        """Tabulate the savings of an improvement by some percent, by replays. Needs pandas.
 
         Parameters
         ----------
         percent
-            How much less time each prefix's computing, transfers, the disk and the scheduler take; in (0, 100].
+            Reduction of the time of each prefix's computing, transfers, the disk and the scheduler; in (0, 100].
 
         Returns
         -------
@@ -368,7 +365,7 @@ class CriticalPath(Paged):
         return frame
 
     def improvements(self, percent: float = 10.0) -> list[Speedup]:
-        """List what :meth:`speedups` has as a table."""
+        """List the rows of :meth:`speedups`."""
         if not 0 < percent <= 100:
             raise ValueError(f"percent is {percent!r}; expected more than 0 and at most 100")
         factor, kinds = 1.0 - percent / 100, self.seconds("kind")
@@ -379,13 +376,13 @@ class CriticalPath(Paged):
         return speedups(self.makespan_with, tried, replays(len(self.trace.runs)))
 
     def makespan_with(self, changed: Changes) -> float:
-        """Seconds that a replay with changes takes."""
+        """Makespan of a replay with changes, in seconds."""
         again = replay_with(self.trace, changed, self.causes)
         scope = self._question_of_a_replay().scope(again)
         return (scope.stop - scope.start) / 1e9
 
     def slices(self) -> list[PathSlice]:
-        """The segments as :func:`~dask_efficiency.runs.trace.chrome.save_chrome` takes them."""
+        """Convert the segments for :func:`~dask_efficiency.runs.trace.chrome.save_chrome`."""
         from dask_efficiency.runs.trace.chrome import PathSlice
 
         columns = (self.segments.kind, self.segments.start, self.segments.stop, self.segments.run)
@@ -432,11 +429,11 @@ def critical_path(
     trace
         A recorded run, or a replayed one.
     target
-        Only what the end of the task with this key waited for.
+        Explain only the end of the task with this key.
     span
-        Only what the end of this span's last task waited for.
+        Explain only the end of this span's last task.
     window
-        Only what happened between two instants, in nanoseconds since the epoch on the scheduler's clock.
+        Explain only the time between two instants, in nanoseconds since the epoch on the scheduler's clock.
 
     Returns
     -------
@@ -456,7 +453,7 @@ def critical_path(
 
 
 def _expanded(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ...]]:
-    """Replace profiled tasks by what happened in them; returns notes for the reader as well."""
+    """Replace profiled tasks by the segments of their profiles; returns notes, too."""
     if not trace.profiles:
         return segments, ()
     expand = offered("expander/torch")
@@ -467,5 +464,5 @@ def _expanded(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str,
 
 
 def _within(position: Int32 | Int64, length: int) -> Int64:
-    """The positions, with MISSING for those that are out of range."""
+    """Replace positions that are out of range by MISSING."""
     return np.where((position >= 0) & (position < length), position, MISSING).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Scope: the stretch of a trace that a critical path explains, and the run that ended it."""
+"""Scope: the interval of a trace that a critical path explains, and the run that ended it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dask_efficiency.accounts.tables import MISSING, Bool
 from dask_efficiency.runs.trace.clients import heard_by_clients
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import PHASES, Outcome
+from dask_efficiency.runs.trace.schema import PHASES, RunOutcome
 
 _GATHER = PHASES.index("gather")
 
@@ -21,9 +21,9 @@ class Scope:
 
     start: int
     stop: int
-    #: Position of the run whose report the end waited for; MISSING where the end waited for none.
+    #: Position of the run whose report ends it; MISSING where none does.
     run: int
-    #: Position in the trace's phases of the gathering with which it ends; MISSING where it ends with a report.
+    #: Position in the trace's phases of the gather that ends it; MISSING where a report does.
     gather: int = MISSING
 
 
@@ -47,23 +47,23 @@ class Question:
             raise ValueError(f"{' and '.join(given)} are given; expected one of them at most")
 
     def scope(self, trace: RunTrace) -> Scope:
-        """The stretch of a trace that answers it."""
+        """Find the interval of a trace that answers it."""
         if self.target is not None:
-            return of_target(trace, self.target)
+            return scope_of_task(trace, self.target)
         if self.span is not None:
-            return of_span(trace, self.span)
-        return whole(trace) if self.window is None else within(trace, *self.window)
+            return scope_of_span(trace, self.span)
+        return whole_scope(trace) if self.window is None else scope_of_window(trace, *self.window)
 
 
-def whole(trace: RunTrace) -> Scope:
+def whole_scope(trace: RunTrace) -> Scope:
     """Find the scope from a client's first activity to the last result."""
     if trace.stop <= trace.start:
         raise EmptyTraceError(f"the trace {trace.name[:80]!r} ends when it starts")
-    return within(trace, trace.start, trace.stop)
+    return scope_of_window(trace, trace.start, trace.stop)
 
 
-def within(trace: RunTrace, start: int, stop: int) -> Scope:
-    """Find the scope from a client's first activity in a window, or its start if there was work, to its last result.
+def scope_of_window(trace: RunTrace, start: int, stop: int) -> Scope:
+    """Find the scope from a client's first activity in a window, or its start if work was going on, to the last result.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def within(trace: RunTrace, start: int, stop: int) -> Scope:
     return Scope(_begin(trace, start, end), end, run, gather)
 
 
-def of_target(trace: RunTrace, key: str) -> Scope:
+def scope_of_task(trace: RunTrace, key: str) -> Scope:
     """Find the scope that ends with the report of one task.
 
     Raises
@@ -107,11 +107,11 @@ def of_target(trace: RunTrace, key: str) -> Scope:
         raise UnknownNameError("task", key, trace.keys[:21])
     chosen = np.zeros(len(trace.tasks), np.bool_)
     chosen[task] = True
-    return _of(trace, chosen, f"the task {key[:80]!r}")
+    return _scope_of_tasks(trace, chosen, f"the task {key[:80]!r}")
 
 
-def of_span(trace: RunTrace, span: str) -> Scope:
-    """Find the scope that ends with the last report of the tasks of a span and of those in it.
+def scope_of_span(trace: RunTrace, span: str) -> Scope:
+    """Find the scope that ends with the last report of the tasks of a span and of the spans in it.
 
     Raises
     ------
@@ -123,15 +123,15 @@ def of_span(trace: RunTrace, span: str) -> Scope:
     found = [i for i, name in enumerate(trace.spans) if name == span or name.startswith(f"{span}/")]
     if not found:
         raise UnknownNameError("span", span, trace.spans)
-    return _of(trace, np.isin(trace.tasks.span, found), f"the span {span[:80]!r}")
+    return _scope_of_tasks(trace, np.isin(trace.tasks.span, found), f"the span {span[:80]!r}")
 
 
-def _of(trace: RunTrace, chosen: Bool, what: str) -> Scope:
-    mine = _of_tasks(trace, chosen)
+def _scope_of_tasks(trace: RunTrace, chosen: Bool, what: str) -> Scope:
+    mine = _runs_of_tasks(trace, chosen)
     done = mine & (trace.runs.reported != MISSING)
     if not done.any():
         raise EmptyTraceError(f"{what} did not end in the trace {trace.name[:80]!r}")
-    good = done & (trace.runs.outcome == Outcome.SUCCEEDED)
+    good = done & (trace.runs.outcome == RunOutcome.SUCCEEDED)
     run = _latest(trace.runs.reported, good if good.any() else done)
     stop = int(trace.runs.reported[run])
     graphs = trace.tasks.graph[chosen]
@@ -160,7 +160,7 @@ def _begin(trace: RunTrace, start: int, stop: int) -> int:
     return min((int(column.min()) for column in inside if len(column)), default=start)
 
 
-def _of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
+def _runs_of_tasks(trace: RunTrace, chosen: Bool) -> Bool:
     """Mark the runs whose tasks are chosen."""
     task = trace.runs.task
     inside = (task >= 0) & (task < len(chosen))

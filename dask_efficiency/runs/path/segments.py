@@ -1,4 +1,4 @@
-"""Segments: the stretches of a critical path, in time order and without gaps."""
+"""Segments of a critical path, in time order and without gaps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dask_efficiency.accounts.tables import Int8, Int32, Int64, Table
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 
 #: A row of :class:`Segments`, its values in the order of the columns.
-Row = tuple[int, ...]
+SegmentRow = tuple[int, ...]
 
 #: From an instant to another one, in nanoseconds.
-Interval = tuple[int, int]
+TimeRange = tuple[int, int]
 
 #: By kind, its position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
 CODES = {kind: position for position, kind in enumerate(KINDS)}
@@ -24,7 +24,7 @@ CODES = {kind: position for position, kind in enumerate(KINDS)}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Segments(Table):
-    """A row for each stretch of a path, in time order; each begins where the one before it stops."""
+    """A row for each segment of a path, in time order; each begins where the one before it stops."""
 
     #: Position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
     kind: Int8
@@ -39,19 +39,21 @@ class Segments(Table):
     sender: Int32
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Row]) -> Self:
-        """The table of some rows."""
+    def from_rows(cls, rows: Iterable[SegmentRow]) -> Self:
+        """Make a table of rows."""
         names = cls.dtypes()
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
         return cls(**{name: np.array(c, dtype) for (name, dtype), c in zip(names.items(), columns, strict=True)})
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[SegmentRow]:
         """The rows, in order."""
         return zip(*(column.tolist() for column in self.columns().values()), strict=True)
 
 
-def relabelled(row: Row, intervals: Sequence[Interval], kind: Kind, *, worker: int | None = None) -> Iterator[Row]:
-    """Cut one row up so that its parts within some intervals have another kind.
+def relabelled(
+    row: SegmentRow, intervals: Sequence[TimeRange], kind: Kind, *, worker: int | None = None
+) -> Iterator[SegmentRow]:
+    """Cut a row up so that its parts within some intervals have another kind.
 
     Parameters
     ----------
@@ -59,10 +61,8 @@ def relabelled(row: Row, intervals: Sequence[Interval], kind: Kind, *, worker: i
         A row of :class:`Segments`.
     intervals
         Sorted and disjoint.
-    kind
-        Of the parts within the intervals.
-    worker
-        Of the parts within the intervals; None leaves the row's own.
+    kind, worker
+        Of the parts within the intervals; None leaves the row's own worker.
     """
     code, start, stop, task, run, own, sender = row
     for first, last in overlaps(intervals, start, stop):
@@ -74,7 +74,7 @@ def relabelled(row: Row, intervals: Sequence[Interval], kind: Kind, *, worker: i
         yield (code, start, stop, task, run, own, sender)
 
 
-def overlaps(intervals: Sequence[Interval], start: int, stop: int) -> Iterator[Interval]:
+def overlaps(intervals: Sequence[TimeRange], start: int, stop: int) -> Iterator[TimeRange]:
     """Clip sorted, disjoint intervals to the time between two instants."""
     for i in range(max(bisect_right(intervals, (start, start)) - 1, 0), len(intervals)):
         first, last = intervals[i]

@@ -1,4 +1,4 @@
-"""Walks from the end of a run back to its start, from each event to the one that caused it last: the critical path.
+"""Walk from the end of a run back to its start, from each event to its last-arriving cause: the critical path.
 
 Theory of operation
 ===================
@@ -28,7 +28,7 @@ step back           time in between, and where it goes on
 reported to ended   ``report``
 ended to stop       ``spill``, as long as it was measured; the rest is ``worker-loop``
 stop to start       ``compute-noncpu``, ``gpu-compute``, ``compute-cpu``, pro rata; back to the last result of a task
-                    that this one submitted itself, if it waited for one (``nested.py``); messages of a P2P shuffle
+                    that this one submitted itself, if it waited for one (``Nested``); messages of a P2P shuffle
                     that were on their way to its barrier are ``transfer``
 start to submitted  ``executor-handoff``
 submitted to        ``unspill``, as long as it was measured; the rest is ``worker-loop``
@@ -49,8 +49,8 @@ A run that was lost with its worker, or stolen or cancelled before it ran, is en
 time after it is ``lost-worker`` or ``ready-wait``.
 
 Three passes follow, each of which keeps the tiling: a task that torch profiled is replaced by what happened in it,
-:mod:`~dask_efficiency.runs.path.blocked` renames the parts of segments in which an event loop was busy, and
-:mod:`~dask_efficiency.runs.path.presence` those in which there was no worker.
+:mod:`~dask_efficiency.runs.path.relabel` renames the parts of segments in which an event loop was busy, and those in
+which there was no worker.
 
 **Invariants**, in ``tests/runs/path/test_walk.py`` unless another file is named:
 
@@ -61,22 +61,22 @@ Three passes follow, each of which keeps the tiling: a task that torch profiled 
    after the cursor, as clocks that disagree make it, adds nothing.
 2. That holds for damaged traces, too, with instants that are missing or contradict each other
    (``test_segments_tile_whatever_was_not_recorded_or_contradicts_itself``); after the passes
-   ``test_whatever_was_blocked_the_segments_tile`` (``test_blocked.py``) and
-   ``test_whoever_comes_and_goes_the_segments_tile_the_makespan`` (``test_presence.py``).
+   ``test_whatever_was_blocked_the_segments_tile`` and
+   ``test_whoever_comes_and_goes_the_segments_tile_the_makespan`` (``test_relabel.py``).
 3. Of a complete trace nothing is ``unattributed`` (the first test, on simulated runs).
 4. A run is entered once (``test_no_run_on_the_path_is_walked_through_twice``), except one that waits for tasks that it
    submitted: the walk returns to it from each of them, and follows each of these once. So the walk ends.
 
 **Why so.** The transition of a task to ``processing`` carries the stimulus that caused it, ``task-finished`` or
-``update-graph``: the scheduler's causes are recorded, not guessed (:mod:`~dask_efficiency.runs.trace.causes`). What
+``update-graph``: the scheduler's causes are recorded, not guessed (:mod:`~dask_efficiency.runs.trace.run_causes`). What
 happens between the scheduler's events comes from the worker's half of the recorder.
 
 **What was tried and rejected.**
 
 - *The scheduler's events alone.* Up to 34 % of the makespan of small tasks was one lump. So workers note when each task
   was received, ready and executing, and when its inputs were fetched.
-- *The longest path through the graph as the answer.* It has no transfers, no queue and no scheduler. It stands beside
-  the walk as the floor of any cluster (``longest_chain`` in :mod:`~dask_efficiency.runs.path.bounds`).
+- *The longest path through the graph as the answer.* It has no transfers, no queue and no scheduler. It is kept as the
+  floor of any cluster (``longest_chain`` in :mod:`~dask_efficiency.runs.path.bounds`).
 - *Dask's corrected clocks.* They moved by up to 0.25 s where raw clocks of one host contradicted no cause.
 - *Subtracting a task's time on the path to say what it could save.* Another chain may be nearly as long. What-ifs
   replay the run (:mod:`~dask_efficiency.runs.replay.replay`); of the repair of a straggler, subtraction was off by 34
@@ -85,7 +85,7 @@ happens between the scheduler's events comes from the worker's half of the recor
 **Limits.** The path is one chain; where two causes came nearly at once it follows one and says nothing of the other:
 that is what :meth:`~dask_efficiency.runs.path.path.CriticalPath.slack` is for. How computing divides into CPU and the
 rest is known per run, not when within it. Which result a client waited for is inferred where it did not gather
-(:mod:`~dask_efficiency.runs.trace.clients`), and so is which task of a worker sent a graph (``nested.py``).
+(:mod:`~dask_efficiency.runs.trace.clients`), and so is which task of a worker sent a graph.
 """
 
 from __future__ import annotations
@@ -94,13 +94,12 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Int64
 from dask_efficiency.runs.path.kinds import Kind
-from dask_efficiency.runs.path.nested import Nested
 from dask_efficiency.runs.path.scope import Scope
-from dask_efficiency.runs.path.segments import CODES, Row, Segments
-from dask_efficiency.runs.trace.causes import Causes
-from dask_efficiency.runs.trace.clients import ClientLog
+from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments
+from dask_efficiency.runs.trace.clients import ClientLog, Nested
+from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import RUN_INSTANTS, STATES, Outcome
+from dask_efficiency.runs.trace.schema import RUN_INSTANTS, STATES, RunOutcome
 
 #: A stage of a run is a position in its instants.
 _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _REPORTED = range(len(RUN_INSTANTS))
@@ -108,7 +107,7 @@ _ASSIGNED, _RECEIVED, _READY, _EXECUTING, _SUBMITTED, _START, _STOP, _ENDED, _RE
 _WAITS = (STATES.index("queued"), STATES.index("no-worker"))
 
 
-def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
+def walk(trace: RunTrace, scope: Scope, causes: RunCauses) -> Segments:
     """Find the critical path of a scope, as segments that tile it exactly."""
     return _Walk(trace, scope, causes).segments()
 
@@ -116,7 +115,7 @@ def walk(trace: RunTrace, scope: Scope, causes: Causes) -> Segments:
 class _Walk:
     """State of a walk: everything after :attr:`at` is explained, nothing before it."""
 
-    def __init__(self, trace: RunTrace, scope: Scope, causes: Causes) -> None:
+    def __init__(self, trace: RunTrace, scope: Scope, causes: RunCauses) -> None:
         self._trace = trace
         self._scope = scope
         self._causes = causes
@@ -134,7 +133,7 @@ class _Walk:
         self._queued: Int64 | None = None
         #: By barrier, the messages of its P2P shuffle in the order in which they arrived; made when first needed.
         self._shuffled: dict[int, list[int]] | None = None
-        self._rows: list[Row] = []
+        self._rows: list[SegmentRow] = []
         self.at = scope.stop
 
     def segments(self) -> Segments:
@@ -194,9 +193,9 @@ class _Walk:
         """Walk from an instant of a run back to what caused the run to be assigned."""
         runs = self._trace.runs
         row = self._instants[run].tolist()
-        if runs.outcome[run] == Outcome.LOST:
+        if runs.outcome[run] == RunOutcome.LOST:
             stage = self._cut_off(run, min(stage, _ENDED), row, Kind.LOST_WORKER)
-        elif runs.outcome[run] == Outcome.CANCELLED and row[_START] == MISSING:
+        elif runs.outcome[run] == RunOutcome.CANCELLED and row[_START] == MISSING:
             # It did not run here: it was stolen or cancelled while it waited.
             stage = self._cut_off(run, min(stage, _EXECUTING), row, Kind.READY_WAIT)
         while stage > _ASSIGNED:
@@ -330,9 +329,9 @@ class _Walk:
         cause = int(causes.run[run])
         if cause == MISSING and causes.queued[run]:
             return self._queue(task, row, run)
-        if cause != MISSING and outcome[cause] == Outcome.LOST and earlier != MISSING:
+        if cause != MISSING and outcome[cause] == RunOutcome.LOST and earlier != MISSING:
             # Of all runs that were lost with the worker, go on with the one of the same task.
-            cause = earlier if outcome[earlier] == Outcome.LOST else cause
+            cause = earlier if outcome[earlier] == RunOutcome.LOST else cause
         if cause != MISSING:
             return self._after(cause, row, run)
         if earlier != MISSING:

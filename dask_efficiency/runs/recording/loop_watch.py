@@ -1,18 +1,289 @@
-"""LoopWatch: when an event loop was blocked."""
+"""LoopWatch: reports when an event loop was blocked, and how much of that time it moved data.
+
+The recorded transfers alone do not show the latter: a loop that waits for the GIL in the middle of a transfer, because
+a task holds it, would look like one that moves data.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
 import threading
 from collections.abc import Callable
+from threading import Lock, get_ident
 from time import monotonic_ns, process_time_ns, thread_time_ns
-from typing import Any, NamedTuple
+from types import FunctionType
+from typing import Any, NamedTuple, cast
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.plugin.patches import TICK, Replacements
-from dask_efficiency.runs.recording.data_moves import DataMoves
+from dask_efficiency.plugin.patches import OFFLOAD, READ, SERIALIZE, TICK, WRITE, Replacements
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
 
-#: How late a tick must be to be reported.
+#: Nanoseconds of a call from which the thread may have waited for the GIL.
+_LONG_NS = 1_000_000
+
+#: Nanoseconds of (de)serialising below which a message has no data: it takes 20 us in the median of no-op tasks.
+_MIN_NS = 100_000
+
+#: Bytes up to which a read or write is not timed, as it takes microseconds: Tornado's own chunk.
+_MIN_BYTES = 65_536
+
+#: Arguments of Dask's ``dumps`` and ``loads``.
+_OF_DUMPS = ("msg", "serializers", "on_error", "context", "frame_split_size")
+_OF_LOADS = ("frames", "deserialize", "deserializers")
+
+
+class DataMoves:
+    """Adds up the time in which an event loop's thread moves data, or waits for a thread that does.
+
+    To be made on the event loop's thread. Large reads and writes of Tornado's streams are timed, and calls of Dask's
+    protocol; small ones, of which there are many for every task, do not count. Sampling the loop's stack from another
+    thread would cost a thread, and on Python 3.11 it can lock up the process: Dask does not do it there either. Comms
+    that do not use Tornado's streams are not counted.
+    """
+
+    def __init__(self) -> None:
+        self._long_ns = 0
+        self._thread = get_ident()
+        self._schedstat = _open_schedstat()
+        self._ran_ns = self._turned_ns = self._ran()
+        with _lock:
+            if not _loops:
+                _install()
+            loop = _loops.setdefault(self._thread, _Loop())
+            loop.users.append(self)
+        self._short_ns = loop.short_ns
+        self._elsewhere_ns = _elsewhere()
+
+    def close(self) -> None:
+        """Stop; to be called once."""
+        with _lock:
+            loop = _loops[self._thread]
+            loop.users.remove(self)
+            if not loop.users:
+                del _loops[self._thread]
+            if not _loops:
+                _uninstall()
+        _close(self._schedstat)
+        self._schedstat = None
+
+    def turn(self, took_ns: int) -> int:
+        """Measure how much of the event loop's last turn went to data.
+
+        Parameters
+        ----------
+        took_ns
+            Nanoseconds since the last call.
+
+        Returns
+        -------
+        int
+            Nanoseconds, at most ``took_ns``: the loop's own calls, without its sleep in them, which is mostly
+            waiting for the GIL; and its sleep while another thread (de)serialised.
+        """
+        before, self._turned_ns = self._turned_ns, self._ran()
+        self._ran_ns = self._turned_ns
+        slept = max(0, took_ns - (self._turned_ns - before))
+        elsewhere, self._elsewhere_ns = self._elsewhere_ns, _elsewhere()
+        before, self._short_ns = self._short_ns, _loops[self._thread].short_ns
+        moved, self._long_ns = self._short_ns - before + self._long_ns, 0
+        return min(took_ns, moved + max(0, min(slept, self._elsewhere_ns - elsewhere)))
+
+    def add_long(self, took_ns: int) -> None:
+        """Count a long call on the loop's own thread, which has returned."""
+        before, self._ran_ns = self._ran_ns, self._ran()
+        self._long_ns += max(0, min(took_ns, self._ran_ns - before))
+
+    def _ran(self) -> int:
+        """Time in which the thread ran or waited for a core, in nanoseconds."""
+        return thread_time_ns() + _scheduled(self._schedstat)[1]
+
+
+class _Loop:
+    """Thread of an event loop, with one :class:`DataMoves` for each server that runs on it."""
+
+    def __init__(self) -> None:
+        self.users: list[DataMoves] = []
+        #: Nanoseconds of all short calls.
+        self.short_ns = 0
+
+
+class _Elsewhere:
+    """Time in which a thread other than an event loop's (de)serialised: Dask has one for large messages."""
+
+    def __init__(self) -> None:
+        self.schedstat = _open_schedstat()
+        self._total_ns = 0
+        self._since: int | None = None
+
+    def begin(self) -> None:
+        self._since = sum(_scheduled(self.schedstat))
+
+    def end(self) -> None:
+        self._total_ns = self.total_ns()
+        self._since = None
+
+    def total_ns(self) -> int:
+        """Total with the call that goes on; may be read on any thread."""
+        total, since = self._total_ns, self._since
+        return total if since is None else total + max(0, sum(_scheduled(self.schedstat)) - since)
+
+
+#: By thread.
+_loops: dict[int, _Loop] = {}
+_others: dict[int, _Elsewhere] = {}
+_lock = Lock()
+_replacements = Replacements()
+
+
+def _elsewhere() -> int:
+    return sum(other.total_ns() for other in list(_others.values()))
+
+
+def _serializing(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap Dask's ``dumps`` or ``loads``, which are called several times for every task."""
+    try:
+        parameters = tuple(inspect.signature(call).parameters)
+    except (TypeError, ValueError):
+        parameters = ()
+    wrap = {_OF_DUMPS: _dumping, _OF_LOADS: _loading}.get(parameters)
+    if wrap is None:
+        return lambda *args, **kwargs: _timed(call, *args, **kwargs)
+    timed = wrap(call)
+    timed.__defaults__ = call.__defaults__
+    return timed
+
+
+def _dumping(dumps: Callable[..., Any]) -> FunctionType:
+    # Passing arguments by name takes three times as many instructions as all else here.
+    def timed(msg: Any, serializers: Any, on_error: Any, context: Any, frame_split_size: Any) -> Any:
+        start = monotonic_ns()
+        try:
+            return dumps(msg, serializers, on_error, context, frame_split_size)
+        finally:
+            if (took := monotonic_ns() - start) > _MIN_NS:
+                _count(took)
+
+    return cast(FunctionType, timed)
+
+
+def _loading(loads: Callable[..., Any]) -> FunctionType:
+    def timed(frames: Any, deserialize: Any, deserializers: Any) -> Any:
+        start = monotonic_ns()
+        try:
+            return loads(frames, deserialize, deserializers)
+        finally:
+            if (took := monotonic_ns() - start) > _MIN_NS:
+                _count(took)
+
+    return cast(FunctionType, timed)
+
+
+def _offloading(offload: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap Dask's ``offload``, which (de)serialises a large message in another thread."""
+
+    def offload_timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return offload(_timed_elsewhere, call, *args, **kwargs)
+
+    return offload_timed
+
+
+def _reading(read_from_fd: Callable[..., Any]) -> Callable[..., Any]:
+    def read(stream: Any, buf: Any) -> Any:
+        if len(buf) <= _MIN_BYTES:
+            return read_from_fd(stream, buf)
+        return _timed(read_from_fd, stream, buf)
+
+    return read
+
+
+def _writing(write_to_fd: Callable[..., Any]) -> Callable[..., Any]:
+    def write(stream: Any, data: Any) -> Any:
+        if len(data) <= _MIN_BYTES:
+            return write_to_fd(stream, data)
+        return _timed(write_to_fd, stream, data)
+
+    return write
+
+
+def _timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    start = monotonic_ns()
+    try:
+        return call(*args, **kwargs)
+    finally:
+        _count(monotonic_ns() - start)
+
+
+def _count(took: int) -> None:
+    """Count a call on this thread, which has returned."""
+    loop = _loops.get(get_ident())
+    if loop is None:
+        return
+    if took <= _LONG_NS:
+        loop.short_ns += took
+        return
+    for moves in loop.users:
+        moves.add_long(took)
+
+
+def _timed_elsewhere(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    thread = get_ident()
+    other = _others.get(thread)
+    if other is None:
+        if not _loops or len(_others) >= _MAX_OTHERS:
+            return call(*args, **kwargs)
+        other = _others.setdefault(thread, _Elsewhere())
+    other.begin()
+    try:
+        return call(*args, **kwargs)
+    finally:
+        other.end()
+
+
+#: Most threads other than event loops' that are timed: far more than Dask has.
+_MAX_OTHERS = 16
+
+
+def _install() -> None:
+    _replacements.put(SERIALIZE, None, _serializing)
+    _replacements.put(OFFLOAD, None, _offloading)
+    _replacements.put(READ, None, _reading)
+    _replacements.put(WRITE, None, _writing)
+
+
+def _uninstall() -> None:
+    _replacements.put_back()
+    while _others:
+        _, other = _others.popitem()
+        _close(other.schedstat)
+        other.schedstat = None
+
+
+def _open_schedstat() -> int | None:
+    """Open the file in which Linux counts this thread's time on a core and waiting for one; None elsewhere."""
+    try:
+        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _close(file: int | None) -> None:
+    if file is not None:
+        os.close(file)
+
+
+def _scheduled(schedstat: int | None) -> tuple[int, int]:
+    """Nanoseconds that a thread ran, up to some milliseconds ago, and waited for a core; 0 where unknown."""
+    if schedstat is None:
+        return 0, 0
+    try:
+        ran, waited, _ = os.pread(schedstat, 100, 0).split()
+        return int(ran), int(waited)
+    except (OSError, ValueError):  # no reason to fail a message
+        return 0, 0
+
+
+#: Nanoseconds by which a tick must be late to be reported: half of Dask's own interval.
 LATE_NS = 10_000_000
 
 
@@ -27,19 +298,18 @@ class _Used(NamedTuple):
 
 
 class LoopWatch:
-    """Reports when a server's event loop was late for Dask's own tick, of every 20 ms, by another 10 ms.
+    """Reports when a server's event loop was late by 10 ms for Dask's own tick, which comes every 20 ms.
 
-    Where upstream has no such tick any more, nothing is reported and nothing breaks.
+    Where upstream has no such tick, nothing is reported.
 
     Parameters
     ----------
     server
         A scheduler or a worker.
     blocked
-        Called with the start and stop of the interval, nanoseconds of the monotonic clock; with how many of them were
-        spent on moving data; and with what most of them were spent on, as an index of
-        :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or MISSING for data. The loop was blocked at some instant
-        between its last tick and the one that was due: the middle is given as the start.
+        Called with the start and stop of the interval, nanoseconds of the monotonic clock; the nanoseconds of it that
+        moved data; and the cause of most of it, a position in :data:`~dask_efficiency.runs.trace.schema.BLOCKED_BY`, or
+        MISSING for data. The start is the middle between the last tick and the one that was due.
     """
 
     def __init__(self, server: Any, blocked: Callable[[int, int, int, int], object]) -> None:
@@ -64,7 +334,7 @@ class LoopWatch:
             moves.close()
 
     def _before(self, callback: Callable[[], Any]) -> Callable[[], Any]:
-        """What Dask's tick calls from now on."""
+        """Wrap Dask's tick."""
 
         def tick() -> Any:
             self._turn()
@@ -84,7 +354,7 @@ class LoopWatch:
         self._last, self._used = now, used
 
     def _cause(self, took: int, moving: int, used: _Used) -> int:
-        """What most of the time since the last tick was spent on.
+        """Find the cause of most of the time since the last tick.
 
         A loop that neither computed nor waited for a core waited for the GIL or in a call that blocks: where other
         threads of the process computed meanwhile, it is taken for the GIL.
@@ -101,7 +371,7 @@ class LoopWatch:
         return _COMPUTING if loop >= core else _CORE
 
     def _core_wait(self) -> int:
-        """Nanoseconds that this thread has waited for a core; 0 where the system does not say.
+        """Nanoseconds that this thread has waited for a core; 0 where the system does not tell.
 
         Read only when the loop was late, not at each tick: reading releases the GIL, which may block the loop itself.
         """

@@ -1,4 +1,4 @@
-"""A recording as it travels from the scheduler to a client."""
+"""Messages that carry a recording from the scheduler to a client."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dask_efficiency.runs.trace.recording import Recording
 
 
 def pack(recording: Recording) -> dict[str, Any]:
-    """What travels: columns as they are, and facts as plain data."""
+    """Make the message: columns are serialized without a copy, facts are plain data."""
     columns = {**recording.columns, "keys.block": recording.keys.block, "keys.offsets": recording.keys.offsets}
     return {"columns": {name: to_serialize(column) for name, column in columns.items()}, "facts": recording.facts}
 
 
 def unpack(payload: Mapping[str, Any]) -> Recording:
-    """What :func:`pack` made, on the client."""
-    # Within one process they travel as they are, wrapped.
+    """Read the message of :func:`pack`, on the client."""
+    # Within one process the columns arrive wrapped.
     columns = {
         name: column.data if isinstance(column, Serialize) else column for name, column in payload["columns"].items()
     }

@@ -1,33 +1,34 @@
-"""Changes: what a replay does differently from the recorded run."""
+"""Changes of a replay, and how much each of several changes would save."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import fmean, stdev
 
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace
 
-#: What can be left out: moving results between workers; writing results to disk and reading them back; the messages to
-#: and from the scheduler, and the scheduler's own time.
+#: Parts that can be left out: moving results between workers; writing results to disk and reading them back; the
+#: messages to and from the scheduler, and the scheduler's own time.
 REMOVABLE = ("transfer", "spill", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Factors by which a replay multiplies recorded durations; 1.0 leaves them as they were.
+    """Factors for the durations of a replay; 1.0 leaves them as recorded.
 
     Parameters
     ----------
     prefixes
-        By prefix: the factor of its tasks' computing time.
+        By prefix: factor of its tasks' computing time.
     parts
-        By name, one of :data:`REMOVABLE`: the factor of the time that this part takes.
+        By name, one of :data:`REMOVABLE`: factor of that part's time.
     repaired
         Names of workers that compute as fast as the others.
     seed
-        Seeds small random changes to all computing times; None leaves them as they are.
+        Seed of small random changes to all computing times; None makes none.
     """
 
     prefixes: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Changes:
 
 
 def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[str], repair: Iterable[str]) -> Changes:
-    """Check and translate the changes that a user asks for.
+    """Check a user's changes and translate them.
 
     Raises
     ------
@@ -69,3 +70,50 @@ def changes(trace: RunTrace, speed_up: Mapping[str, float], without: Collection[
         if name not in names:
             raise UnknownNameError("worker", name, names)
     return Changes(factors, dict.fromkeys(without, 0.0), repaired)
+
+
+#: Runs of all replays of one improvement together, unless a single replay has more: some seconds of work.
+RUNS = 20_000
+
+#: Replays of one improvement, at most: the standard error falls with the square root of their number.
+REPLAYS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """Saving of one improvement."""
+
+    what: str
+    #: Reduction of the makespan; below 0 where it would be longer.
+    saved_seconds: float
+    #: Standard error of that; NaN after a single replay.
+    error_seconds: float
+
+
+def replays(runs: int) -> int:
+    """Choose the number of replays to average, for a trace with a number of runs."""
+    return min(max(RUNS // max(runs, 1), 1), REPLAYS)
+
+
+def speedups(makespan: Callable[[Changes], float], improvements: Mapping[str, Changes], number: int) -> list[Speedup]:
+    """Estimate the saving of each improvement, the most helpful first.
+
+    The recorded schedule is one of many that could have happened, and often a lucky one: any small change may make it
+    longer. So all computing times are changed a little at random, in the same way with and without the improvement.
+
+    Parameters
+    ----------
+    makespan
+        Gives the makespan in seconds of a replay with changes.
+    improvements
+        Changes by name.
+    number
+        Replays of each, at least 1.
+    """
+    before = [makespan(Changes(seed=seed)) for seed in range(number)]
+    found = []
+    for what, changed in improvements.items():
+        saved = [was - makespan(replace(changed, seed=seed)) for seed, was in enumerate(before)]
+        error = stdev(saved) / math.sqrt(number) if number > 1 else math.nan
+        found.append(Speedup(what, fmean(saved), error))
+    return sorted(found, key=lambda speedup: -speedup.saved_seconds)

@@ -1,7 +1,8 @@
-"""Durations: how long each part of a run took, so that a replay can put the parts together at other times."""
+"""Durations of the parts of each run, and the mean time of each worker for a task of each prefix."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,16 +10,17 @@ from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
 from dask_efficiency.runs.replay.changes import Changes
-from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_causes import RunCauses
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.runs.trace.schema import RUN_INSTANTS
 
-#: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks.
+#: Standard deviation of the random changes to the logarithm of computing times: enough to reorder tasks, and far below
+#: what runs differ by.
 NOISE = 0.01
 
 
 def ordered_instants(trace: RunTrace) -> Int64:
-    """The instants of each run. A missing instant is set to the one before it, so that they never decrease.
+    """Collect the instants of each run. A missing one is set to the one before it, so that they never decrease.
 
     Returns
     -------
@@ -32,15 +34,15 @@ def ordered_instants(trace: RunTrace) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """By run, in nanoseconds: how long each part of it takes. All changes are in, except repairs of workers."""
+    """By run, in nanoseconds: durations of its parts. All changes are in, except repairs of workers."""
 
-    #: From being assigned until the worker heard of it.
+    #: From being assigned until its message reached the worker.
     to_worker: Int64
     #: From then until all inputs were on the worker.
     fetch: Int64
-    #: From ready to executing, where the run did not wait for a slot; 0 elsewhere.
+    #: From ready to executing if the run did not wait for a slot, else 0.
     before_slot: Int64
-    #: From its slot being free to executing, where the run waited for a slot; 0 elsewhere.
+    #: From its slot being free to executing if the run waited for a slot, else 0.
     after_slot: Int64
     #: From executing to the start in the thread.
     prepare: Int64
@@ -51,14 +53,14 @@ class Durations:
     finish: Int64
     #: From then until the scheduler knew of its end.
     report: Int64
-    #: Whether it got a slot.
+    #: True if it got a slot.
     ran: Bool
-    #: Whether it was reported.
+    #: True if it was reported.
     done: Bool
 
 
-def durations(trace: RunTrace, causes: Causes, moved: Moved, changes: Changes) -> Durations:
-    """Durations as recorded, with changes."""
+def durations(trace: RunTrace, causes: RunCauses, moved: RunTransfers, changes: Changes) -> Durations:
+    """Compute the recorded durations with changes."""
     runs = trace.runs
     assigned, received, ready, executing, submitted, start, stop, ended, reported = ordered_instants(trace)
     scheduler, disk = changes.part("scheduler"), changes.part("spill")
@@ -84,19 +86,19 @@ def durations(trace: RunTrace, causes: Causes, moved: Moved, changes: Changes) -
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Which transfers each run waited for, and which run each transfer was for."""
+class RunTransfers:
+    """Transfers that each run waited for, and the run that each transfer was for."""
 
-    #: By run: whether it waited for any transfer.
+    #: By run: True if it waited for a transfer.
     any: Bool
-    #: By run: when its first transfer was asked for, and when its last one arrived.
+    #: By run: instants at which its first transfer was asked for, and its last one arrived.
     first_start: Int64
     last_stop: Int64
-    #: By transfer: the first run that needed it; MISSING where none is known.
+    #: By transfer: the first run that needed it; MISSING if none is known.
     run: Int64
 
 
-def moved(trace: RunTrace, inputs: tuple[Int64, Int64]) -> Moved:
+def run_transfers(trace: RunTrace, inputs: tuple[Int64, Int64]) -> RunTransfers:
     """Match transfers with the runs that needed them."""
     runs, transfers, tasks = trace.runs, trace.transfers, len(trace.tasks)
     making, needing = inputs
@@ -122,11 +124,11 @@ def moved(trace: RunTrace, inputs: tuple[Int64, Int64]) -> Moved:
     last_stop = np.full(len(runs), MISSING, np.int64)
     np.minimum.at(first_start, needing, began)
     np.maximum.at(last_stop, needing, transfers.stop[row])
-    return Moved(last_stop != MISSING, first_start, last_stop, run)
+    return RunTransfers(last_stop != MISSING, first_start, last_stop, run)
 
 
-def _slot_waits(trace: RunTrace, causes: Causes, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
-    """Which runs waited for a slot, and when the slot that they got was free."""
+def _slot_waits(trace: RunTrace, causes: RunCauses, ready: Int64, executing: Int64) -> tuple[Bool, Int64]:
+    """Mark the runs that waited for a slot, and find when the slot that they got was free."""
     runs = trace.runs
     freed = np.where(runs.seceded != MISSING, runs.seceded, runs.ended)
     holder = causes.by_task.latest(runs.after, freed, executing)
@@ -138,7 +140,7 @@ def _slot_waits(trace: RunTrace, causes: Causes, ready: Int64, executing: Int64)
 
 
 def _by_prefix(trace: RunTrace, changes: Changes) -> Float64:
-    """By run: what its computing time is multiplied by."""
+    """By run: factor of its computing time."""
     factors = np.array([changes.prefixes.get(name, 1.0) for name in trace.prefixes] + [1.0])[prefix_of_runs(trace)]
     if changes.seed is None:
         return factors
@@ -160,3 +162,71 @@ def _scaled(ns: Int64, factor: float | NDArray[np.float64]) -> Int64:
     if isinstance(factor, float) and factor == 1.0:
         return ns
     return np.where(factor == 1.0, ns, np.rint(ns * factor)).astype(np.int64)
+
+
+#: Welch's t beyond which a worker counts as slower or faster than the others: about 3 standard errors, the usual bar.
+DISTINCT = 3.0
+
+
+def task_times(trace: RunTrace) -> Float64:
+    """Estimate each worker's time for a task of each prefix.
+
+    Workers whose times do not clearly differ from the others', by Welch's t of the logarithms, count as equally fast.
+
+    Returns
+    -------
+    array, shape (workers, prefixes + 1)
+        Geometric means in nanoseconds, above 0. Where a worker ran no task of a prefix, it is what the others take,
+        made slower or faster as this worker is with the rest of its tasks. The last column is for runs without a
+        prefix.
+    """
+    count, total, squares = _logarithms(trace)
+    others = count.sum(axis=0) - count
+    mean, rest = _mean(total, count), _mean(total.sum(axis=0) - total, others)
+    spread = (_mean(squares, count) - mean**2, _mean(squares.sum(axis=0) - squares, others) - rest**2)
+    own, of_others = (np.maximum(square, 0.0) for square in spread)
+    # Where all times are equal, the spread is 0 and any difference counts.
+    error = np.sqrt(np.maximum(_mean(own, count - 1) + _mean(of_others, others), 1e-12))
+    known = (count > 1) & (others > 0)
+    distinct = known & (np.abs(mean - rest) > DISTINCT * error)
+    alike = np.where(distinct, 0.0, count)
+    middle = np.array(
+        [float(np.median(means[has])) if has.any() else 0.0 for means, has in zip(mean.T, known.T, strict=True)]
+    )
+    common = np.where(alike.any(axis=0), _mean((np.where(distinct, 0.0, total)).sum(axis=0), alike.sum(axis=0)), middle)
+    slower = np.where(distinct, mean - common, 0.0)
+    ran = count > 0
+    rest_of_its_tasks = _mean((slower * count).sum(axis=1), count.sum(axis=1))
+    found: Float64 = np.exp(common + np.where(ran, slower, rest_of_its_tasks[:, None]))
+    return found
+
+
+def repaired(found: Float64, workers: Collection[int]) -> Float64:
+    """Set the times of some workers to the median of the others, if there are others."""
+    others = [worker for worker in range(len(found)) if worker not in workers]
+    again = found.copy()
+    if others and workers:
+        again[list(workers)] = np.median(found[others], axis=0)
+    return again
+
+
+def _logarithms(trace: RunTrace) -> tuple[Float64, Float64, Float64]:
+    """By worker and prefix: number of runs, and sums of the logarithms of their times and of the squares."""
+    runs, workers, prefixes = trace.runs, len(trace.workers), len(trace.prefixes)
+    took, prefix = runs.stop - runs.start, prefix_of_runs(trace)
+    there = (runs.start != MISSING) & (runs.stop != MISSING) & (runs.worker >= 0) & (runs.worker < workers)
+    rows = np.flatnonzero(there & (prefix >= 0))
+    logs = np.log(np.maximum(took[rows], 1))
+    place = runs.worker[rows].astype(np.int64) * (prefixes + 1) + prefix[rows]
+    size, shape = workers * (prefixes + 1), (workers, prefixes + 1)
+    count, total, squares = (
+        np.bincount(place, weights, minlength=size).astype(np.float64).reshape(shape)
+        for weights in (np.ones(len(logs)), logs, logs**2)
+    )
+    return count, total, squares
+
+
+def _mean(total: Float64, count: Float64) -> Float64:
+    """Divide; 0 where nothing was counted."""
+    found: Float64 = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    return found

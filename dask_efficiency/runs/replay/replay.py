@@ -1,22 +1,248 @@
-"""Replay: run a recorded trace again with changes, which makes another trace."""
+"""Replay of a recorded trace with changes, which gives another trace."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import MISSING, Clock, Int64
 from dask_efficiency.runs.replay.changes import Changes, changes
-from dask_efficiency.runs.replay.constraints import constraints
-from dask_efficiency.runs.replay.durations import durations, moved
-from dask_efficiency.runs.replay.rebuild import rebuild
-from dask_efficiency.runs.replay.schedule import VirtualCluster
-from dask_efficiency.runs.replay.task_times import repaired, task_times
-from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.replay.durations import (
+    Durations,
+    RunTransfers,
+    durations,
+    repaired,
+    run_transfers,
+    task_times,
+)
+from dask_efficiency.runs.replay.schedule import Schedule, VirtualCluster
+from dask_efficiency.runs.trace.run_causes import Constraints, RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.trace.schema import STATES, Blocked, RunOutcome, Runs, Series, Stimuli, Transitions, instants
 
-#: A replay is of the recorded run's own class.
+_WAITING, _QUEUED, _PROCESSING = (STATES.index(name) for name in ("waiting", "queued", "processing"))
+_MEMORY, _RELEASED = STATES.index("memory"), STATES.index("released")
+
+#: Instants of a run that its worker recorded.
+_ON_WORKER = instants(Runs, Clock.WORKER)
+
+
+def _rebuild(
+    trace: RunTrace,
+    times: Durations,
+    limits: Constraints,
+    moved: RunTransfers,
+    schedule: Schedule,
+    changed: Changes,
+) -> RunTrace:
+    """Make every table with its new times, sorted again."""
+    runs, new = trace.runs, _instants(trace, times, schedule)
+    order = np.lexsort((np.arange(len(runs)), new["assigned"]))
+    computed = np.maximum(runs.stop - runs.start, 1)
+    share = np.where(computed > 0, schedule.compute / computed, 1.0)
+    exact = schedule.compute == runs.stop - runs.start
+    holder = np.where(schedule.after != MISSING, runs.task[schedule.after], MISSING)
+    columns = runs.columns() | new
+    columns |= {
+        "worker": schedule.worker,
+        "slot": np.where(schedule.slot != MISSING, schedule.slot, runs.slot),
+        "after": holder,
+        "cpu_ns": np.where(exact, runs.cpu_ns, (runs.cpu_ns * share).astype(np.int64)),
+        "gpu_ns": np.where(exact, runs.gpu_ns, (runs.gpu_ns * share).astype(np.int64)),
+        "unspill_ns": np.rint(runs.unspill_ns * changed.part("spill")).astype(np.int64),
+        "spill_ns": np.rint(runs.spill_ns * changed.part("spill")).astype(np.int64),
+    }
+    stimuli, transitions = _scheduler(trace, limits, schedule)
+    clock = _ClientClock(trace, schedule)
+    graphs, phases = trace.graphs, trace.phases
+    again = replace(
+        trace,
+        runs=Runs(**{name: _cast(Runs, name, column[order]) for name, column in columns.items()}),
+        graphs=replace(
+            graphs,
+            received=schedule.received,
+            taken_in=_moved_along(graphs.taken_in, graphs.received, schedule.received, changed.part("scheduler")),
+        ),
+        releases=replace(trace.releases, at=clock.moved(trace.releases.client, trace.releases.at)),
+        transitions=transitions,
+        stimuli=stimuli,
+        transfers=_transfers(trace, new["received"], schedule, moved, changed.part("transfer")),
+        phases=replace(
+            phases,
+            start=clock.moved(phases.client, phases.start),
+            stop=clock.moved(phases.client, phases.stop),
+        ),
+        series=Series.empty(),
+        blocked=Blocked.empty(),
+        profiles=(),
+        notes=(*trace.notes, "A replay: its times are worked out, not recorded."),
+    )
+    return replace(again, stop=max(again.start, _last_instant(again) + trace.stop - _last_instant(trace)))
+
+
+def _instants(trace: RunTrace, times: Durations, schedule: Schedule) -> dict[str, Int64]:
+    runs = trace.runs
+    received = schedule.assigned + times.to_worker
+    stop = schedule.start + schedule.compute
+    found = {
+        "assigned": schedule.assigned,
+        "received": received,
+        "ready": received + times.fetch,
+        "executing": schedule.executing,
+        "submitted": schedule.start - np.maximum(runs.start - np.maximum(runs.submitted, runs.executing), 0),
+        "start": schedule.start,
+        "stop": stop,
+        "ended": stop + times.finish,
+        "reported": schedule.reported,
+        "seceded": schedule.freed,
+    }
+    for name in _ON_WORKER:
+        # An instant that was not recorded is unknown in the replay too.
+        known = getattr(runs, name) != MISSING
+        if name not in ("received", "ready"):
+            known &= schedule.executing != MISSING
+        found[name] = np.where(known, found[name], MISSING)
+    return found
+
+
+def _scheduler(trace: RunTrace, limits: Constraints, schedule: Schedule) -> tuple[Stimuli, Transitions]:
+    """Make a stimulus for each graph and each run's end, with the transitions to and from processing that it causes."""
+    runs, graphs = trace.runs, len(trace.graphs)
+    ended = np.flatnonzero(schedule.reported != MISSING)
+    at = np.concatenate([schedule.received, schedule.reported[ended]])
+    of_graph = np.concatenate([np.arange(graphs), np.full(len(ended), MISSING)])
+    order = np.argsort(at, kind="stable")
+    position = np.empty(len(at), np.int64)
+    position[order] = np.arange(len(at))
+    kind = np.where(
+        of_graph == MISSING,
+        _position(trace.stimulus_kinds, "task-finished"),
+        _position(trace.stimulus_kinds, "update-graph"),
+    )
+    stimuli = Stimuli(kind=kind[order].astype(np.int16), at=at[order], graph=of_graph[order].astype(np.int32))
+    of_run = np.full(len(runs), MISSING, np.int64)
+    of_run[ended] = position[graphs:]
+
+    cause = _stimulus_of(limits, schedule, of_run, position)
+    given = np.flatnonzero(cause != MISSING)
+    queued = limits.opener[given] != MISSING
+    good = runs.outcome[ended] == RunOutcome.SUCCEEDED
+    rows = {
+        "at": np.concatenate([schedule.reported[ended], schedule.assigned[given]]),
+        "task": np.concatenate([runs.task[ended], runs.task[given]]),
+        "start": np.concatenate([np.full(len(ended), _PROCESSING), np.where(queued, _QUEUED, _WAITING)]),
+        "finish": np.concatenate([np.where(good, _MEMORY, _RELEASED), np.full(len(given), _PROCESSING)]),
+        "worker": np.concatenate([schedule.worker[ended], schedule.worker[given]]),
+        "stimulus": np.concatenate([of_run[ended], cause[given]]),
+    }
+    # Of two transitions at one instant, a run's end comes before what it causes.
+    order = np.argsort(rows["at"], kind="stable")
+    table = Transitions(**{name: _cast(Transitions, name, column[order]) for name, column in rows.items()})
+    return stimuli, table
+
+
+def _stimulus_of(limits: Constraints, schedule: Schedule, of_run: Int64, position: Int64) -> Int64:
+    """By run: stimulus of the last event that it waited for."""
+    cause = np.full(len(schedule.assigned), MISSING, np.int64)
+    graph = np.flatnonzero(limits.graph != MISSING)
+    latest = np.full(len(cause), MISSING, np.int64)
+    cause[graph] = position[limits.graph[graph]]
+    latest[graph] = schedule.received[limits.graph[graph]]
+    opened = np.flatnonzero(schedule.opener != MISSING)
+    source = np.concatenate([limits.source, schedule.opener[opened]])
+    target = np.concatenate([limits.target, opened])
+    known = schedule.reported[source] != MISSING
+    source, target = source[known], target[known]
+    np.maximum.at(latest, target, schedule.reported[source])
+    last = schedule.reported[source] == latest[target]
+    cause[target[last]] = of_run[source[last]]
+    return cause
+
+
+def _transfers(trace: RunTrace, received: Int64, schedule: Schedule, moved: RunTransfers, factor: float) -> Any:
+    """Shift transfers with the runs that needed them; none are left where transfers take no time."""
+    transfers, run = trace.transfers, moved.run
+    known = run != MISSING
+    base = np.maximum(moved.first_start[run], trace.runs.received[run])
+    base = np.where(known & moved.any[run], base, np.where(known, trace.runs.received[run], 0))
+    shift = np.where(known, received[run] - trace.runs.received[run], 0)
+
+    def at(column: Int64) -> Int64:
+        inside = np.rint(np.maximum(column - base, 0) * factor).astype(np.int64) if factor != 1.0 else column - base
+        there = np.where(column > base, base + inside, column) if factor != 1.0 else column
+        return np.where(column == MISSING, MISSING, there + shift)
+
+    again = replace(
+        transfers,
+        receiver=np.where(known, schedule.worker[run], transfers.receiver),
+        queued=at(transfers.queued),
+        start=at(transfers.start),
+        stop=at(transfers.stop),
+    )
+    if not factor:
+        return type(transfers).empty()
+    return again.take(np.argsort(again.stop, kind="stable"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchors:
+    before: Int64
+    after: Int64
+
+
+class _ClientClock:
+    """Moves a client's instants along with its graphs and with the results that it waited for."""
+
+    def __init__(self, trace: RunTrace, schedule: Schedule) -> None:
+        runs, tasks, graphs = trace.runs, trace.tasks, trace.graphs
+        inside = (runs.task >= 0) & (runs.task < len(tasks))
+        rows = np.flatnonzero(inside & (runs.reported != MISSING) & (schedule.reported != MISSING))
+        rows = rows[tasks.wanted[runs.task[rows]]]
+        graph = tasks.graph[runs.task[rows]]
+        rows, graph = rows[(graph >= 0) & (graph < len(graphs))], graph[(graph >= 0) & (graph < len(graphs))]
+        client = np.concatenate([graphs.client[graph], graphs.client])
+        before = np.concatenate([runs.reported[rows], graphs.received])
+        after = np.concatenate([schedule.reported[rows], schedule.received])
+        order = np.lexsort((before, client))
+        client, before, after = client[order], before[order], after[order]
+        self._anchors = {
+            int(name): _Anchors(before[client == name], np.maximum.accumulate(after[client == name]))
+            for name in np.unique(client)
+        }
+
+    def moved(self, client: np.ndarray[Any, Any], at: Int64) -> Int64:
+        """Shift the instants of clients."""
+        found = at.copy()
+        for name, anchors in self._anchors.items():
+            mine = np.flatnonzero((client == name) & (at != MISSING))
+            row = np.searchsorted(anchors.before, at[mine], side="right") - 1
+            # An instant before the client's first graph moves by as much as that graph.
+            first = np.maximum(row, 0)
+            found[mine] = at[mine] - anchors.before[first] + anchors.after[first]
+        return found
+
+
+def _moved_along(column: Int64, base: Int64, moved: Int64, factor: float) -> Int64:
+    """Put instants as long after their moved base as after the recorded one, times a factor."""
+    lag = column - base
+    lag = lag if factor == 1.0 else np.rint(lag * factor).astype(np.int64)
+    return np.where(column == MISSING, MISSING, moved + lag)
+
+
+def _last_instant(trace: RunTrace) -> int:
+    """Find the last instant at which a run was reported or a client's phase ended."""
+    return int(max(trace.runs.reported.max(initial=0), trace.phases.stop.max(initial=0)))
+
+
+def _position(names: tuple[str, ...], name: str) -> int:
+    return names.index(name) if name in names else MISSING
+
+
+def _cast(table: Any, name: str, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return column.astype(table.dtypes()[name])
 
 
 def replay(
@@ -26,17 +252,17 @@ def replay(
     without: Collection[str] = (),
     repair: Iterable[str] = (),
 ) -> RunTrace:
-    """Run a recorded trace again, with changes. Without changes, everything happens when it did.
+    """Replay a recorded trace with changes. Without changes, everything happens at its recorded time.
 
-    Tasks compute for as long as they did, and all other recorded delays are kept. When a task begins is worked out
-    anew: from its inputs, from the slots of its worker, and from the scheduler's queue.
+    Computing times and all other recorded delays are kept. The start of a task is computed again: from its inputs, the
+    slots of its worker, and the scheduler's queue.
 
     Parameters
     ----------
     trace
         The recorded run.
     speed_up
-        Prefix to how many times as fast its tasks compute; 2.0 is half the time, 0.5 is twice the time.
+        Prefix to speed of its tasks' computing; 2.0 is half the time, 0.5 is twice the time.
     without
         Parts that take no time: ``transfer`` (moving results between workers), ``spill`` (disk, both ways),
         ``scheduler`` (messages to and from it, and its own time).
@@ -46,8 +272,8 @@ def replay(
     Returns
     -------
     RunTrace
-        It can be read as any other trace. What cannot follow from the changes is left out: the metric series, and the
-        times in which event loops were blocked.
+        Like any other trace, but without the metric series and the times in which event loops were blocked, which do
+        not follow from the changes.
 
     Raises
     ------
@@ -66,13 +292,13 @@ def replay(
     return replay_with(trace, changes(trace, speed_up or {}, without, repair))
 
 
-def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None) -> RunTrace:
-    """Run a trace again with changes of any kind; ``causes`` saves working them out anew."""
+def replay_with(trace: RunTrace, changed: Changes, causes: RunCauses | None = None) -> RunTrace:
+    """Replay a trace with changes of any kind; ``causes`` saves finding them again."""
     if not len(trace.runs):
         return trace
-    causes = causes or Causes(trace)
+    causes = causes or RunCauses(trace)
     inputs = causes.inputs(trace)
-    transfers = moved(trace, inputs)
+    transfers = run_transfers(trace, inputs)
     times = durations(trace, causes, transfers, changed)
     limits = constraints(trace, causes, inputs)
     scheduler = changed.part("scheduler")
@@ -80,5 +306,5 @@ def replay_with(trace: RunTrace, changed: Changes, causes: Causes | None = None)
     recorded = task_times(trace)
     changed_times = repaired(recorded, [i for i, worker in enumerate(trace.workers) if worker.name in changed.repaired])
     schedule = VirtualCluster(trace, times, limits, lag, recorded, changed_times).run()
-    again = rebuild(trace, times, limits, transfers, schedule, changed)
+    again = _rebuild(trace, times, limits, transfers, schedule, changed)
     return replace(again, name=f"{trace.name} (replayed)")

@@ -1,4 +1,4 @@
-"""The schedule of a replay: when each run gets its slot, starts and ends, worked out by discrete events."""
+"""Schedule of a replay: discrete events that give each run its slot, start and end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.replay.constraints import Constraints
 from dask_efficiency.runs.replay.durations import Durations, prefix_of_runs
+from dask_efficiency.runs.trace.run_causes import Constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 
 #: Kinds of events, in the order in which those of one instant happen.
 _FREE, _REPORT, _READY = range(3)
@@ -20,12 +20,12 @@ _FREE, _REPORT, _READY = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When each run happens in a replay; MISSING for what never happens."""
+    """Instants of each run in a replay; MISSING for what never happens."""
 
     assigned: Int64
     executing: Int64
     start: Int64
-    #: How long it computes, on the worker on which it runs now.
+    #: Computing time on the worker on which it runs now.
     compute: Int64
     freed: Int64
     reported: Int64
@@ -49,17 +49,15 @@ class VirtualCluster:
     Parameters
     ----------
     trace
-        What was recorded.
+        The recorded run.
     times
-        How long each part of a run takes, with changes.
+        Durations of each run's parts, with changes.
     limits
-        What each run waits for.
+        Events that each run waits for.
     lag
-        By run: the time from the last thing that it waited for until it is assigned, with changes.
-    recorded_times
-        By worker and prefix: how long a task takes there, as recorded.
-    changed_times
-        The same with changes.
+        By run: time from the last event that it waited for until it is assigned, with changes.
+    recorded_times, changed_times
+        By worker and prefix: time of a task there, as recorded and with changes.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class VirtualCluster:
         self._secede, self._finish, self._report = times.secede.tolist(), times.finish.tolist(), times.report.tolist()
         self._ran, self._done = times.ran.tolist(), times.done.tolist()
         self._recorded_worker = runs.worker.tolist()
-        self._lost = dict.fromkeys(np.flatnonzero(runs.outcome == Outcome.LOST).tolist())
+        self._lost = dict.fromkeys(np.flatnonzero(runs.outcome == RunOutcome.LOST).tolist())
         order = _order(trace)
         rank = np.empty(count, np.int64)
         rank[order] = np.arange(count)
@@ -141,7 +139,7 @@ class VirtualCluster:
                 self._assign(run, recorded[run])
         self._turn()
         for run in np.argsort(self._trace.runs.assigned, kind="stable").tolist():
-            # A run that waits for something that never happens is assigned when it was.
+            # A run that waits for something that never happens is assigned at its recorded time.
             if self.assigned[run] == MISSING:
                 self._missing[run] = 0
                 self._assign(run, max(recorded[run], self._latest[run]))
@@ -167,7 +165,7 @@ class VirtualCluster:
             self._resolve(run, at)
 
     def _resolve(self, run: int, at: int) -> None:
-        """Note that one of the things for which a run waits has happened."""
+        """Count down the events that a run waits for, and assign it after the last."""
         if at > self._latest[run]:
             self._latest[run] = at
         self._missing[run] -= 1
@@ -263,10 +261,10 @@ class VirtualCluster:
 
 
 def room(trace: RunTrace, opener: Int64) -> list[int]:
-    """By worker: how many tasks it may have before those in the scheduler's queue have to wait.
+    """By worker: tasks that it may have before those in the scheduler's queue have to wait.
 
-    This is the largest number that it had when a task came from the queue. For a worker that got no task from the
-    queue, it is that of other workers with as many threads.
+    The largest number that it had when a task came from the queue. For a worker that got no task from the queue, that
+    of other workers with as many threads.
     """
     runs, workers = trace.runs, len(trace.workers)
     rows = np.flatnonzero((runs.worker >= 0) & (runs.worker < workers))
@@ -288,7 +286,7 @@ def room(trace: RunTrace, opener: Int64) -> list[int]:
 
 
 def _order(trace: RunTrace) -> Int64:
-    """Runs by priority, and by when they were executed where priorities are equal or unknown."""
+    """Sort runs by priority, and by recorded execution where priorities are equal or unknown."""
     runs, tasks = trace.runs, trace.tasks
     task = np.where((runs.task >= 0) & (runs.task < len(tasks)), runs.task, 0)
     priorities = (tasks.priority_order, tasks.priority_graph, tasks.priority_user)

@@ -1,1 +1,1 @@
-"""What is shown of a critical path."""
+"""Documents of a critical path."""

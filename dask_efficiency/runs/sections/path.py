@@ -1,15 +1,15 @@
-"""What a critical path says: one, one with changes, and two side by side."""
+"""Documents of a critical path: one path, one with changes, and two compared; and its figures as plain data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from dask_efficiency.runs.path.compare import COMPARED, PathChange, PathComparison
-from dask_efficiency.runs.path.path import NOBODY, CriticalPath
-from dask_efficiency.runs.sections.path_data import to_dict
-from dask_efficiency.runs.sections.spent import TOP_NAMES, along, kind_label, seconds_table, top
+from dask_efficiency.runs.path.path import GROUPS, NOBODY, CriticalPath
+from dask_efficiency.runs.sections.by_kind import TOP_NAMES, along, kind_label, seconds_table, top
 from dask_efficiency.show.document import Along, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
     Scale,
@@ -22,23 +22,23 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.show.finding import MAX_SHOWN
 
-#: Rows of a table of differences.
+#: Rows of a table of differences, the largest first; the rest is one row.
 MAX_DIFFERENCES = 12
 
-#: Runs of a trace of which a page says where an improvement would help: some 3 seconds of replays.
+#: Runs of a trace up to which a page shows where an improvement would help: some 3 seconds of replays.
 MAX_RUNS = 10_000
 
-#: A share that is not worth a sentence, nor a row of its own.
+#: Share of the makespan below which nothing gets a sentence or a row of its own.
 HARDLY = 0.001
 
 
 def title(path: CriticalPath) -> str:
-    """The run's name."""
+    """Title with the run's name."""
     return f"Critical path of {name_of(path.trace.name) or 'a run'}"
 
 
 def context(path: CriticalPath) -> str:
-    """How much it covers."""
+    """Line with the size of the run."""
     trace = path.trace
     counts = [format_count(len(trace.tasks), "task"), format_count(len(trace.workers), "worker")]
     counts.append(format_count(round(path.slots), "slot"))
@@ -46,25 +46,25 @@ def context(path: CriticalPath) -> str:
 
 
 def document(path: CriticalPath) -> Document:
-    """What the wall clock was spent on."""
+    """Make the document of a path."""
     first = tuple(one.lines for one in path.findings[:MAX_SHOWN])
     return Document(title(path), context(path), path.headline, sections(path), findings=first)
 
 
 def page(path: CriticalPath) -> Document:
-    """The same for a page of its own, with its figures; where the run is short, also what would help most."""
+    """Make a page of a path: the document with key figures, and for a short run the best improvements."""
     stats = [("makespan", format_seconds(path.makespan_seconds))]
     if 0 < path.slot_bound_seconds < math.inf:
         stats.append((f"at least, on {round(path.slots)} slots", format_seconds(path.slot_bound_seconds)))
     if path.floor_seconds:
         stats.append(("at least, on any cluster", format_seconds(path.floor_seconds)))
     shown = document(path)
-    said = with_content(*shown.sections, quick_improvements(path))
-    return replace(shown, sections=said, stats=tuple(stats), data=to_dict(path))
+    shown_sections = with_content(*shown.sections, quick_improvements(path))
+    return replace(shown, sections=shown_sections, stats=tuple(stats), data=to_dict(path))
 
 
 def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) -> Document:
-    """What changes would do to a run.
+    """Make the document of the effect of changes.
 
     Parameters
     ----------
@@ -78,25 +78,25 @@ def what_if_document(before: CriticalPath, after: CriticalPath, changes: str) ->
 
 
 def improvements_document(path: CriticalPath) -> Document:
-    """Where an improvement would help most; some seconds of replays."""
+    """Make the document of the best improvements; some seconds of replays."""
     return Document(title(path), "", path.headline, (improvements(path),))
 
 
 def comparison_document(comparison: PathComparison) -> Document:
-    """What differs between two paths."""
+    """Make the document of the differences between two paths."""
     both = f"{title(comparison.before)}, and of {name_of(comparison.after.trace.name) or 'a run'}"
     last = (f"Before: {comparison.before.headline}.", f"Now: {comparison.after.headline}.")
     return Document(both, "", comparison.headline, differences(comparison), last=last)
 
 
 def sections(path: CriticalPath) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
+    """List all sections with content, in reading order."""
     prefixes, workers = by_name(path, "prefix"), by_name(path, "worker")
     return with_content(kinds(path), bounds(path), prefixes, workers, by_host(path), notes(path))
 
 
 def kinds(path: CriticalPath) -> Section:
-    """The makespan along the run, and by kind, the largest first."""
+    """Section of the makespan along the run, and by kind, the largest first."""
     seconds = path.seconds("kind")
     worth = sum(value >= HARDLY * path.makespan_seconds for value in seconds.values())
     shown = top(seconds, max(worth, 1))
@@ -108,13 +108,13 @@ def kinds(path: CriticalPath) -> Section:
 
 
 def along_the_run(path: CriticalPath) -> Along:
-    """The kind that fills most of each step of the run, equal neighbours as one."""
+    """Strip along the run of the kind that fills most of each step."""
     segments = path.segments
     return along(segments.kind, segments.start, segments.stop, (path.scope.start, path.scope.stop))
 
 
 def bounds(path: CriticalPath) -> Section:
-    """What the run could not have been faster than."""
+    """Section of the lower bounds of the run."""
     lines = []
     if 0 < path.floor_seconds < math.inf:
         lines.append(
@@ -130,22 +130,22 @@ def bounds(path: CriticalPath) -> Section:
 
 
 def by_name(path: CriticalPath, by: str) -> Section:
-    """The makespan by task prefix, worker or host."""
+    """Section of the makespan by task prefix, worker or host."""
     seconds = path.seconds(by)
     if set(seconds) <= {NOBODY}:
         return Section("")
-    named = {_named(name, by): value for name, value in top(seconds, TOP_NAMES).items()}
+    named = {_display_name(name, by): value for name, value in top(seconds, TOP_NAMES).items()}
     return section(f"By {'task prefix' if by == 'prefix' else by}", seconds_table(by, named, {}), narrow=True)
 
 
 def by_host(path: CriticalPath) -> Section:
-    """By host, where that says more than the workers do."""
+    """Section of the makespan by host, if some host has several workers."""
     hosts = {worker.host for worker in path.trace.workers}
     return by_name(path, "host") if 1 < len(hosts) < len(path.trace.workers) else Section("")
 
 
 def notes(path: CriticalPath) -> Section:
-    """What a reader must know to trust the path."""
+    """Section of the caveats of the path."""
     lines = list(map(sentence, (*path.trace.notes, *path.notes)))
     dropped = ", ".join(f"{count} {name_of(table)}" for table, count in path.trace.dropped.items() if count)
     if dropped:
@@ -156,7 +156,7 @@ def notes(path: CriticalPath) -> Section:
 
 
 def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Section, ...]:
-    """What changes would do to a run.
+    """Sections of the effect of changes.
 
     Parameters
     ----------
@@ -165,10 +165,10 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Se
     changes
         The changes in words.
     """
-    said = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
+    text = f"{changes}: {format_seconds(after.makespan_seconds)} instead of {format_seconds(before.makespan_seconds)}"
     change = after.makespan_seconds / before.makespan_seconds - 1 if before.makespan_seconds else 0.0
-    said += f", {format_share(abs(change))} {_than(change)}." if abs(change) > HARDLY else ", no shorter."
-    lines = [said]
+    text += f", {format_share(abs(change))} {_longer_or_shorter(change)}." if abs(change) > HARDLY else ", no shorter."
+    lines = [text]
     if change > HARDLY:
         lines.append(
             "A faster part can make the whole slower: tasks become ready in another order, here and on a cluster."
@@ -177,17 +177,17 @@ def what_if(before: CriticalPath, after: CriticalPath, changes: str) -> tuple[Se
 
 
 def quick_improvements(path: CriticalPath) -> Section:
-    """Where 10 % would help most, of a run that is replayed within a few seconds."""
+    """Section of the best improvements by 10 %, for a run that is replayed within a few seconds."""
     return improvements(path) if len(path.trace.runs) <= MAX_RUNS else Section("")
 
 
 def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
-    """Where an improvement by some percent would help most, by replays."""
+    """Section of the best improvements by some percent, by replays."""
     found = path.improvements(percent)
     largest = max((speedup.saved_seconds for speedup in found), default=0.0)
     if largest <= 0:
         return Section("")
-    # What is within its error is in no order, and its sign means nothing.
+    # Savings within their error are noise.
     clear = [s for s in found if s.saved_seconds > 2 * s.error_seconds or math.isnan(s.error_seconds)]
     worth = [s for s in clear if s.saved_seconds >= HARDLY * path.makespan_seconds][:TOP_NAMES]
     lines = [f"What {percent:g} % less time in each would save, by replays of the run."]
@@ -209,7 +209,7 @@ def improvements(path: CriticalPath, percent: float = 10.0) -> Section:
 
 
 def differences(comparison: PathComparison, heads: tuple[str, str] = ("before", "after")) -> tuple[Section, ...]:
-    """What two paths were spent on, by kind and by prefix, with what moved onto the path or off it."""
+    """Sections of the differences of two paths, by kind and by prefix, with moves onto the path or off it."""
     return tuple(_differences([c for c in comparison.changes if c.by == by], by, heads) for by in COMPARED)
 
 
@@ -218,7 +218,7 @@ def _differences(changes: Sequence[PathChange], by: str, heads: tuple[str, str])
     scale = time_scale(max(was, now))
     worth = [c for c in changes if scale.steps(c.before) or scale.steps(c.after)][:MAX_DIFFERENCES]
     rest = len(changes) - len(worth)
-    shown = [(_named(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
+    shown = [(_display_name(c.name, by), c.before, c.after, f"{c.moved} the path" if c.moved else "") for c in worth]
     if rest:
         rest_was, rest_now = was - sum(c.before for c in worth), now - sum(c.after for c in worth)
         shown.append((f"{rest} more", rest_was, rest_now, ""))
@@ -233,7 +233,7 @@ def _change(scale: Scale, was: float, now: float) -> tuple[str, str, str]:
     return scale.text(one), scale.text(other), _signed(scale.text(other - one), other - one)
 
 
-def _than(change: float) -> str:
+def _longer_or_shorter(change: float) -> str:
     return "shorter" if change < 0 else "longer"
 
 
@@ -241,7 +241,32 @@ def _signed(text: str, steps: int) -> str:
     return f"+{text}" if steps > 0 else text if steps else ""
 
 
-def _named(name: str, by: str) -> str:
+def _display_name(name: str, by: str) -> str:
     if name != NOBODY:
         return name_of(name)
     return "(no task)" if by == "prefix" else "(client and scheduler)"
+
+
+def to_dict(path: CriticalPath) -> dict[str, Any]:
+    """The path's figures, ready for JSON: seconds, and shares in [0, 1]; None where a figure is not finite."""
+    return {
+        "name": path.trace.name,
+        "headline": path.headline,
+        "findings": [one.to_dict() for one in path.findings],
+        "makespan_seconds": path.makespan_seconds,
+        "floor_seconds": path.floor_seconds,
+        "slot_bound_seconds": path.slot_bound_seconds if math.isfinite(path.slot_bound_seconds) else None,
+        "slots": path.slots,
+        "unattributed": path.unattributed,
+        **{f"seconds_by_{by}": path.seconds(by) for by in GROUPS},
+        "notes": list(path.trace.notes),
+        "dropped": dict(path.trace.dropped),
+    }
+
+
+def improvement_rows(path: CriticalPath) -> list[dict[str, Any]]:
+    """Savings of 10 % improvements, ready for JSON; the error of a single replay is None."""
+    rows = [asdict(speedup) for speedup in path.improvements()]
+    for row in rows:
+        row["error_seconds"] = row["error_seconds"] if math.isfinite(row["error_seconds"]) else None
+    return rows

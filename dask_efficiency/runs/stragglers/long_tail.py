@@ -1,4 +1,4 @@
-"""The long tail: tasks that took far longer than the others of their prefix, and whether their size explains it."""
+"""Long tail: tasks that took far longer than the others of their prefix, with their sizes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.stragglers.tables import sizes_of_work
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.show.figures import name_of, shorten
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.straggler.wording import long_task
 
-#: A task is reported if it took this many times the median of its prefix, and this share of the run.
+#: A task is reported if it took more than this many times the median of its prefix, and this share of the run: guesses.
 TIMES_LONGER = 4.0
 SHARE_OF_RUN = 0.05
 
-#: Tasks of a prefix that make a median.
+#: Fewest tasks of a prefix of which a median says something: a guess.
 MIN_TASKS = 5
 
-#: Characters of a task's key.
+#: Characters of a task's key in a finding.
 MAX_KEY = 40
 
 
@@ -38,7 +38,7 @@ class LongTask:
     median_seconds, seconds
         Median time of all of them, and the time of this one.
     median_bytes, nbytes
-        The same for the size of their inputs, or of their results where they have no inputs; 0 where it is not known.
+        Median size and size of this one: of the inputs, or of the result if there are no inputs; 0 if unknown.
     """
 
     prefix: str
@@ -52,23 +52,23 @@ class LongTask:
 
     @property
     def times_longer(self) -> float:
-        """How many times as long as the median it took."""
+        """Time divided by the median."""
         return self.seconds / self.median_seconds
 
     @property
     def times_larger(self) -> float:
-        """How many times as large as the median it is; 1 where that is not known."""
+        """Size divided by the median; 1 if unknown."""
         return self.nbytes / self.median_bytes if self.median_bytes > 0 else 1.0
 
     def finding(self, alone_seconds: float = 0.0) -> Finding:
-        """What it costs; ``alone_seconds`` is for how long nothing else ran."""
+        """Make the finding; ``alone_seconds`` is the time in which nothing else ran."""
         who = f"Task {shorten(name_of(self.key), MAX_KEY)}"
         times, larger = self.times_longer, self.times_larger
         return long_task(who, self.seconds, times, times_larger=larger, alone_seconds=alone_seconds)
 
 
 def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
-    """The longest task of each prefix, where it took far longer than the others and a good part of the run.
+    """Find the longest task of each prefix that took far longer than the others and a good part of the run.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def long_tail(trace: RunTrace) -> tuple[LongTask, ...]:
         The longest first.
     """
     runs = trace.runs
-    ended = (runs.outcome == Outcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
+    ended = (runs.outcome == RunOutcome.SUCCEEDED) & (runs.start != MISSING) & (runs.stop > runs.start)
     ended &= (runs.task >= 0) & (runs.task < len(trace.tasks)) & (runs.worker >= 0)
     rows = np.flatnonzero(ended & (runs.worker < len(trace.workers)))
     seconds = (runs.stop[rows] - runs.start[rows]) / 1e9

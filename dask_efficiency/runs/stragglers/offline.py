@@ -1,4 +1,4 @@
-"""Stragglers of a run that is over: from a recorded trace, or from a table of anybody's tasks."""
+"""Stragglers of a finished run: from a recorded trace, or from a table of any tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dask_efficiency.accounts.slow_worker import Cause, Evidence, SlowWorker, co
 from dask_efficiency.accounts.tables import MISSING, Bool, Float64
 from dask_efficiency.runs.replay.replay import replay
 from dask_efficiency.runs.stragglers.long_tail import LongTask, long_tail
-from dask_efficiency.runs.stragglers.tables import Run, run_of_table, run_of_trace
+from dask_efficiency.runs.stragglers.tables import ObservedRun, run_of_table, run_of_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.straggler.disk import AT_THE_DISK, DiskVerdict, judge_disks
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    Source: TypeAlias = RunTrace | pd.DataFrame
+    RunOrTable: TypeAlias = RunTrace | pd.DataFrame
 
-#: How far a worker must stand out, as a factor of :func:`~dask_efficiency.straggler.score.threshold`.
+#: Default multiple of :func:`~dask_efficiency.straggler.score.threshold` above which a worker is reported.
 FACTOR = 1.0
 
-#: A worker is not reported if its work takes fewer times as long as its peers'.
+#: Ratio to the peers' time below which a worker is not reported, however certain.
 MIN_EFFECT = 1.1
 
-#: How often a finding is right that blames a worker for being blocked by the disk of its host, when nothing tells which
-#: of the workers holds the disk up; measured on FlowBench.
+#: Confidence of a finding that blames one of several workers that wait for a host's disk, when nothing tells which one
+#: holds it up: the share of such findings that were right on FlowBench.
 CONFIDENCE_OF_SUSPECT = 0.5
 
-#: How many hosts it takes to blame one of them, and the share of its workers that must be slow.
+#: Fewest hosts of which one can be blamed, and the share of its workers that must be slow.
 MIN_HOSTS = 3
 MIN_SLOW_OF_HOST = 0.8
 
-#: How many findings have their cost replayed; each takes as long as a replay of the run.
+#: Findings whose cost is replayed; each takes as long as a replay of the run.
 REPLAYS = 10
 
-#: Causes whose effect a replay can take away: how long tasks compute.
+#: Causes that lengthen tasks' computing, whose effect a replay can remove.
 REPLAYED = frozenset(
     (
         Cause.SLOW_CPU,
@@ -64,18 +64,18 @@ REPLAYED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a run shows of its workers.
+    """Judgement of the workers of a run.
 
     Parameters
     ----------
     slow_workers
         The stragglers, the most certain first.
     workers
-        How many workers there were.
+        Number of workers.
     insufficient
-        Names of the workers that ran too little, or did nothing that others did too.
+        Names of the workers that ran too little, or nothing that others ran too.
     notes
-        What a reader must know, one sentence each.
+        Caveats, one sentence each.
     long_tasks
         Tasks of a recorded run that took far longer than the others of their prefix, the longest first.
     """
@@ -88,14 +88,14 @@ class Judgement:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the slow workers cost, and then the long tasks."""
+        """Findings of the slow workers, then of the long tasks."""
         return (*map(as_finding, self.slow_workers), *(one.finding() for one in self.long_tasks))
 
 
 def find_stragglers(
-    source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
+    source: RunOrTable, *, history: RunOrTable | Iterable[RunOrTable] | Mapping[str, Usual] = (), factor: float = FACTOR
 ) -> list[SlowWorker]:
-    """Workers that took longer than their peers for the same work.
+    """Find workers that took longer than their peers for the same work.
 
     Parameters
     ----------
@@ -105,18 +105,18 @@ def find_stragglers(
         (blocked on the disk), ``disk_seconds`` and ``transfer_seconds`` (moving data, before start or after stop),
         ``input_bytes``, ``group`` (only workers of one group are compared), ``host`` and ``key``.
     history
-        Runs of the same kind in which nothing was wrong, or what :func:`usual` made of them. With them a slow worker is
-        found among two, and where most workers are slow. Where ``cpu_seconds``, ``io_wait_seconds`` and
-        ``disk_seconds`` are known, they also tell who holds up the disk of a host from those that wait for it.
+        Healthy runs of the same kind, or what :func:`usual` made of them. With them a slow worker is found among two,
+        and where most workers are slow. If ``cpu_seconds``, ``io_wait_seconds`` and ``disk_seconds`` are known, the
+        worker that holds up a host's disk is distinguished from those that wait for it.
     factor
-        How far a worker must stand out, above 0; a larger factor makes fewer findings. 1.0 is where the most extreme of
-        the healthy workers is expected.
+        Multiple of the threshold, above 0; a larger one makes fewer findings. 1.0 is where the most extreme of the
+        healthy workers is expected.
 
     Returns
     -------
     list of SlowWorker
         The most certain first. ``seconds_lost`` comes from a replay of the run with the worker as fast as its peers. It
-        is None for a table, which does not tell what waited for what, and where something else than computing is slow.
+        is None for a table, which has no dependencies, and where something else than computing is slow.
 
     Raises
     ------
@@ -129,20 +129,22 @@ def find_stragglers(
 
 
 def judge(
-    source: Source, *, history: Source | Iterable[Source] | Mapping[str, Usual] = (), factor: float = FACTOR
+    source: RunOrTable, *, history: RunOrTable | Iterable[RunOrTable] | Mapping[str, Usual] = (), factor: float = FACTOR
 ) -> Judgement:
-    """Like :func:`find_stragglers`, with what could not be judged and why; the parameters are the same."""
+    """Judge all workers: :func:`find_stragglers` with the workers that could not be judged, and notes."""
     if not (isinstance(factor, int | float) and 0 < factor < math.inf):
         raise ValueError(f"factor is {factor!r}; expected a number above 0, such as 1.0")
     run = _run(source)
     found = judge_run(run, history if isinstance(history, Mapping) else usual(history), factor)
     if isinstance(source, RunTrace):
-        return replace(found, slow_workers=_with_cost(source, _sure(source, found)), long_tasks=long_tail(source))
+        return replace(
+            found, slow_workers=_with_cost(source, _without_own_lock(source, found)), long_tasks=long_tail(source)
+        )
     return found
 
 
-def _sure(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
-    """The findings of a trace: a lagging event loop does not say that a worker with one thread waits for itself."""
+def _without_own_lock(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
+    """Replace the cause GIL of workers with one thread: their event loop lags, but no other thread holds the lock."""
     alone = {worker.name for worker in trace.workers if worker.nthreads == 1}
     return tuple(
         replace(one, cause=Cause.UNKNOWN) if one.cause is Cause.GIL and one.worker in alone else one
@@ -150,8 +152,8 @@ def _sure(trace: RunTrace, found: Judgement) -> tuple[SlowWorker, ...]:
     )
 
 
-def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
-    """What is usual in runs in which nothing was wrong, by signal."""
+def usual(history: RunOrTable | Iterable[RunOrTable]) -> dict[str, Usual]:
+    """Measure what is usual in healthy runs, by signal."""
     sources = [history] if isinstance(history, RunTrace) or hasattr(history, "columns") else history
     by_signal: dict[str, list[tuple[Observations, int]]] = {}
     for source in sources:
@@ -161,11 +163,11 @@ def usual(history: Source | Iterable[Source]) -> dict[str, Usual]:
     return {signal: usual_of(runs) for signal, runs in by_signal.items()}
 
 
-def _run(source: Source) -> Run:
+def _run(source: RunOrTable) -> ObservedRun:
     return run_of_trace(source) if isinstance(source, RunTrace) else run_of_table(source)
 
 
-def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement:
+def judge_run(run: ObservedRun, usuals: Mapping[str, Usual], factor: float) -> Judgement:
     """Judge the workers of a run by all signals."""
     count = len(run.workers)
     compared = [observations for observations in run.observations if not FINISHED[observations.signal].against_usual]
@@ -175,7 +177,7 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
         enough |= one.enough
     lacking = tuple(name for name, judged in zip(run.workers, enough.tolist(), strict=True) if not judged)
     if count <= 2 and not usuals:
-        return Judgement((), count, (), _of_two(run))
+        return Judgement((), count, (), _note_on_two(run))
     accusing = sum(not FINISHED[signal].only_evidence for signal in scores)
     limit = threshold(int(enough.sum()), accusing, factor)
     behind = scores["disk"].level if "disk" in scores else np.zeros(count)
@@ -188,7 +190,7 @@ def judge_run(run: Run, usuals: Mapping[str, Usual], factor: float) -> Judgement
 
 
 def _finding(
-    run: Run, worker: int, scores: Mapping[str, Scores], limit: float, disks: DiskVerdict | None = None
+    run: ObservedRun, worker: int, scores: Mapping[str, Scores], limit: float, disks: DiskVerdict | None = None
 ) -> SlowWorker | None:
     waits_for_disk = disks is not None and bool(disks.waiting[worker])
     high = {
@@ -220,13 +222,13 @@ def _finding(
 
 
 def _slowed(high: Collection[str]) -> set[str]:
-    """The signals that tell how much slower a worker is; being off the CPU for longer does not tell that by itself."""
+    """Select the signals that measure a slowdown; being off the CPU for longer alone does not."""
     off_the_cpu = {"non_cpu"} & set(high)
     return set(high) - off_the_cpu | ({"duration", "cpu_share"} if off_the_cpu else set())
 
 
 def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging: bool) -> Cause:
-    """What slows a worker.
+    """Choose the cause of a slow worker.
 
     Parameters
     ----------
@@ -235,7 +237,7 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
     levels
         By signal, how far the worker is above its peers, as a logarithm.
     lagging
-        Whether its event loop lags.
+        True if its event loop lags.
     """
     strongest = max(high, key=high.__getitem__)
     if "paused" in high:
@@ -252,14 +254,14 @@ def cause_of(high: Mapping[str, float], levels: Mapping[str, float], *, lagging:
 
 
 def _effect(high: Collection[str], levels: Mapping[str, float]) -> float:
-    """How many times as long as on the peers the tasks take, or else what stands out most."""
+    """Ratio of the tasks' time to the peers', or else of the signal that stands out most."""
     tasks = [levels[signal] for signal in ("duration", "cpu_share") if signal in high]
     others = [levels[signal] for signal in high if FINISHED[signal].unit is Unit.TIMES_AS_LONG]
     return math.exp(max(tasks or others or [levels.get("duration", 0.0), 0.0]))
 
 
 def _since(observations: Observations, worker: int, level: float) -> float:
-    """When the worker became slow: the start of the stretch with the largest sum above half of its level."""
+    """Find when the worker became slow: the start of the interval with the largest sum above half of its level."""
     middle = medians(observations.value, observations.work, len(observations.kinds))
     rows = np.flatnonzero(observations.worker == worker)
     rows = rows[np.argsort(observations.at[rows], kind="stable")]
@@ -282,8 +284,8 @@ def _evidence(worker: int, scores: Mapping[str, Scores]) -> tuple[Evidence, ...]
     return tuple(sorted(found, key=lambda item: -item.z))
 
 
-def _of_two(run: Run) -> tuple[str, ...]:
-    """A note with the ratio of two workers, as either of them may be the odd one."""
+def _note_on_two(run: ObservedRun) -> tuple[str, ...]:
+    """Note the ratio of two workers, as either may be the slow one."""
     longest = next((observations for observations in run.observations if observations.signal == "duration"), None)
     if len(run.workers) < 2 or longest is None:
         return ("There is one worker, and nobody to compare it with.",) if run.workers else ()
@@ -291,12 +293,14 @@ def _of_two(run: Run) -> tuple[str, ...]:
     slow = int(np.argmax(level))
     ratio = math.exp(float(level[slow]))
     slower, faster = run.workers[slow][:80], run.workers[1 - slow][:80]
-    said = f"Of two workers, {slower!r} takes {ratio:.2f} times as long as {faster!r} for the same work. "
-    return (said + "Which of them is as it should be, a third one or a run from before would tell.",)
+    note = f"Of two workers, {slower!r} takes {ratio:.2f} times as long as {faster!r} for the same work. "
+    return (note + "A third worker, or an earlier run, would tell which of them is normal.",)
 
 
-def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[SlowWorker], factor: float) -> list[SlowWorker]:
-    """The findings, with one for a host in place of those for its workers where the whole host is slow."""
+def _with_hosts(
+    run: ObservedRun, scores: Mapping[str, Scores], found: list[SlowWorker], factor: float
+) -> list[SlowWorker]:
+    """Replace the findings of a host's workers by one for the host if the whole host is slow."""
     names = sorted({host for host in run.hosts if host})
     of_host = {name: np.array([host == name for host in run.hosts]) for name in names}
     several = [name for name in names if of_host[name].sum() >= 2]
@@ -307,7 +311,7 @@ def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[SlowWorker],
         if len(blamed) < MIN_SLOW_OF_HOST * of_host[name].sum() or len(blamed) < 2:
             continue
         signal = blamed[0].evidence[0].signal
-        level, scale = _of_hosts(scores[signal], [of_host[other] for other in names])
+        level, scale = _levels_of_hosts(scores[signal], [of_host[other] for other in names])
         position = names.index(name)
         above = level[position] / scale / threshold(len(names), len(scores), factor)
         if above >= 1.0:
@@ -319,8 +323,8 @@ def _with_hosts(run: Run, scores: Mapping[str, Scores], found: list[SlowWorker],
     return found
 
 
-def _of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
-    """How far the median worker of each host is from the median of the hosts, and the spread of the healthy ones."""
+def _levels_of_hosts(one: Scores, hosts: Sequence[Bool]) -> tuple[Float64, float]:
+    """Distance of each host's median worker from the median of the hosts, and the spread of the healthy ones."""
     judged = [one.level[host & one.enough] for host in hosts]
     middle = np.array([float(np.median(level)) if len(level) else 0.0 for level in judged])
     level = middle - float(np.median(middle))
@@ -335,7 +339,7 @@ def _with_cost(trace: RunTrace, findings: Sequence[SlowWorker]) -> tuple[SlowWor
 
 
 def seconds_lost(trace: RunTrace, finding: SlowWorker) -> float:
-    """How many seconds shorter a run is when it is replayed with a worker, or all of a host, as fast as its peers."""
+    """Replay a run with a worker, or all of a host, as fast as its peers; returns the seconds saved."""
     on_host = {spec.name for spec in trace.workers if spec.host == finding.host}
     names = {finding.worker} if finding.worker else on_host
     return max(_makespan(replay(trace)) - _makespan(replay(trace, repair=sorted(names))), 0.0)

@@ -1,4 +1,4 @@
-"""Run: all observations of a run, read from a table of tasks or from a recorded run."""
+"""ObservedRun: all observations of a run, read from a table of tasks or from a recorded run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 from dask_efficiency.straggler.observations import Observations, TaskTimes, compare_by, observations_of
 from dask_efficiency.straggler.signals import MIN_TRANSFER_BYTES
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 REQUIRED = ("worker", "prefix", "start", "stop")
 
-#: Columns that a table may lack, and the signals are missing that are read from them. All are seconds or bytes.
+#: Columns that a table may lack, in seconds or bytes; the signals that are read from them are then missing.
 OPTIONAL = ("cpu_seconds", "input_bytes", "transfer_seconds", "disk_seconds", "io_wait_seconds")
 
-#: The workers of a host are compared with each other if there are so many.
+#: Fewest workers of a host that are compared with each other.
 MIN_WORKERS_OF_HOST = 3
 
 
@@ -31,16 +31,16 @@ class TableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """The workers of a run, and all observations by which they can be compared."""
+class ObservedRun:
+    """Workers of a run, and all observations by which they can be compared."""
 
     workers: tuple[str, ...]
-    #: By worker; empty where they are not known.
+    #: By worker; empty where unknown.
     hosts: tuple[str, ...]
     observations: tuple[Observations, ...]
 
 
-def run_of_table(frame: pd.DataFrame) -> Run:
+def run_of_table(frame: pd.DataFrame) -> ObservedRun:
     """Read a table that has a row for each task.
 
     Parameters
@@ -86,11 +86,11 @@ def run_of_table(frame: pd.DataFrame) -> Run:
         cpu=numbers["cpu_seconds"], disk=numbers["disk_seconds"], io_wait=numbers["io_wait_seconds"],
         transfer=numbers["transfer_seconds"], input_bytes=numbers["input_bytes"],
     )  # fmt: skip
-    return Run(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
+    return ObservedRun(tuple(names), tuple(hosts), _within_hosts(observations_of(work), hosts))
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Float64:
-    """A column; NaN in every row where there is none."""
+    """Read a column of numbers; NaN in every row if the table lacks it."""
     import pandas as pd
 
     if name not in frame.columns:
@@ -110,7 +110,7 @@ def _texts(frame: pd.DataFrame, name: str) -> list[str]:
 
 
 def _positions(values: Any) -> tuple[list[str], Int64]:
-    """The distinct texts in order, and the position of each value among them."""
+    """Number the distinct texts in order; returns them and the position of each value."""
     known: dict[str, int] = {}
     texts = [str(value) for value in values]
     for text in sorted(set(texts)):
@@ -119,7 +119,7 @@ def _positions(values: Any) -> tuple[list[str], Int64]:
 
 
 def _within_hosts(found: Sequence[Observations], hosts: Sequence[str]) -> tuple[Observations, ...]:
-    """The observations, with the disk compared within hosts of several workers, as those share it."""
+    """Compare the disk within hosts of several workers, which share it."""
     counts = {host: hosts.count(host) for host in set(hosts)}
     of_worker = [host if host and counts[host] >= MIN_WORKERS_OF_HOST else "" for host in hosts]
     if not any(of_worker):
@@ -139,7 +139,7 @@ def _by_host(observations: Observations, hosts: Sequence[str]) -> Observations:
     return Observations(observations.signal, work=work, kinds=tuple(kinds), **columns)
 
 
-def run_of_trace(trace: RunTrace) -> Run:
+def run_of_trace(trace: RunTrace) -> ObservedRun:
     """Read a recorded run.
 
     Workers are compared with those of as many threads, as much memory and the same resources. The first task of each
@@ -150,8 +150,8 @@ def run_of_trace(trace: RunTrace) -> Run:
     hosts = tuple(spec.host for spec in trace.workers)
     ran = (runs.start != MISSING) & (runs.worker >= 0) & (runs.worker < len(names))
     ran &= (runs.task >= 0) & (runs.task < len(trace.tasks))
-    ended = ran & (runs.outcome == Outcome.SUCCEEDED) & (runs.stop >= runs.start)
-    rows = np.flatnonzero(ended | (ran & (runs.outcome == Outcome.RUNNING)))
+    ended = ran & (runs.outcome == RunOutcome.SUCCEEDED) & (runs.stop >= runs.start)
+    rows = np.flatnonzero(ended | (ran & (runs.outcome == RunOutcome.RUNNING)))
     rows = rows[np.argsort(runs.start[rows], kind="stable")]
     groups = [f"{spec.nthreads} {spec.memory_limit} {sorted(spec.resources.items())}" for spec in trace.workers]
     prefix = trace.tasks.prefix[runs.task[rows]]
@@ -165,7 +165,7 @@ def run_of_trace(trace: RunTrace) -> Run:
     first[np.unique(place, return_index=True)[1]] = True
     several = np.bincount(place, minlength=int(place.max(initial=0)) + 1)[place] > 1
     rows, worker, kind = (column[~(first & several)] for column in (rows, worker, kind))
-    running = runs.outcome[rows] == Outcome.RUNNING
+    running = runs.outcome[rows] == RunOutcome.RUNNING
     cpu = np.where(runs.cpu_ns[rows] >= 0, runs.cpu_ns[rows] / 1e9, np.nan)
     disk = (np.maximum(runs.unspill_ns[rows], 0) + np.maximum(runs.spill_ns[rows], 0)) / 1e9
     work = TaskTimes(
@@ -175,11 +175,11 @@ def run_of_trace(trace: RunTrace) -> Run:
         transfer=np.full(len(rows), np.nan), input_bytes=sizes_of_work(trace)[runs.task[rows]],
     )  # fmt: skip
     found = [*_within_hosts(observations_of(work), hosts), *_of_transfers(trace, names), *_of_series(trace)]
-    return Run(names, hosts, tuple(observations for observations in found if len(observations.value)))
+    return ObservedRun(names, hosts, tuple(observations for observations in found if len(observations.value)))
 
 
 def sizes_of_work(trace: RunTrace) -> Float64:
-    """By task, the bytes of its inputs; or of its result where it has none, as a task that reads a file."""
+    """By task: bytes of its inputs; or of its result if it has none, as a task that reads a file."""
     own = np.maximum(trace.tasks.nbytes, 0).astype(np.float64)
     total = np.concatenate([[0.0], np.cumsum(own[trace.dependencies])])
     inputs = total[trace.dependency_starts[1:]] - total[trace.dependency_starts[:-1]]
@@ -187,7 +187,7 @@ def sizes_of_work(trace: RunTrace) -> Float64:
 
 
 def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
-    """Seconds a byte: receivers are compared by the same sender, and senders by the same receiver."""
+    """Observe seconds a byte: receivers are compared by the same sender, senders by the same receiver."""
     found = []
     results, messages = trace.transfers, trace.shuffled
     # A receiver of a shuffle's message may write it to disk before it answers: they are compared among themselves.
@@ -210,7 +210,7 @@ def _of_transfers(trace: RunTrace, names: Sequence[str]) -> list[Observations]:
 
 
 def _of_series(trace: RunTrace) -> list[Observations]:
-    """What heartbeats report: the lag of the event loop, and the time paused."""
+    """Observe heartbeats: the lag of the event loop, and the time paused."""
     series = trace.series
     rows = (series.worker >= 0) & (series.worker < len(trace.workers))
     worker, at = series.worker[rows].astype(np.int64), series.at[rows] / 1e9

@@ -1,10 +1,11 @@
-"""Groups of columns packed in a zip archive beside their description in JSON, and never a program."""
+"""Archives: columns of integers, packed in a zip file with their description in JSON; never code."""
 
 from __future__ import annotations
 
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, TypeVar
@@ -12,33 +13,182 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import Int64, Texts
+from dask_efficiency.accounts.tables import MISSING, Int64, Texts
 from dask_efficiency.files.storage import DamagedFileError, Members, stored, writing
-from dask_efficiency.runs.trace.packing import ROW_BEFORE, Packing, pack, unpack
 from dask_efficiency.show.progress import progress
+
+#: :attr:`Packing.against` of a column packed as differences from the row before.
+ROW_BEFORE = "<"
+
+#: Rows in the middle of a column that are packed on trial to choose what to take differences from.
+_SAMPLE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Parameters with which a column's bytes are unpacked."""
+
+    #: Subtracted from every value: nothing (empty), the row before (:data:`ROW_BEFORE`), or the column of this name.
+    against: str
+    #: True if the bytes begin with a bitmap of the rows that have a value; the others are ``MISSING``.
+    gaps: bool
+    #: Value of the first row, if the others are differences from the row before.
+    first: int
+    #: Smallest difference, which is added back to every one.
+    lowest: int
+    #: Bytes a difference, 1 to 8.
+    width: int
+
+    def nbytes(self, rows: int) -> int:
+        """Bytes of a packed column."""
+        return rows * self.width + (-(-rows // 8) if self.gaps else 0)
+
+
+def pack(column: NDArray[Any], others: Mapping[str, Int64]) -> tuple[Packing, bytes, Int64]:
+    """Pack a column of whole numbers.
+
+    Parameters
+    ----------
+    column
+        Any integer type; shape (rows,).
+    others
+        Columns that it may be packed against, with gaps filled, as an earlier call returned them.
+
+    Returns
+    -------
+    packing, bytes, array
+        The array is the column with its gaps filled.
+
+    References
+    ----------
+    Differences as in Parquet's delta encoding, planes of bytes as in Blosc's shuffle. We differ: no blocks, so that a
+    column takes a few whole-array operations.
+    """
+    values = column.astype(np.int64)
+    there = _present_rows(values)
+    middle = max((len(values) - _SAMPLE) // 2, 0)
+    part = slice(middle, middle + _SAMPLE)
+    sample = {name: other[part] for name, other in others.items()}
+    there_in_part = None if there is None else there[part]
+    against = min(
+        ("", ROW_BEFORE, *others),
+        key=lambda name: len(zlib.compress(_packed(values[part], there_in_part, name, sample)[1], 1)),
+    )
+    packing, planes, filled = _packed(values, there, against, others)
+    bits = b"" if there is None else np.packbits(there).tobytes()
+    return packing, bits + planes, filled
+
+
+def _present_rows(values: Int64) -> NDArray[np.bool_] | None:
+    """Mark the rows with a value, if the values are narrower without the MISSING ones; else None."""
+    there = values != MISSING
+    if there.all() or not there.any():
+        return None
+    present = values[there]
+    return there if _width(_spread(present)) < _width(_spread(values)) else None
+
+
+def _packed(
+    values: Int64, there: NDArray[np.bool_] | None, against: str, others: Mapping[str, Int64]
+) -> tuple[Packing, bytes, Int64]:
+    if there is not None:
+        values = _filled(values, there, others.get(against))
+    # Sums and differences wrap around, so that every number survives them.
+    differences = values.view(np.uint64)
+    first = 0
+    if against == ROW_BEFORE and len(values):
+        first = int(values[0])
+        differences = np.diff(differences, prepend=differences[:1])
+    elif against in others:
+        differences = differences - others[against].view(np.uint64)
+    lowest = int(differences.view(np.int64).min()) if len(values) else 0
+    cut = differences - _unsigned(lowest)
+    width = _width(int(cut.max()) if len(cut) else 0)
+    planes = cut.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes()
+    return Packing(against, there is not None, first, lowest, width), planes, values
+
+
+def unpack(packing: Packing, content: bytes, rows: int, others: Mapping[str, Int64]) -> tuple[Int64, Int64]:
+    """Unpack the bytes of :func:`pack`.
+
+    Parameters
+    ----------
+    others
+        The columns that it may be packed against, with gaps filled, as an earlier call returned them.
+
+    Returns
+    -------
+    column, array
+        The array is the column with its gaps filled.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer bytes than the packing says.
+    """
+    if len(content) != packing.nbytes(rows):
+        raise ValueError(f"has {len(content)} bytes; expected {packing.nbytes(rows)} for {rows} rows")
+    bits, planes = content[: len(content) - rows * packing.width], content[len(content) - rows * packing.width :]
+    cut = np.zeros((rows, 8), np.uint8)
+    for plane in range(packing.width):
+        cut[:, plane] = np.frombuffer(planes, np.uint8, rows, plane * rows)
+    differences = cut.view("<u8").reshape(rows).astype(np.uint64, copy=False)
+    differences += _unsigned(packing.lowest)
+    if packing.against == ROW_BEFORE and rows:
+        differences[0] = _unsigned(packing.first)
+        np.cumsum(differences, out=differences)
+    elif packing.against:
+        differences += others[packing.against].view(np.uint64)
+    filled = differences.view(np.int64)
+    if not packing.gaps:
+        return filled, filled
+    there = np.unpackbits(np.frombuffer(bits, np.uint8), count=rows).view(np.bool_)
+    return np.where(there, filled, MISSING), filled
+
+
+def _filled(values: Int64, there: NDArray[np.bool_], other: Int64 | None) -> Int64:
+    """Fill each gap so that its difference is 0."""
+    if other is not None:
+        return np.where(there, values, other)
+    source = np.maximum.accumulate(np.where(there, np.arange(len(values)), -1))
+    # Gaps before the first value are filled with it.
+    return values[np.where(source < 0, there.argmax(), source)]
+
+
+def _unsigned(value: int) -> np.uint64:
+    return np.uint64(value % (1 << 64))
+
+
+def _spread(values: Int64) -> int:
+    return int(values.max()) - int(values.min())
+
+
+def _width(largest: int) -> int:
+    return max((largest.bit_length() + 7) // 8, 1)
+
 
 T = TypeVar("T")
 
-#: zlib's; higher ones take much longer for a few per cent.
+#: Level of zlib's compression; higher ones take much longer for a few per cent.
 _LEVEL = 3
 
-#: What deflate can make of a byte, at most; a file that claims more is forged.
+#: Bytes that deflate can make of one, at most; a file that claims more is forged.
 _MAX_OUT_OF_ONE = 1032
 
 
-#: Floats are kept as the whole numbers of the same bits.
+#: Floats are stored as the integers of the same bits.
 _BITS: dict[type[np.generic], type[np.integer[Any]]] = {np.float64: np.int64, np.float32: np.int32}
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a kind of file is called, and how one that is none is refused."""
+    """Name and version of a kind of file, and its error."""
 
     name: str
     version: int
     #: Member of the archive that describes the others.
     description: str
-    #: What a file that is foreign, damaged or newer raises.
+    #: Raised for a file that is foreign, damaged or newer.
     error: type[ValueError]
 
 
@@ -55,11 +205,11 @@ def write_archive(
     Parameters
     ----------
     described
-        What is not kept as columns; what JSON does not know is written as a number or as text.
+        Everything but columns; what JSON does not know is written as a number or as text.
     groups
         Columns of equal length by name, each group with its own name.
     compressed
-        Other members, by name, which are compressed already.
+        Other members by name, compressed already.
     """
     groups = list(groups)
     nbytes = sum(column.nbytes for _, columns in groups for column in columns.values())
@@ -83,11 +233,11 @@ def write_archive(
         for name, content in compressed:
             archive.writestr(name, content, zipfile.ZIP_STORED)
         whole = {"format": form.name, "version": form.version, **described, "columns": packed}
-        archive.writestr(form.description, json.dumps(whole, default=plain))
+        archive.writestr(form.description, json.dumps(whole, default=to_json))
 
 
-def plain(value: Any) -> Any:
-    """What JSON does not know: a number of numpy's as it is, anything else as text."""
+def to_json(value: Any) -> Any:
+    """Convert what JSON does not know: a number of numpy's to a number, anything else to text."""
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
@@ -99,12 +249,12 @@ def _as_integers(column: NDArray[Any]) -> NDArray[Any]:
 def read_archive(
     path: str | os.PathLike[str], form: Format, build: Callable[[Archive], T], **storage_options: Any
 ) -> T:
-    """What a function makes of an archive.
+    """Read an archive, and build a value from it.
 
     Raises
     ------
     ValueError
-        The format's own kind, with the path, if the file is foreign, truncated, damaged, forged or of another version.
+        The format's error, with the path, if the file is foreign, truncated, damaged, forged or of another version.
     """
     target = os.fspath(path)
     with progress(f"reading {target}", unit="MB") as report:
@@ -122,7 +272,7 @@ def read_archive(
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive that is open, and its description; what does not fit raises the format's error."""
+    """Open archive with its description; anything invalid in it raises the format's error."""
 
     file: Members
     form: Format
@@ -152,29 +302,29 @@ class Archive:
         return opened
 
     def field(self, name: str, kind: type[Any]) -> Any:
-        """A part of the description, of this type."""
+        """Get a part of the description, of this type."""
         return self.part(self.described, name, kind)
 
     def part(self, described: Mapping[str, Any], name: str, kind: type[Any], where: str = "") -> Any:
-        """A part of a part of the description, of this type."""
+        """Get a part of a part of the description, of this type."""
         value = described.get(name)
         if type(value) is not kind:
             raise self.form.error(f"{f'{where}.{name}'.strip('.')!r} is {value!r:.80}; expected {kind.__name__}")
         return value
 
     def listed(self, name: str, kind: type[Any]) -> list[Any]:
-        """A list in the description, all of this type."""
+        """Get a list from the description, whose items have this type."""
         return self.all_of(name, self.field(name, list), kind)
 
     def all_of(self, name: str, values: list[Any], kind: type[Any]) -> list[Any]:
-        """The list, if all of it is of this type."""
+        """Check that all items of a list have this type, and return it."""
         for value in values:
             if type(value) is not kind:
                 raise self.form.error(f"{name!r} holds {value!r:.80}; expected {kind.__name__}")
         return values
 
     def columns(self, group: str, dtypes: Mapping[str, type[np.generic]]) -> dict[str, NDArray[Any]]:
-        """The columns of a group."""
+        """Read the columns of a group."""
         described = self.part(self.field("columns", dict), group, dict, "columns")
         rows = self.part(described, "rows", int, group)
         packings = self.part(described, "columns", dict, group)
@@ -193,7 +343,7 @@ class Archive:
         return columns
 
     def content(self, name: str, max_bytes: int) -> bytes:
-        """Another member, of so many bytes at most."""
+        """Read another member, of a number of bytes at most."""
         try:
             size, _ = self.file.sizes(name)
         except KeyError:
@@ -221,7 +371,7 @@ class Archive:
         return self.file.read(name)
 
     def texts(self, block: NDArray[np.uint8], offsets: Int64, named: str) -> Texts:
-        """Strings, if the offsets fit the block; ``named`` is what the offsets are called."""
+        """Make strings of a block if the offsets fit it; ``named`` is the name of the offsets in errors."""
         if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(block) or (offsets[1:] < offsets[:-1]).any():
             raise self.form.error(f"{named!r} do not rise from 0 to the {len(block)} bytes of keys")
         return Texts(block, offsets)

@@ -1,4 +1,4 @@
-"""Batch: what a worker recorded since its last one, as it travels to the scheduler."""
+"""WorkerBatch: rows that a worker recorded since its last batch, as they travel to the scheduler."""
 
 from __future__ import annotations
 
@@ -12,44 +12,42 @@ import numpy as np
 
 from dask_efficiency.accounts.checks import RefusedPayload, counts, listed, mapping, row, short, text, whole
 from dask_efficiency.accounts.tables import MISSING, Int64
-from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES, Profile
+from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES, TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Transfers, from_worker
 
 SCHEMA = 1
 
-#: Columns of the rows that a worker sends, as they stand in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by
-#: its
-#: monotonic clock, ``after`` is the number of a run, and ``sender`` a position in the batch's senders; the key of a
-#: transfer stands in the batch's keys.
+#: Columns of a worker's rows, as in :mod:`~dask_efficiency.runs.trace.schema`. Instants are by its monotonic clock,
+#: ``after`` is the number of a run, ``sender`` a position in the batch's senders; keys of transfers are in the batch.
 RUN, TRANSFER, BLOCKED = map(from_worker, (Runs, Transfers, Blocked))
 
 _TABLES = {"runs": RUN, "transfers": TRANSFER, "blocked": BLOCKED}
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows of a worker, integers by its monotonic clock.
+class WorkerBatch:
+    """Rows of a worker: integers, instants by its monotonic clock.
 
     Parameters
     ----------
     recording
-        Which recording it is of.
+        Id of the recording.
     worker
         The worker's address.
     seq
-        The worker's batches are numbered from 1.
+        Number of the worker's batch, from 1.
     wall
-        Nanoseconds that its clock of the day is ahead of its monotonic clock.
+        Nanoseconds from its monotonic clock to its wall clock.
     runs, transfers, blocked
         Shape (rows, columns), with the columns :data:`RUN`, :data:`TRANSFER` and :data:`BLOCKED`.
     keys
-        By transfer, whose result it was.
+        By transfer: key of the result.
     senders
         Addresses.
     profiles
-        Of runs, whose rows may be in another batch.
+        Profiles of runs, whose rows may be in another batch.
     not_profiled
-        How many runs were to be profiled and were not, by why.
+        Number of runs that were to be profiled and were not, by reason.
     """
 
     recording: str
@@ -61,7 +59,7 @@ class Batch:
     blocked: Int64
     keys: tuple[Any, ...] = ()
     senders: tuple[str, ...] = ()
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[TaskProfile, ...] = ()
     not_profiled: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -76,10 +74,10 @@ def encode(
     blocked: Collection[Sequence[int]] = (),
     keys: Sequence[Any] = (),
     senders: Sequence[str] = (),
-    profiles: Sequence[Profile] = (),
+    profiles: Sequence[TaskProfile] = (),
     not_profiled: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Rows as a message of bytes, texts and keys."""
+    """Encode rows as a message of bytes, texts and keys."""
     message = {
         "schema": SCHEMA,
         "recording": recording,
@@ -99,13 +97,13 @@ def encode(
     return message
 
 
-def decode(message: object) -> Batch:
-    """The batch of a message.
+def decode(message: object) -> WorkerBatch:
+    """Decode and check a message.
 
     Raises
     ------
     RefusedPayload
-        If it is of another schema, or its parts do not fit together; names the part.
+        If it has another schema, or its parts do not fit together; names the part.
     """
     given = mapping("batch", message)
     if given.get("schema") != SCHEMA:
@@ -117,7 +115,7 @@ def decode(message: object) -> Batch:
         raise RefusedPayload(f"keys is {short(keys)}; expected one for each of {len(tables['transfers'])} transfers")
     _check_positions("senders", tables["transfers"][:, TRANSFER.index("sender")], senders)
     _check_positions("causes", tables["blocked"][:, BLOCKED.index("cause")], BLOCKED_BY)
-    return Batch(
+    return WorkerBatch(
         recording=text("recording", given.get("recording")),
         worker=text("worker", given.get("worker")),
         seq=whole("seq", given.get("seq")),
@@ -130,13 +128,13 @@ def decode(message: object) -> Batch:
     )
 
 
-def _profile(values: object) -> Profile:
+def _profile(values: object) -> TaskProfile:
     *numbers, content = values if isinstance(values, list | tuple) and values else (None,)
     if not isinstance(content, bytes | bytearray | memoryview) or len(content) > MAX_PROFILE_BYTES:
         size = len(content) if isinstance(content, bytes | bytearray | memoryview) else type(content).__name__
         raise RefusedPayload(f"a profile is {size}; expected at most {MAX_PROFILE_BYTES} bytes")
     run, thread, start, stop, started = row("profiles", numbers, 5)
-    return Profile(run, thread, start, stop, started, bytes(content))
+    return TaskProfile(run, thread, start, stop, started, bytes(content))
 
 
 def _check_positions(name: str, column: Int64, known: Sequence[str]) -> None:

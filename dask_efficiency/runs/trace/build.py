@@ -1,22 +1,21 @@
-"""From a recording to a RunTrace: the scheduler's transitions joined with the workers' rows, on one clock."""
+"""RunTrace from a Recording: the scheduler's transitions joined with the workers' rows, on one clock."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table
+from dask_efficiency.accounts.tables import MISSING, Clock, Int64, Table, Texts
 from dask_efficiency.plugin.wings import offered
 from dask_efficiency.runs.trace.batch import RUN
-from dask_efficiency.runs.trace.part import since_start
-from dask_efficiency.runs.trace.profiles import Profile, cost_note
 from dask_efficiency.runs.trace.recording import Recording
-from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.runs.trace.run_trace import RunTrace, TaskProfile, WorkerSpec, cost_note
 from dask_efficiency.runs.trace.schema import (
     PHASES,
     RUN_INSTANTS,
@@ -24,9 +23,9 @@ from dask_efficiency.runs.trace.schema import (
     STATES,
     Blocked,
     Graphs,
-    Outcome,
     Phases,
     Releases,
+    RunOutcome,
     Runs,
     Series,
     Shuffled,
@@ -43,10 +42,10 @@ _PROCESSING, _MEMORY, _ERRED = (STATES.index(state) for state in ("processing", 
 #: Stimuli by which a worker reports that a task failed.
 _FAILURES = ("task-erred", "execute-unknown-error")
 
-#: The instants of a profile that are by its worker's monotonic clock.
+#: Instants of a profile by its worker's monotonic clock.
 _SPAN = ("start", "stop")
 
-#: Less than this and two clocks are read as one; more is worth a note.
+#: Nanoseconds of disagreement between clocks from which a note warns: below, it is within the error of their readings.
 _NOTABLE_NS = 1_000_000
 
 
@@ -58,21 +57,21 @@ def build(
     phases: Mapping[str, Sequence[tuple[int, int]]] | None = None,
     client: str = "",
 ) -> RunTrace:
-    """The trace of a recording.
+    """Build the trace of a recording.
 
     Parameters
     ----------
     recording
-        What the scheduler sent.
+        From the scheduler.
     name
-        What the run is called.
+        Name of the run.
     start
-        Nothing that ended before this instant is in the trace; nanoseconds by the scheduler's monotonic
-        clock. The beginning of the recording by default.
+        What ended before this instant is left out; nanoseconds by the scheduler's monotonic clock. By default, the
+        beginning of the recording.
     phases
         Intervals of the client by phase, by the scheduler's monotonic clock.
     client
-        Whose they are.
+        The client's name.
 
     Returns
     -------
@@ -81,7 +80,7 @@ def build(
     """
     clock = _Clock(recording)
     columns, facts = recording.columns, recording.facts
-    late = [] if start is None or start >= facts["started"] else [_late(facts["started"] - start)]
+    late = [] if start is None or start >= facts["started"] else [_late_note(facts["started"] - start)]
     begin = facts["started"] if start is None else max(start, facts["started"])
     runs, moved = _runs(recording, clock)
     transitions = _transitions(columns, clock)
@@ -134,7 +133,7 @@ def build(
 
 
 def _with_gpu_times(trace: RunTrace) -> RunTrace:
-    """Of profiled runs, the GPU's time as their profiles say, where these can be read."""
+    """Fill in the GPU time of profiled runs from their profiles, if the wing that reads these is there."""
     read = offered("gpu-times/torch") if trace.profiles else None
     return trace if read is None else read(trace)
 
@@ -143,12 +142,12 @@ def _not_profiled(reasons: Mapping[str, int]) -> list[str]:
     return [f"not profiled, though asked for: {count} runs, as {why}" for why, count in sorted(reasons.items())]
 
 
-def _late(ns: int) -> str:
+def _late_note(ns: int) -> str:
     return f"the recording began {ns / 1e9:.3g} s after what it was asked for: an earlier one had failed"
 
 
 class _Clock:
-    """Puts instants of every process on the scheduler's clock, in nanoseconds since the epoch."""
+    """Converts instants of every process to the scheduler's clock, in nanoseconds since the epoch."""
 
     def __init__(self, recording: Recording) -> None:
         facts = recording.facts
@@ -157,11 +156,11 @@ class _Clock:
         workers = facts["workers"]
         #: By worker, added to its monotonic clock.
         self._offsets = np.array([*(int(w["offset"]) + self.epoch for w in workers), self.epoch], np.int64)
-        #: By worker, added to its clock of the day.
+        #: By worker, added to its wall clock.
         self._walls = np.array([*(int(w["offset"]) + self.epoch - int(w["wall"]) for w in workers), 0], np.int64)
 
     def put(self, at: NDArray[Any], clock: Clock, worker: NDArray[Any] | None = None) -> Int64:
-        """Instants read from a clock; MISSING stays, and a worker that is MISSING is the scheduler."""
+        """Convert instants of a clock; MISSING stays, and a worker that is MISSING is the scheduler."""
         if clock is Clock.SCHEDULER:
             return np.where(at == MISSING, MISSING, at + self.epoch)
         ahead = self._offsets if clock is Clock.WORKER else self._walls
@@ -175,9 +174,9 @@ def _table(
     clock: _Clock,
     worker: NDArray[Any] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """A table's columns as far as they travelled, with all instants on the scheduler's clock.
+    """Select a table's columns that are in the recording, with all instants on the scheduler's clock.
 
-    ``worker`` is whose clock the others were read from, by row.
+    ``worker`` is, by row, the worker whose clock was read.
     """
     table_columns = {}
     for name, described in table.schema().items():
@@ -190,7 +189,7 @@ def _table(
 def _workers(facts: Mapping[str, Any]) -> list[WorkerSpec]:
     specs = []
     for worker in facts["workers"]:
-        # Monotonic clocks begin anywhere; what a reader can use is how far the clocks of the day differ.
+        # Monotonic clocks begin anywhere; the difference of the wall clocks is what a reader can use.
         offset = int(worker["offset"]) + int(facts["epoch"]) - int(worker["wall"]) if worker["offset"] else 0
         specs.append(
             WorkerSpec(
@@ -209,7 +208,7 @@ def _workers(facts: Mapping[str, Any]) -> list[WorkerSpec]:
 
 
 def _plain(constraints: Mapping[str, Any]) -> dict[str, Any]:
-    """As it was before it travelled: lists arrive as tuples."""
+    """Undo what travelling does: lists arrive as tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in constraints.items()}
 
 
@@ -221,7 +220,7 @@ def _nbytes(columns: Mapping[str, NDArray[Any]], count: int) -> Int64:
 
 
 def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int64, NDArray[np.int32]]:
-    """Each task's dependencies, each once."""
+    """Collect each task's dependencies, each once."""
     edges = np.unique(columns["edges.task"].astype(np.int64) << 32 | columns["edges.dependency"].astype(np.int64))
     starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(edges >> 32, minlength=count), out=starts[1:])
@@ -229,7 +228,7 @@ def _dependencies(columns: Mapping[str, NDArray[Any]], count: int) -> tuple[Int6
 
 
 def _transitions(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Transitions:
-    own = columns["log.stimulus"] != MISSING  # else: what went on when the recording began
+    own = columns["log.stimulus"] != MISSING  # else: tasks that were processing when the recording began
     code = columns["log.code"][own]
     table = {name: column[own] for name, column in _table(columns, "log", Transitions, clock).items()}
     return Transitions(**table, start=code // len(STATES), finish=code % len(STATES))
@@ -252,7 +251,7 @@ def _shuffled(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Shuffled:
 
 
 def _blocked(columns: Mapping[str, NDArray[Any]], clock: _Clock) -> Blocked:
-    """The scheduler's own rows, and those of the workers."""
+    """Join the scheduler's own rows with those of the workers."""
     groups = [_table(columns, group, Blocked, clock, columns[f"{group}.worker"]) for group in ("blocked", "blocks")]
     table = {name: np.concatenate([group[name] for group in groups]) for name in Blocked.dtypes()}
     return Blocked(**table).take(np.argsort(table["start"], kind="stable"))
@@ -272,8 +271,8 @@ def _phases(phases: Mapping[str, Sequence[tuple[int, int]]], client: str, client
     )
 
 
-def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) -> tuple[Profile, ...]:
-    """Those of which the run is there."""
+def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) -> tuple[TaskProfile, ...]:
+    """Keep the profiles whose run is in the trace."""
     number = columns["profiles.run"]
     order = np.argsort(runs.run_id, kind="stable")
     at = np.searchsorted(runs.run_id, number, sorter=order)
@@ -284,12 +283,12 @@ def _profiles(columns: Mapping[str, NDArray[Any]], runs: Runs, clock: _Clock) ->
         if runs.run_id[row] == number[i] and runs.worker[row] == columns["profiles.worker"][i]:
             content = columns["profiles.content"][ends[i] - columns["profiles.nbytes"][i] : ends[i]]
             thread, started = int(columns["profiles.thread"][i]), int(columns["profiles.started"][i])
-            found.append(Profile(row, thread, int(of["start"][i]), int(of["stop"][i]), started, content.tobytes()))
+            found.append(TaskProfile(row, thread, int(of["start"][i]), int(of["stop"][i]), started, content.tobytes()))
     return tuple(sorted(found, key=attrgetter("start")))
 
 
 def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
-    """A run begins with a transition to ``processing`` and ends with the task's next one."""
+    """Make runs: one begins with a transition to ``processing`` and ends with the task's next one."""
     columns = recording.columns
     code, task = columns["log.code"], columns["log.task"]
     finish = code % len(STATES)
@@ -313,10 +312,10 @@ def _runs(recording: Recording, clock: _Clock) -> tuple[Runs, list[str]]:
     }
     _join(table, columns, clock)
     _fill_in(table, columns, clock, end)
-    notes = _order(table)
-    # Cut off with its worker, which said so itself: not lost.
-    lost = (table["outcome"] == Outcome.LOST) & (table["ended"] != MISSING)
-    table["outcome"][lost] = Outcome.CANCELLED
+    notes = _order_instants(table)
+    # Its worker reported the cut itself, as it closed: not lost.
+    lost = (table["outcome"] == RunOutcome.LOST) & (table["ended"] != MISSING)
+    table["outcome"][lost] = RunOutcome.CANCELLED
     return Runs.from_columns(table), notes
 
 
@@ -327,17 +326,17 @@ def _outcomes(recording: Recording, end: NDArray[Any], finish: NDArray[Any]) -> 
     failures = [i for i, kind in enumerate(kinds) if kind in _FAILURES]
     kind = np.append(columns["stimuli.kind"], MISSING)[stimulus]
     removed = np.isin(stimulus, columns["removals.stimulus"]) & (stimulus != MISSING)
-    outcome = np.full(len(end), Outcome.CANCELLED, np.int8)
-    outcome[removed] = Outcome.LOST
-    outcome[(finish[end] == _ERRED) & ~removed] = Outcome.FAILED
-    outcome[np.isin(kind, failures) & (finish[end] != _MEMORY)] = Outcome.FAILED
-    outcome[finish[end] == _MEMORY] = Outcome.SUCCEEDED
-    outcome[end == MISSING] = Outcome.RUNNING
+    outcome = np.full(len(end), RunOutcome.CANCELLED, np.int8)
+    outcome[removed] = RunOutcome.LOST
+    outcome[(finish[end] == _ERRED) & ~removed] = RunOutcome.FAILED
+    outcome[np.isin(kind, failures) & (finish[end] != _MEMORY)] = RunOutcome.FAILED
+    outcome[finish[end] == _MEMORY] = RunOutcome.SUCCEEDED
+    outcome[end == MISSING] = RunOutcome.RUNNING
     return outcome
 
 
 def _join(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock) -> None:
-    """Add what the workers noted of their runs; of a run reported twice, the later row counts."""
+    """Add the workers' rows of their runs; of a run reported twice, the later row counts."""
     numbers, last = np.unique(columns["runs.run_id"][::-1], return_index=True)
     rows = len(columns["runs.run_id"]) - 1 - last
     at = np.searchsorted(numbers, table["run_id"])
@@ -365,22 +364,22 @@ def _join(table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], c
 def _fill_in(
     table: dict[str, NDArray[Any]], columns: Mapping[str, NDArray[Any]], clock: _Clock, end: NDArray[Any]
 ) -> None:
-    """Where a worker's row was lost with it: what its message said when the run ended."""
+    """Fill in start and stop from the message that ended the run, where a worker's row was lost with it."""
     computed = np.full((len(columns["log.at"]) + 1, 2), MISSING, np.int64)
     for i, name in enumerate(("start", "stop")):
         seconds = columns[f"computed.{name}"]
         computed[columns["computed.row"], i] = np.rint(seconds * 1e9)
-    said = computed[end]
-    use = (table["start"] == MISSING) & (end != MISSING) & (said[:, 0] != MISSING)
-    # Upstream puts these on the scheduler's clock by a guess that may be off by more than the run took.
+    reported = computed[end]
+    use = (table["start"] == MISSING) & (end != MISSING) & (reported[:, 0] != MISSING)
+    # Upstream converts these to the scheduler's clock by an estimate that may be off by more than the run took.
     low, high = table["assigned"][use], table["reported"][use]
-    took = np.minimum(said[use, 1] - said[use, 0], high - low)
-    table["start"][use] = np.clip(said[use, 0], low, high - took)
+    took = np.minimum(reported[use, 1] - reported[use, 0], high - low)
+    table["start"][use] = np.clip(reported[use, 0], low, high - took)
     table["stop"][use] = table["start"][use] + took
 
 
-def _order(table: dict[str, NDArray[Any]]) -> list[str]:
-    """Keep causes before effects: an instant that is earlier than the one before it is moved onto it."""
+def _order_instants(table: dict[str, NDArray[Any]]) -> list[str]:
+    """Keep causes before effects: an instant earlier than the one before it is moved to that."""
     latest = np.full(len(table["task"]), MISSING, np.int64)
     most = moved = 0
     for name in RUN_INSTANTS:
@@ -388,7 +387,7 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
         known = column != MISSING
         early = known & (column < latest)
         if name == "reported":  # it was given up before it ended: nothing was recorded
-            given_up = early & np.isin(table["outcome"], (Outcome.CANCELLED, Outcome.LOST))
+            given_up = early & np.isin(table["outcome"], (RunOutcome.CANCELLED, RunOutcome.LOST))
             column[given_up] = MISSING
             early &= ~given_up
         if early.any():
@@ -399,3 +398,56 @@ def _order(table: dict[str, NDArray[Any]]) -> list[str]:
     if most < _NOTABLE_NS:
         return []
     return [f"clocks disagree: {moved} instants were moved, by {most / 1e6:.3g} ms at most, onto what came before them"]
+
+
+def since_start(trace: RunTrace) -> RunTrace:
+    """Cut a longer recording to what went on at or after ``trace.start``, and the tasks that this refers to."""
+    start = trace.start
+    ended = np.max([trace.runs.assigned, trace.runs.ended, trace.runs.reported], axis=0)
+    there = (ended >= start) | (trace.runs.outcome == RunOutcome.RUNNING)
+    runs, run = trace.runs.take(there), np.cumsum(there) - 1
+    transitions = trace.transitions.take(trace.transitions.at >= start)
+    transfers = trace.transfers.take(trace.transfers.stop >= start)
+    shuffled = trace.shuffled.take(trace.shuffled.stop >= start)
+    releases = trace.releases.take(trace.releases.at >= start)
+    graphs = np.flatnonzero(trace.graphs.taken_in >= start)
+    used = np.zeros(len(trace.tasks) + 1, np.bool_)
+    for column in (runs.task, runs.after, transitions.task, transfers.task, shuffled.task, releases.task):
+        used[column] = True
+    used[:-1] |= np.isin(trace.tasks.graph, graphs)
+    used[MISSING] = False
+    owner = np.repeat(np.arange(len(trace.tasks)), np.diff(trace.dependency_starts))
+    edges = used[owner]
+    used[trace.dependencies[edges]] = True
+    kept = np.flatnonzero(used[:-1])
+    number = np.full(len(trace.tasks) + 1, MISSING, np.int32)
+    number[kept] = np.arange(len(kept))
+    starts = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(np.bincount(number[owner[edges]], minlength=len(kept)), out=starts[1:])
+    first_stimulus = int(transitions.stimulus.min()) if len(transitions) else len(trace.stimuli)
+    first_graph = int(graphs[0]) if len(graphs) else len(trace.graphs)
+    tasks, stimuli = trace.tasks.take(kept), trace.stimuli.take(np.arange(first_stimulus, len(trace.stimuli)))
+    return replace(
+        trace,
+        keys=Texts.of(trace.keys[int(task)] for task in kept),
+        tasks=replace(tasks, graph=_shifted(tasks.graph, first_graph)),
+        dependency_starts=starts,
+        dependencies=number[trace.dependencies[edges]],
+        runs=replace(runs, task=number[runs.task], after=number[runs.after]),
+        graphs=trace.graphs.take(np.arange(first_graph, len(trace.graphs))),
+        releases=replace(releases, task=number[releases.task]),
+        transitions=replace(
+            transitions, task=number[transitions.task], stimulus=_shifted(transitions.stimulus, first_stimulus)
+        ),
+        stimuli=replace(stimuli, graph=_shifted(stimuli.graph, first_graph)),
+        transfers=replace(transfers, task=number[transfers.task]),
+        shuffled=replace(shuffled, task=number[shuffled.task]),
+        blocked=trace.blocked.take(trace.blocked.stop >= start),
+        series=trace.series.take(trace.series.at >= start),
+        constraints={int(number[task]): value for task, value in trace.constraints.items() if used[task]},
+        profiles=tuple(replace(profile, run=int(run[profile.run])) for profile in trace.profiles if there[profile.run]),
+    )
+
+
+def _shifted(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+    return np.where(numbers < first, MISSING, numbers - first)

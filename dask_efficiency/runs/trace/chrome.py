@@ -1,4 +1,4 @@
-"""A trace for Perfetto and chrome://tracing: workers, their slots and transfers, and the critical path."""
+"""Export of a trace for Perfetto and chrome://tracing: workers, their slots and transfers, and the critical path."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from numpy.typing import NDArray
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.tables import MISSING, Bool, Int64
 from dask_efficiency.files.storage import writing
-from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
-from dask_efficiency.runs.trace.lanes import lanes
+from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice, lanes
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, Outcome, Runs, WorkerChange
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, PHASES, RunOutcome, Runs, WorkerChange
 from dask_efficiency.show.progress import progress
 
 #: A longer key is cut.
 _KEY_LENGTH = 200
 
-#: What became of a run that made no result.
+#: By outcome of a run without a result: its bucket.
 _LOST: Mapping[int, Bucket] = {
-    Outcome.FAILED: Bucket.FAILED,
-    Outcome.CANCELLED: Bucket.CANCELLED,
-    Outcome.LOST: Bucket.LOST_WORKER,
-    Outcome.RUNNING: Bucket.RUNNING,
+    RunOutcome.FAILED: Bucket.FAILED,
+    RunOutcome.CANCELLED: Bucket.CANCELLED,
+    RunOutcome.LOST: Bucket.LOST_WORKER,
+    RunOutcome.RUNNING: Bucket.RUNNING,
 }
 
 #: chrome://tracing knows these names of colours only; Perfetto chooses a colour for each name of a slice.
@@ -66,7 +65,7 @@ _COUNTERS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PathSlice:
-    """A stretch of the critical path."""
+    """Segment of the critical path."""
 
     kind: str
     start: int
@@ -85,17 +84,15 @@ def save_chrome(
 ) -> Written:
     """Write a trace in the Trace Event Format, for ui.perfetto.dev or chrome://tracing.
 
-    Workers are processes and their slots are threads. A run is a slice named by its prefix; below it
-    stands what the time was. A transfer is a slice of its receiver, with an arrow from the run whose
-    result it brings.
+    Workers are processes and their slots are threads. A run is a slice named by its prefix, with slices for its parts
+    below it. A transfer is a slice of its receiver, with an arrow from the run whose result it brings.
 
     Parameters
     ----------
     path
         A local path or any fsspec URL. A name in ``.gz`` is compressed; Perfetto reads it as it is.
     critical
-        The critical path in time order: a track of its own at the top, with an arrow from each of its
-        runs to the next.
+        The critical path in time order: a track at the top, with an arrow from each of its runs to the next.
     only_critical
         Leave out the runs that are not on it, and the transfers that none of them waited for.
     **storage_options
@@ -104,7 +101,7 @@ def save_chrome(
     Returns
     -------
     Written
-        What is in the file.
+        Numbers of events in the file.
     """
     on_path = np.isin(np.arange(len(trace.runs)), [part.run for part in critical])
     with (
@@ -126,7 +123,7 @@ def save_chrome(
 
 
 class _Export:
-    """Writes the parts of a trace, slices before the arrows between them."""
+    """Writes a trace, slices before the arrows between them."""
 
     def __init__(self, trace: RunTrace, events: TraceEvents, chosen: Bool) -> None:
         self.trace = trace
@@ -140,11 +137,11 @@ class _Export:
         messages = trace.shuffled
         self.messages = (messages.start != MISSING) & (messages.stop >= messages.start)
         self.messages &= np.isin(messages.task, runs.task[chosen])
-        self.run_places: dict[int, Place] = {}
-        self.transfer_places: dict[int, Place] = {}
+        self.run_places: dict[int, WrittenSlice] = {}
+        self.transfer_places: dict[int, WrittenSlice] = {}
 
     def path(self, critical: Sequence[PathSlice]) -> None:
-        """The path's own track."""
+        """Write the path's own track."""
         if not critical:
             return
         process = self.events.process("critical path")
@@ -154,7 +151,7 @@ class _Export:
             self.events.slice(process, track, part.start, part.stop, part.kind, "critical-path", args=args)
 
     def clients(self) -> None:
-        """What the clients did themselves in their computations."""
+        """Write the phases of the clients' computations."""
         phases = self.trace.phases
         for client, name in enumerate(self.trace.clients):
             rows = np.flatnonzero((phases.client == client) & (phases.stop >= phases.start) & (phases.start != MISSING))
@@ -165,7 +162,7 @@ class _Export:
             self._intervals(process, "phases", phases.start[rows], phases.stop[rows], names, "client")
 
     def scheduler(self) -> None:
-        """Graphs taken in, and when the event loop did not turn."""
+        """Write the graphs taken in, and the times in which the event loop was blocked."""
         graphs = self.trace.graphs
         taken = (graphs.received != MISSING) & (graphs.taken_in >= graphs.received)
         process = self.events.process("scheduler")
@@ -174,7 +171,7 @@ class _Export:
         self._blocked(process, MISSING)
 
     def worker(self, worker: int) -> None:
-        """A worker's slots, transfers, messages of shuffles, event loop, changes of state and counters."""
+        """Write a worker's slots, transfers, messages of shuffles, event loop, changes of state and counters."""
         spec = self.trace.workers[worker]
         process = self.events.process(f"worker {spec.name} {spec.address}")
         self._slots(process, np.flatnonzero(self.runs & (self.trace.runs.worker == worker)))
@@ -199,8 +196,8 @@ class _Export:
             self._within(place, row, bucket)
         self._seceded(process, rows[(runs.seceded[rows] != MISSING) & (runs.ended[rows] > runs.seceded[rows])])
 
-    def _within(self, place: Place, row: int, bucket: Bucket) -> None:
-        """What a run did in its slot, below it."""
+    def _within(self, place: WrittenSlice, row: int, bucket: Bucket) -> None:
+        """Write the parts of a run in its slot, below it."""
         runs = self.trace.runs
         submitted, start, stop = int(runs.submitted[row]), int(runs.start[row]), int(runs.stop[row])
         begun, done = (min(max(instant, place.start), place.stop) for instant in (start, stop))
@@ -260,7 +257,7 @@ class _Export:
             track = self.events.track(process, "state")
             for row in rows:
                 name = _name_of(WorkerChange, int(changes.change[row]))
-                # it may have joined long before the recording
+                # It may have joined long before the recording.
                 self.events.instant(process, track, max(int(changes.at[row]), self.trace.start), name, "worker")
 
     def _counters(self, process: int, worker: int) -> None:
@@ -276,7 +273,7 @@ class _Export:
         blocked = self.trace.blocked
         chosen = (blocked.worker == worker) & (blocked.start != MISSING) & (blocked.stop >= blocked.start)
         start, stop = blocked.start[chosen], blocked.stop[chosen]
-        # Its name is what most of it was.
+        # Named by what took most of it.
         moves = 2 * blocked.moving_ns[chosen] > stop - start
         names = ["moves data" if so else "blocked" for so in moves.tolist()]
         for i, cause in enumerate(blocked.cause[chosen].tolist()):
@@ -298,11 +295,11 @@ class _Export:
         return {n: self.events.track(process, f"{what} {n}" if several else what) for n in numbers}
 
     def transfer_arrows(self) -> None:
-        """From the run, or the transfer, that brought a result to its sender, to the transfer from there."""
+        """Write arrows from the run or transfer that brought a result to its sender, to the transfer from there."""
         runs, transfers = self.trace.runs, self.trace.transfers
-        sources: dict[tuple[int, int], Place] = {}
+        sources: dict[tuple[int, int], WrittenSlice] = {}
         for row, place in self.run_places.items():
-            if runs.outcome[row] == Outcome.SUCCEEDED:
+            if runs.outcome[row] == RunOutcome.SUCCEEDED:
                 sources[int(runs.task[row]), int(runs.worker[row])] = place
         for row, place in self.transfer_places.items():
             sources.setdefault((int(transfers.task[row]), int(transfers.receiver[row])), place)
@@ -312,8 +309,8 @@ class _Export:
                 self.events.arrow(source, place, "transfer", "transfer")
 
     def path_arrows(self, critical: Sequence[PathSlice]) -> None:
-        """From each run of the path to the next; the category is the kind that took longest between them."""
-        before: Place | None = None
+        """Write arrows from each run of the path to the next; the category is the longest kind between them."""
+        before: WrittenSlice | None = None
         between: dict[str, int] = {}
         for part in critical:
             place = self.run_places.get(part.run)
@@ -337,7 +334,7 @@ class _Export:
         runs = self.trace.runs
         about: dict[str, Any] = {
             "key": self._key(int(runs.task[row])),
-            "outcome": _name_of(Outcome, int(runs.outcome[row])),
+            "outcome": _name_of(RunOutcome, int(runs.outcome[row])),
         }
         for name, column in (("cpu, ms", runs.cpu_ns), ("gpu, ms", runs.gpu_ns)):
             if column[row] > 0:
@@ -346,7 +343,7 @@ class _Export:
 
 
 def _left(trace: RunTrace) -> Int64:
-    """Until when each run had its slot."""
+    """By run: the instant at which it left its slot."""
     runs = trace.runs
     unknown = np.where(runs.reported != MISSING, runs.reported, trace.stop)
     ended = np.where(runs.ended != MISSING, runs.ended, unknown)
@@ -354,7 +351,7 @@ def _left(trace: RunTrace) -> Int64:
 
 
 def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
-    """By transfer: whether it brought an input of a chosen run to its worker."""
+    """Mark the transfers that brought an input of a chosen run to its worker."""
     runs, transfers, workers = trace.runs, trace.transfers, len(trace.workers) + 1
     wanted = [
         int(dependency) * workers + int(runs.worker[row])
@@ -365,7 +362,7 @@ def _wanted_by(trace: RunTrace, chosen: Bool) -> Bool:
 
 
 def _origin(trace: RunTrace) -> int:
-    """The first instant that is written."""
+    """Find the first instant that is written."""
     columns = (
         trace.phases.start,
         trace.graphs.received,
@@ -379,7 +376,7 @@ def _origin(trace: RunTrace) -> int:
 
 
 def _bucket(runs: Runs, row: int) -> Bucket:
-    """What most of a run's time in its thread was."""
+    """Bucket of most of a run's time in its thread."""
     outcome = int(runs.outcome[row])
     if outcome in _LOST:
         return _LOST[outcome]

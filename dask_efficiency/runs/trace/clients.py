@@ -1,15 +1,16 @@
-"""ClientLog: what each client did, and which results it waited for before it went on."""
+"""Clients of a recorded run: what each did, which results it waited for, and which task submitted a graph."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Bool
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import PHASES, Outcome
+from dask_efficiency.runs.trace.schema import PHASES, RunOutcome
 
 _GATHER = PHASES.index("gather")
 
@@ -28,7 +29,7 @@ class _Log:
 
 
 class ClientLog:
-    """What each client did, and which results it waited for before it went on."""
+    """Log of what each client did, and which results it waited for before it went on."""
 
     def __init__(self, trace: RunTrace) -> None:
         self._logs: dict[int, _Log] = {}
@@ -56,18 +57,18 @@ class ClientLog:
         return self._logs.setdefault(client, _Log())
 
     def back(self, client: int, at: int, since: int) -> tuple[list[tuple[int, bool]], int]:
-        """What a client did before ``at``, back to the result that it waited for last.
+        """Go back through what a client did before ``at``, to the result that it waited for last.
 
-        A result that arrived while the client gathered was waited for. Where it did not gather (``wait``,
-        ``as_completed``), the last one that arrived while it did nothing was, if the client went on sooner
-        after it than it had stood still before; otherwise it was thinking.
+        The client waited for a result that arrived while it gathered. Where it did not gather (``wait``,
+        ``as_completed``), it waited for the last one that arrived while it was idle, if it went on sooner after it than
+        it had been idle before; otherwise it was thinking.
 
         Returns
         -------
         steps
-            Instants, latest first, each with whether the client was fetching results in the time after it.
+            Instants, latest first, each with True if the client was fetching results in the time after it.
         run
-            Position of the run that made the result; MISSING where the client waited for none after ``since``.
+            Position of the run that made the result; MISSING if the client waited for none after ``since``.
         """
         log = self._of(client)
         steps: list[tuple[int, bool]] = []
@@ -93,14 +94,73 @@ class ClientLog:
 
 
 def heard_by_clients(trace: RunTrace) -> Bool:
-    """By run: whether a client heard of its end, as a result that it wanted or as the last failure of its task."""
+    """Mark the runs whose end a client heard of, as a result that it wanted or as the last failure of its task."""
     runs, tasks = trace.runs, len(trace.tasks)
     found = np.zeros(len(runs), np.bool_)
     rows = np.flatnonzero((runs.task >= 0) & (runs.task < tasks) & (runs.reported != MISSING))
     task, reported, outcome = runs.task[rows], runs.reported[rows], runs.outcome[rows]
     last = np.full(tasks, MISSING, np.int64)
     np.maximum.at(last, task, reported)
-    # What fails takes along all that needs it, so the client hears of it even if it did not ask for it itself.
-    failed = (outcome == Outcome.FAILED) & (reported == last[task])
-    found[rows] = failed | ((outcome == Outcome.SUCCEEDED) & trace.tasks.wanted[task])
+    # A failure fails all that needs the task, so the client hears of it even if it did not ask for this one.
+    failed = (outcome == RunOutcome.FAILED) & (reported == last[task])
+    found[rows] = failed | ((outcome == RunOutcome.SUCCEEDED) & trace.tasks.wanted[task])
     return found
+
+
+#: Prefix of the names of the clients that workers have for their tasks (``worker_client``, ``get_client``): Dask's.
+WORKER_CLIENT = "Client-worker-"
+
+
+class Nested:
+    """Index of the graphs that seceded tasks submitted, by the run of the task.
+
+    A worker has one client for all of its tasks, and the client's name does not tell which worker it belongs to. So the
+    worker is the one on which a seceded task was running when most of the graphs came in; and the task is the one that
+    began last of those that were running there when a graph came in.
+    """
+
+    def __init__(self, trace: RunTrace) -> None:
+        self._parents: dict[int, int] = {}
+        self._results: dict[int, list[tuple[int, int]]] = {}
+        clients = {i for i, name in enumerate(trace.clients) if name.startswith(WORKER_CLIENT)}
+        runs, graphs = trace.runs, trace.graphs
+        away = np.flatnonzero((runs.seceded != MISSING) & (runs.stop != MISSING))
+        if not clients or not len(away):
+            return
+        for client in clients:
+            mine = np.flatnonzero(graphs.client == client).tolist()
+            covering = {
+                graph: away[(runs.start[away] <= graphs.received[graph]) & (graphs.received[graph] <= runs.stop[away])]
+                for graph in mine
+            }
+            on = Counter(worker for rows in covering.values() for worker in set(runs.worker[rows].tolist()))
+            if not on:
+                continue
+            home = on.most_common(1)[0][0]
+            for graph, rows in covering.items():
+                rows = rows[runs.worker[rows] == home]
+                if len(rows):
+                    self._parents[graph] = int(rows[np.argmax(runs.start[rows])])
+        self._collect(trace)
+
+    def _collect(self, trace: RunTrace) -> None:
+        runs, tasks = trace.runs, trace.tasks
+        inside = (runs.task >= 0) & (runs.task < len(tasks)) & (runs.outcome == RunOutcome.SUCCEEDED)
+        rows = np.flatnonzero(inside & (runs.reported != MISSING))
+        graph = tasks.graph[runs.task[rows]]
+        for run, number in zip(rows.tolist(), graph.tolist(), strict=True):
+            if number in self._parents and tasks.wanted[runs.task[run]]:
+                results = self._results.setdefault(self._parents[number], [])
+                results.append((int(runs.reported[run]), run))
+        for results in self._results.values():
+            results.sort()
+
+    def parent(self, graph: int) -> int:
+        """Find the run that submitted a graph; MISSING for a graph that no task submitted."""
+        return self._parents.get(graph, MISSING)
+
+    def last_result(self, run: int, at: int) -> int:
+        """Find the run that made the last result that a run had asked for and got by an instant; MISSING if none."""
+        results = self._results.get(run, [])
+        found = bisect_right(results, (at, len(results) + (1 << 62))) - 1
+        return results[found][1] if found >= 0 else MISSING

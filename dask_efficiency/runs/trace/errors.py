@@ -1,4 +1,4 @@
-"""What can be wrong with a question about a trace."""
+"""Errors of questions about a trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class EmptyTraceError(ValueError):
-    """There is nothing in the trace, or in the part that was asked for, to answer it from."""
+    """The trace, or the part that was asked for, is empty."""
 
 
 class UnknownNameError(KeyError):
@@ -15,13 +15,13 @@ class UnknownNameError(KeyError):
     Parameters
     ----------
     what
-        What it should have been the name of.
+        What the name stands for, such as ``prefix``.
     name
         The name that was given.
     known
-        The names there are.
+        Known names.
     place
-        What has these names.
+        Holder of the names.
     """
 
     def __init__(self, what: str, name: object, known: Iterable[str], place: str = "this trace") -> None:

@@ -6,17 +6,23 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import IO, Any
 
-#: A longer name is cut.
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING, Int64
+
+#: Characters of a name; a longer one is cut.
 _NAME_LENGTH = 200
 
+#: Events that are written together; they are some 500 kB.
 _AT_ONCE = 4096
 
 
 @dataclass(slots=True)
 class Written:
-    """How many events were written, by what Perfetto makes of them."""
+    """Numbers of written events, by their type in Perfetto."""
 
     slices: int = 0
     instants: int = 0
@@ -25,8 +31,8 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A slice that was written, for an arrow to begin or end in."""
+class WrittenSlice:
+    """Written slice, for an arrow to begin or end in."""
 
     process: int
     track: int
@@ -35,20 +41,19 @@ class Place:
 
 
 class TraceEvents:
-    """Events of one file; instants are integer nanoseconds, users' names are cut and escaped.
+    """Writer of the events of one file; instants are integer nanoseconds, users' names are cut and escaped.
 
     Parameters
     ----------
     file
         Binary, open for writing.
     origin
-        The instant that is 0 in the file: microseconds since the epoch would lose their fractions
-        in a double.
+        The instant that is 0 in the file: microseconds since the epoch would lose their fractions in a double.
 
     Notes
     -----
-    The caller sees to it that slices on a track nest or do not overlap, and writes an arrow after both
-    of its slices: the reader drops what does not, without a word.
+    The caller must nest slices on a track or keep them apart, and write an arrow after both of its slices: the reader
+    silently drops anything else.
     """
 
     def __init__(self, file: IO[bytes], origin: int) -> None:
@@ -61,19 +66,19 @@ class TraceEvents:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
 
     def process(self, name: str) -> int:
-        """A new group of tracks; groups stand in the order in which they are made."""
+        """Add a group of tracks, below those before it."""
         number = self._next()
         self._name("process", number, number, name)
         return number
 
     def track(self, process: int, name: str) -> int:
-        """A new track of a process, below those before it."""
+        """Add a track to a process, below those before it."""
         number = self._next()
         self._name("thread", process, number, name)
         return number
 
     def _next(self) -> int:
-        # small, and no process has the number of a track: the reader would take it for its main thread
+        # A small number, and different for tracks and processes: the reader would take a track for its main thread.
         self._number += 1
         return self._number
 
@@ -93,8 +98,8 @@ class TraceEvents:
         *,
         colour: str = "",
         args: Mapping[str, Any] | None = None,
-    ) -> Place:
-        """A stretch of time on a track."""
+    ) -> WrittenSlice:
+        """Write an interval on a track."""
         more = f',"cname":"{colour}"' if colour else ""
         if args:
             more += f',"args":{json.dumps(args, allow_nan=False)}'
@@ -103,38 +108,40 @@ class TraceEvents:
             f'"name":{quoted(name)},"cat":"{category}"{more}}}'
         )
         self.written.slices += 1
-        return Place(process, track, start, stop)
+        return WrittenSlice(process, track, start, stop)
 
     def instant(self, process: int, track: int, at: int, name: str, category: str) -> None:
-        """Something that happened at once."""
+        """Write an instant event."""
         where = f'"pid":{process},"tid":{track},"ts":{self._at(at)}'
         self._put(f'{{"ph":"i","s":"t",{where},"name":{quoted(name)},"cat":"{category}"}}')
         self.written.instants += 1
 
     def counter(self, process: int, at: int, name: str, values: Mapping[str, float]) -> None:
-        """Figures that hold from an instant on; those that are no number are left out."""
+        """Write values that hold from an instant on; those that are not finite are left out."""
         known = {key: value for key, value in values.items() if math.isfinite(value)}
         if known:
             args = json.dumps(known, allow_nan=False)
             self._put(f'{{"ph":"C","pid":{process},"ts":{self._at(at)},"name":"{name}","args":{args}}}')
             self.written.counters += len(known)
 
-    def arrow(self, source: Place, target: Place, name: str, category: str) -> None:
-        """From the end of a slice to the start of another; none where that would go back in time or miss a slice.
+    def arrow(self, source: WrittenSlice, target: WrittenSlice, name: str, category: str) -> None:
+        """Write an arrow from the end of a slice to the start of another, unless it would go back in time or miss one.
 
-        The reader lets it leave from the slice's last child, if it has one.
+        The reader draws it from the slice's last child, if there is one.
         """
         self.flow(source, min(source.stop - 1, target.start), target, target.start, name, category)
 
-    def flow(self, source: Place, leaves: int, target: Place, arrives: int, name: str, category: str) -> None:
-        """From an instant in a slice to one in another, or in the same; none that goes back in time or misses it."""
+    def flow(
+        self, source: WrittenSlice, leaves: int, target: WrittenSlice, arrives: int, name: str, category: str
+    ) -> None:
+        """Write an arrow between instants in two slices, or in one, unless it would go back in time or miss one."""
         if not (source.start <= leaves < source.stop and target.start <= arrives < target.stop and leaves <= arrives):
             return
         number = self._next()
-        # the reader keeps name and category of an arrow only, and pairs its ends by all three
+        # The reader pairs the ends of an arrow by all three, and keeps name and category only.
         same = f'"id":{number},"name":{quoted(name)},"cat":"{category}"'
         self._put(f'{{"ph":"s","pid":{source.process},"tid":{source.track},"ts":{self._at(leaves)},{same}}}')
-        # without "bp" it would end in the next slice
+        # Without "bp" it would end in the next slice.
         self._put(f'{{"ph":"f","bp":"e","pid":{target.process},"tid":{target.track},"ts":{self._at(arrives)},{same}}}')
         self.written.flows += 1
 
@@ -159,10 +166,48 @@ class TraceEvents:
 
 
 def quoted(name: str) -> str:
-    """A user's name as JSON, in ASCII, cut."""
+    """Cut a user's name, and encode it as JSON in ASCII."""
     return json.dumps(name[:_NAME_LENGTH])
 
 
 def _microseconds(ns: int) -> str:
-    # a float would not keep the digits of a long recording
+    # A float would lose digits of a long recording.
     return f"{'-' if ns < 0 else ''}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
+
+
+def lanes(start: Int64, stop: Int64, wanted: Int64 | None = None) -> Int64:
+    """Choose a lane for each interval, so that no two in a lane overlap; touching is no overlap.
+
+    Parameters
+    ----------
+    start, stop
+        In any order; no interval stops before its start.
+    wanted
+        Preferred lane of each, from 0, which it gets if that is free then; ``MISSING`` for none.
+
+    Returns
+    -------
+    array
+        From 0. The others are put in as few lanes as possible, after all preferred lanes.
+    """
+    wishes = np.full(len(start), MISSING) if wanted is None else wanted
+    found = np.empty(len(start), np.int64)
+    ends: dict[int, int] = {}
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    beyond = max(int(wishes.max(initial=MISSING)), MISSING) + 1
+    starts, stops, wish = start.tolist(), stop.tolist(), wishes.tolist()
+    for row in np.lexsort((stop, start)).tolist():
+        at, lane = starts[row], wish[row]
+        if lane < 0 or ends.get(lane, at) > at:
+            while busy and busy[0][0] <= at:
+                heappush(free, heappop(busy)[1])
+            if free:
+                lane = heappop(free)
+            else:
+                lane, beyond = beyond, beyond + 1
+            heappush(busy, (stops[row], lane))
+        else:
+            ends[lane] = stops[row]
+        found[row] = lane
+    return found

@@ -1,4 +1,4 @@
-"""Traces in files: columns packed in a zip archive beside their description in JSON, and never a program."""
+"""Trace files: saving, loading, and checks that positions and numbers of a trace are valid."""
 
 from __future__ import annotations
 
@@ -12,15 +12,102 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.runs.trace.archive import Archive, Format, plain, read_archive, write_archive
-from dask_efficiency.runs.trace.positions import MAX_NUMBER, check_numbers, check_positions
-from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES, MAX_PROFILE_BYTES, Profile
-from dask_efficiency.runs.trace.run_trace import TABLES, RunTrace, WorkerSpec
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.archive import Archive, Format, read_archive, to_json, write_archive
+from dask_efficiency.runs.trace.run_trace import (
+    MAX_ALL_PROFILES_BYTES,
+    MAX_PROFILE_BYTES,
+    TABLES,
+    RunTrace,
+    TaskProfile,
+    WorkerSpec,
+)
+
+#: Longest run and duration in nanoseconds, a year and some days: sums of longer ones would not fit in 64 bits.
+MAX_NS = 1 << 55
+
+#: Largest number of bytes, and of anything else: sums of two still fit in 64 bits.
+MAX_NUMBER = 1 << 62
+
+#: By table and column of positions: the field of the trace, or the enumeration, that it points into.
+POINTS_INTO = {
+    table: {name: column.points_into for name, column in kind.schema().items() if column.points_into is not None}
+    for table, kind in TABLES.items()
+}
+
+
+def check_positions(trace: RunTrace) -> None:
+    """Check that all parts of a trace fit each other; a position may be ``MISSING``.
+
+    Raises
+    ------
+    ValueError
+        Naming the column, the row and its value.
+    """
+    if len(trace.keys) != len(trace.tasks):
+        raise ValueError(f"there are {len(trace.keys)} keys; expected one for each of {len(trace.tasks)} tasks")
+    _check_dependencies(trace)
+    for table, columns in POINTS_INTO.items():
+        for column, target in columns.items():
+            size = len(getattr(trace, target) if isinstance(target, str) else target)
+            name = target if isinstance(target, str | tuple) else target.__name__
+            _check_range(f"{table}.{column}", getattr(getattr(trace, table), column), size, name)
+    for profile in trace.profiles:
+        if not 0 <= profile.run < len(trace.runs):
+            raise ValueError(f"a profile is of run {profile.run}; expected 0 to {len(trace.runs) - 1}, as of runs")
+    if trace.constraints and not 0 <= min(trace.constraints) <= max(trace.constraints) < len(trace.tasks):
+        raise ValueError(f"constraints name a task that is none of {len(trace.tasks)}")
+
+
+def check_numbers(trace: RunTrace) -> None:
+    """Check that sums and differences of a trace's numbers do not overflow.
+
+    Instants lie at most :data:`MAX_NS` before or after the run; the run and all durations take no longer than that.
+    Sizes and rates are at most :data:`MAX_NUMBER`. All of them may be ``MISSING``.
+
+    Raises
+    ------
+    ValueError
+        Naming the column, the row and its value.
+    """
+    if not -MAX_NUMBER <= trace.start <= trace.stop <= min(trace.start + MAX_NS, MAX_NUMBER):
+        raise ValueError(f"the run is from {trace.start} to {trace.stop}; expected nanoseconds, of {MAX_NS} at most")
+    for table, kind in TABLES.items():
+        for name, described in kind.schema().items():
+            column = getattr(getattr(trace, table), name)
+            if column.dtype != np.int64 or described.points_into is not None:
+                continue
+            lowest, highest = (0, MAX_NS) if described.unit == "ns" else (0, MAX_NUMBER)
+            if described.clock is not None:
+                lowest, highest = trace.start - MAX_NS, trace.stop + MAX_NS
+            elif not described.unit:
+                lowest = -MAX_NUMBER
+            wrong = (column != MISSING) & ((column < lowest) | (column > highest))
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise ValueError(f"{table}.{name} is {column[row]} in row {row}; expected {lowest} to {highest}")
+
+
+def _check_dependencies(trace: RunTrace) -> None:
+    starts, edges, tasks = trace.dependency_starts, trace.dependencies, len(trace.tasks)
+    if len(starts) != tasks + 1:
+        raise ValueError(f"dependency_starts has {len(starts)} rows; expected {tasks + 1}, one more than tasks")
+    if starts[0] != 0 or starts[-1] != len(edges) or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"dependency_starts does not rise from 0 to the {len(edges)} dependencies")
+    _check_range("dependencies", edges, tasks, "tasks", lowest=0)
+
+
+def _check_range(name: str, column: NDArray[Any], size: int, target: object, lowest: int = MISSING) -> None:
+    if not len(column) or (column.min() >= lowest and column.max() < size):
+        return
+    row = int(((column < lowest) | (column >= size)).argmax())
+    raise ValueError(f"{name} is {column[row]} in row {row}; expected {lowest} to {size - 1}, as of {target}")
+
 
 FORMAT = "dask-efficiency-trace"
 VERSION = 3
 
-#: What else is kept as columns.
+#: Columns of the file that are not those of a table.
 _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "keys": {"block": np.uint8},
     "key_offsets": {"offsets": np.int64},
@@ -29,33 +116,32 @@ _ARRAYS: dict[str, dict[str, type[np.generic]]] = {
     "constraints": {"task": np.int64, "constraint": np.int64},
 }
 
-#: Where the profiles stand in the archive, by their positions.
+#: Name of a profile in the archive, by its position.
 _PROFILE = "profiles/{}.json.gz"
 
-#: What is said of a profile in the description.
-_OF_PROFILE = tuple(field.name for field in fields(Profile) if field.name != "content")
+#: Fields of a profile in the description.
+_OF_PROFILE = tuple(field.name for field in fields(TaskProfile) if field.name != "content")
 
-#: Threads of a worker, at most.
+#: Most threads of a worker in a file that is not refused as forged.
 _MAX_THREADS = 1 << 20
 
 _NAMES = ("prefixes", "spans", "clients", "stimulus_kinds", "notes")
 
 
 class TraceFileError(ValueError):
-    """What was read is not a trace that this version understands."""
+    """The file is not a trace that this version understands."""
 
 
 _FORM = Format(FORMAT, VERSION, "trace.json", TraceFileError)
 
 
 def save_trace(trace: RunTrace, path: str | os.PathLike[str], **storage_options: Any) -> None:
-    """Write a trace; what :meth:`RunTrace.save <dask_efficiency.RunTrace.save>` does.
+    """Save a trace, as :meth:`RunTrace.save <dask_efficiency.RunTrace.save>`.
 
     Parameters
     ----------
     path
-        A local path or any fsspec URL; ``.trace`` is a good ending. A local file is replaced as a
-        whole or not at all.
+        A local path or any fsspec URL; ``.trace`` is a good ending. A local file is replaced as a whole or not at all.
     **storage_options
         For the file system, as in :func:`fsspec.open`.
 
@@ -82,12 +168,12 @@ def _columns(trace: RunTrace) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
 
 
 def _distinct(trace: RunTrace) -> dict[str, int]:
-    """The constraints that tasks have, as JSON, numbered."""
+    """Number the distinct constraints of tasks, as JSON."""
     return {text: i for i, text in enumerate(dict.fromkeys(map(_text, trace.constraints.values())))}
 
 
 def _text(constraint: Mapping[str, Any]) -> str:
-    return json.dumps(constraint, sort_keys=True, default=plain)
+    return json.dumps(constraint, sort_keys=True, default=to_json)
 
 
 def _description(trace: RunTrace) -> dict[str, Any]:
@@ -106,7 +192,7 @@ def _description(trace: RunTrace) -> dict[str, Any]:
 
 
 def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace:
-    """The trace that was saved to a local path or fsspec URL.
+    """Load a trace from a local path or fsspec URL.
 
     Parameters
     ----------
@@ -126,7 +212,7 @@ def load_trace(path: str | os.PathLike[str], **storage_options: Any) -> RunTrace
 
 
 def _trace(archive: Archive) -> RunTrace:
-    # of any type: mypy cannot follow that each has the type of its name
+    # Of any type: mypy cannot follow that each has the type of its name.
     names: dict[str, Any] = {name: tuple(archive.listed(name, str)) for name in _NAMES}
     tables: dict[str, Any] = {name: table(**archive.columns(name, table.dtypes())) for name, table in TABLES.items()}
     arrays = {name: archive.columns(name, dtypes) for name, dtypes in _ARRAYS.items()}
@@ -163,7 +249,7 @@ def _constraints(columns: Mapping[str, NDArray[Any]], distinct: list[dict[str, A
     return {task: distinct[number] for task, number in zip(tasks, numbers, strict=True)}
 
 
-def _profiles(archive: Archive) -> Iterator[Profile]:
+def _profiles(archive: Archive) -> Iterator[TaskProfile]:
     room = MAX_ALL_PROFILES_BYTES
     for i, profile in enumerate(archive.listed("profiles", dict)):
         name = _PROFILE.format(i)
@@ -177,7 +263,7 @@ def _profiles(archive: Archive) -> Iterator[Profile]:
             )
         content = archive.content(name, min(room, MAX_PROFILE_BYTES))
         room -= len(content)
-        yield Profile(content=content, **numbers)
+        yield TaskProfile(content=content, **numbers)
 
 
 def _worker(archive: Archive, described: dict[str, Any]) -> WorkerSpec:

@@ -1,4 +1,4 @@
-"""Recorder: what the scheduler sees of a run, appended to columns, in bounded memory."""
+"""Recorder: the scheduler's view of a run, appended to columns in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,51 +11,82 @@ from operator import itemgetter, methodcaller, ne
 from typing import Any, NamedTuple, cast
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.batch import Batch
-from dask_efficiency.runs.trace.chapter import Chapter
-from dask_efficiency.runs.trace.names import Names
-from dask_efficiency.runs.trace.profiles import MAX_ALL_PROFILES_BYTES
-from dask_efficiency.runs.trace.recording import Frozen
+from dask_efficiency.runs.trace.batch import WorkerBatch
+from dask_efficiency.runs.trace.recording import Chapter, Frozen
+from dask_efficiency.runs.trace.run_trace import MAX_ALL_PROFILES_BYTES
 from dask_efficiency.runs.trace.schema import STATES, Series
 
-#: A transition is one number in a column: ``start * len(STATES) + finish``.
+#: Most different names; later ones share one. Bounds the memory.
+MAX_NAMES = 10_000
+
+#: Longer names are cut.
+MAX_NAME_LENGTH = 200
+
+
+class Names:
+    """Numbers for names; all names beyond :data:`MAX_NAMES` share the last number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Get the number of a name, or give it one."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers.setdefault(name[:MAX_NAME_LENGTH], len(self._numbers))
+            if number >= MAX_NAMES:
+                del self._numbers[name[:MAX_NAME_LENGTH]]
+                number = self._numbers.setdefault("(other)", len(self._numbers))
+        return number
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """Get the numbers of names."""
+        numbers = [*map(self._numbers.get, names)]
+        return [*map(self.number, names)] if None in numbers else cast("list[int]", numbers)
+
+    def all(self) -> list[str]:
+        """List the names in the order of their numbers."""
+        return list(self._numbers)
+
+
+#: A transition is one number in a column: ``start * len(STATES) + finish``, of positions.
 _CODES = {(start, finish): i * len(STATES) + j for i, start in enumerate(STATES) for j, finish in enumerate(STATES)}
 
-#: Stimuli whose time was read from the clock of the worker that sent the message.
+#: Stimuli whose time was read by the worker that sent the message.
 _OF_WORKERS = frozenset({"task-finished", "task-erred", "execute-unknown-error", "reschedule"})
 
-#: Nanoseconds since the epoch that no stimulus was made in: steal-7 has no time in it.
+#: Nanoseconds since the epoch, in 1973, below which the number in a stimulus's id is no time, as in steal-7.
 _NO_TIME = 10**17
 
-#: Transitions for each task that a chapter has room for.
+#: Transitions for each task that a chapter has room for: a task makes five, and more if it runs again.
 TRANSITIONS_A_TASK = 8
 
-#: Columns of a worker's heartbeat, after its instant and worker.
+#: Columns of a heartbeat's row after its instant and worker.
 SERIES = tuple(name for name in Series.dtypes() if name not in ("at", "worker"))
 
-#: Transitions that are kept as they came, before they are written into columns together: so few that the garbage
-#: collector, which comes after 700 new objects, seldom visits them.
+#: Transitions that are kept as they came, to be written into columns together: so few that the garbage collector,
+#: which runs after 700 new objects, seldom visits them.
 MAX_KEPT = 128
 
 _NO_PRIORITY = (0, 0, 0)
 
-#: Tasks of a graph that are read at once.
+#: Tasks of a graph whose facts are read together.
 _PIECE = 1_000
 
-#: So many values are kept of a transition: when, the number of the task, start and finish, the stimulus, the number of
-#: the worker, the run that begins or the size of the result, and what Dask says when a run did what (else None).
-KEPT = 8
+#: Values that are kept of a transition: the instant, the number of the task, start and finish, the stimulus, the number
+#: of the worker, the run that begins or the size of the result, and Dask's ``startstops`` of a run that ended.
+VALUES_KEPT = 8
 
 
 class TaskFacts(NamedTuple):
-    """What the scheduler knows of tasks when they are first met, in columns."""
+    """Facts of tasks on the scheduler when they are first seen, in columns."""
 
     prefixes: Sequence[str]
     #: Names of their spans.
     spans: Sequence[str]
     #: The user's, the graph's, and the order in the graph.
     priorities: Sequence[Sequence[int]]
-    #: Keys of what each needs; empty where none of them needs anything.
+    #: Keys that each depends on; empty if none depends on anything.
     dependencies: Sequence[Sequence[Any]]
     #: As in :attr:`~dask_efficiency.runs.trace.run_trace.RunTrace.constraints`, by position, of those that have any.
     constraints: Mapping[int, Mapping[str, Any]]
@@ -65,55 +96,55 @@ _ACTION, _START, _STOP = map(itemgetter, ("action", "start", "stop"))
 _KIND_AND_TIME = methodcaller("rpartition", "-")
 
 
-class Recorder:
-    """The scheduler's recorder, without a scheduler.
+class TraceRecorder:
+    """Recorder of the scheduler's view, without a scheduler.
 
     It keeps two chapters. When the newer one is full, the older one is dropped and counted.
 
-    Transitions of tasks that it has read may be appended to :attr:`kept` as they come: they are written into columns
-    before anything else is noted whose order matters. :meth:`make_room` is to be called when there are
-    :data:`MAX_KEPT`, so a chapter may become longer than half by so many.
+    Transitions of tasks whose facts were read may be appended to :attr:`kept`: they are written into columns before
+    anything whose order matters. The caller calls :meth:`make_room` at :data:`MAX_KEPT`, so a chapter may grow beyond
+    half by as many.
 
     Parameters
     ----------
     read
-        Gives what the scheduler knows of tasks, by their keys; None where it does not know all of them.
+        Reads the facts of tasks by their keys; None if the scheduler does not know all of them.
     max_tasks
-        Tasks kept at most; at least half of them are the latest.
+        Most tasks that are kept; at least half of them are the latest.
     """
 
     def __init__(self, read: Callable[[Sequence[Any]], TaskFacts | None], *, max_tasks: int) -> None:
         self._read = read
-        #: Numbers of the newer chapter's tasks that were read, by key. It stays the same dictionary.
+        #: By key: number of each task of the newer chapter whose facts were read. It stays the same dictionary.
         self.ids: dict[Any, int] = {}
-        #: Of those that are known only as dependencies of others so far.
+        #: By key: number of each task that is so far known only as a dependency of others.
         self._unread: dict[Any, int] = {}
-        #: Transitions of tasks in ``ids`` that are to be written: of each :data:`KEPT` values, not a tuple, which the
-        #: garbage collector would look at. It stays the same list.
+        #: Transitions of tasks in ``ids`` that are to be written: :data:`VALUES_KEPT` values each, not a tuple, which
+        #: the garbage collector would visit. It stays the same list.
         self.kept: list[Any] = []
-        #: When a client let go of which keys, to be written.
+        #: Releases that are to be written: instant, client, keys.
         self._releases: list[tuple[int, str, Sequence[Any]]] = []
         self.limit(max_tasks)
         self._older: Chapter | None = None
         self._newer = Chapter()
         self._stimulus_id = ""
         self._stimulus = MISSING
-        #: The graph that is being taken in, and by which stimulus.
+        #: Stimulus and number of the graph that is being taken in.
         self._taking_in: tuple[str, int] = "", MISSING
         self.prefixes, self.spans, self.clients, self.kinds = Names(), Names(), Names(), Names()
         self.dropped: Counter[str] = Counter()
-        #: Runs that were to be profiled and were not, by why.
+        #: By reason: number of runs that were to be profiled and were not.
         self.not_profiled: Counter[str] = Counter()
 
     def limit(self, max_tasks: int) -> None:
-        """Keep so many tasks from now on."""
+        """Keep at most this many tasks from now on."""
         self._half = max(1, max_tasks // 2)
         self._full_log = TRANSITIONS_A_TASK * self._half
 
     # -- tasks -------------------------------------------------------------------------------
 
     def _meet(self, key: Any, graph: int = MISSING) -> int:
-        """Number a task that is new in this chapter, or read what was known only as a dependency; give its number."""
+        """Number a task that is new in this chapter, and read its facts; also of one known only as a dependency."""
         facts = self._read((key,))
         task = self._unread.get(key)
         if facts is None:
@@ -135,7 +166,7 @@ class Recorder:
         return task
 
     def _number(self, key: Any, numbers: dict[Any, int]) -> int:
-        """Number a task of which nothing else is known."""
+        """Number a task whose facts are unknown."""
         task = numbers[key] = len(self._newer.keys)
         self._newer.keys.append(key)
         self._newer.tasks.append(MISSING, MISSING, MISSING)
@@ -143,7 +174,7 @@ class Recorder:
         return task
 
     def _add(self, keys: list[Any], facts: TaskFacts, graph: int) -> None:
-        """Number tasks that are new in this chapter, and what they need as it is first needed."""
+        """Number tasks that are new in this chapter, each followed by its new dependencies."""
         chapter, first = self._newer, len(self._newer.keys)
         prefixes, spans = self.prefixes.numbers(facts.prefixes), self.spans.numbers(facts.spans)
         priorities, graphs = facts.priorities, [graph] * len(keys)
@@ -152,7 +183,7 @@ class Recorder:
         if new != keys:
             position = dict(zip(keys, count(), strict=False))
             rows = [position.get(key, MISSING) for key in new]
-            # What is not read yet has the last row.
+            # A dependency that is not read yet gets the last row.
             known = [*zip(prefixes, spans, graphs, priorities, strict=True), (MISSING, MISSING, MISSING, _NO_PRIORITY)]
             prefixes, spans, graphs, priorities = map(list, zip(*[known[row] for row in rows], strict=True))
             unread = [key for key, row in zip(new, rows, strict=True) if row == MISSING]
@@ -165,13 +196,13 @@ class Recorder:
         self._know(keys, facts)
 
     def _new_keys(self, keys: list[Any], dependencies: Sequence[Sequence[Any]]) -> list[Any]:
-        """Those that have no number yet, each followed by what it needs."""
+        """List the keys without a number, each followed by its dependencies."""
         each_and_its_own = chain.from_iterable(zip(zip(keys, strict=True), dependencies, strict=True))
         unnumbered = filterfalse(self.ids.__contains__, dict.fromkeys(chain.from_iterable(each_and_its_own)))
         return list(filterfalse(self._unread.__contains__, unnumbered))
 
     def _know(self, keys: Sequence[Any], facts: TaskFacts) -> None:
-        """Note what numbered tasks need, and how they are constrained."""
+        """Note the dependencies and constraints of numbered tasks."""
         ids, unread = self.ids, self._unread
         for position, constraints in facts.constraints.items():
             self._newer.constraints[ids[keys[position]]] = dict(constraints)
@@ -187,16 +218,16 @@ class Recorder:
     def graph(
         self, keys: Iterable[Any], wanted: Collection[Any], *, client: str, stimulus_id: str, received: int, at: int
     ) -> None:
-        """A graph was taken in; its transitions follow, by the same stimulus.
+        """Note a graph that was taken in; its transitions follow, by the same stimulus.
 
         Parameters
         ----------
         keys, wanted
-            Its tasks, and those of them whose results the client asked for.
+            Its tasks, and those whose results the client asked for.
         client, stimulus_id
-            Whose it is, and what its transitions will be caused by.
+            The client, and the id of the stimulus that causes its transitions.
         received
-            When the scheduler began to take it in.
+            Instant at which the scheduler began to take it in.
         at
             Now.
         """
@@ -212,7 +243,7 @@ class Recorder:
             self._take_in(keys[first : first + _PIECE], wanted, number)
 
     def _take_in(self, keys: list[Any], wanted: set[Any], graph: int) -> None:
-        """Meet tasks of a graph: all at once where they are new and there is room for them and what they need."""
+        """Number tasks of a graph: all together if they are new and there is room for them and their dependencies."""
         ids = self.ids
         if ids.keys().isdisjoint(keys) and self._unread.keys().isdisjoint(keys):
             facts = self._read(keys)
@@ -236,18 +267,18 @@ class Recorder:
     # -- what happens ------------------------------------------------------------------------
 
     def transition(self, at: int, key: Any, start: str, finish: str, stimulus_id: str, worker: int, extra: int) -> None:
-        """A task changed state.
+        """Note a task's change of state.
 
         Parameters
         ----------
         at, key, start, finish
-            When, which, and how.
+            Instant, task, and states.
         stimulus_id
-            What caused it.
+            Id of its cause.
         worker
-            Number of the worker that it is on now, or that sent the message.
+            Number of the worker that it is now on, or that sent the message.
         extra
-            Number of the run that begins, or size of the result that is there; else MISSING.
+            Number of the run that begins, or size of the result; else MISSING.
         """
         self.catch_up()
         if stimulus_id != self._stimulus_id:
@@ -264,9 +295,11 @@ class Recorder:
         self._newer.log.append(at, task, worker, _CODES[start, finish], extra)
 
     def catch_up(self) -> None:
-        """Write what was kept."""
+        """Write the kept transitions and releases."""
         if self.kept:
-            ats, tasks, starts, finishes, stimuli, workers, extras, computed = (self.kept[i::KEPT] for i in range(KEPT))
+            ats, tasks, starts, finishes, stimuli, workers, extras, computed = (
+                self.kept[i::VALUES_KEPT] for i in range(VALUES_KEPT)
+            )
             self.kept.clear()
             log = self._newer.log
             first = len(log)
@@ -283,12 +316,12 @@ class Recorder:
             self._write_releases()
 
     def computed(self, start: float, stop: float) -> None:
-        """When Dask says that the run which the next transition ends began and stopped, in seconds since the epoch."""
+        """Note Dask's start and stop of the run that the next transition ends, in seconds since the epoch."""
         self.catch_up()
         self._newer.computed.append(len(self._newer.log), start, stop)
 
     def _write_computed(self, rows: list[int], startstops: list[Sequence[Mapping[str, Any]]]) -> None:
-        """Write when Dask says that the threads of runs began and stopped, by the row of the log that ends each."""
+        """Write Dask's start and stop of runs, with the row of the log that ends each."""
         last = [reported[-1] for reported in startstops]
         if any(map(ne, map(_ACTION, last), repeat("compute"))):
             found = [
@@ -300,17 +333,17 @@ class Recorder:
         self._newer.computed.extend(rows, map(_START, last), map(_STOP, last))
 
     def processing_again(self, at: int, key: Any, worker: int, run_id: int, *, stimulus_id: str | None) -> None:
-        """A task was given to another worker; or, without a stimulus, was processing when the recording began."""
+        """Note a task that was given to another worker; or, without a stimulus, was processing at the start."""
         self.catch_up()
         cause = self._stimulus_id if stimulus_id is None else stimulus_id
         self.transition(at, key, "processing", "processing", cause, worker, run_id)
 
     def recomputed(self, run_id: int) -> None:
-        """A run that begins computes a result again that was lost."""
+        """Note a run that computes a lost result again."""
         self._newer.tables["recomputed"].append(run_id)
 
     def _stimulate(self, stimulus_ids: Sequence[str], workers: Sequence[int], rows: Sequence[int]) -> None:
-        """Other stimuli begin, each with a row of the log and the worker of that."""
+        """Begin stimuli, each with a row of the log and the worker of that."""
         stimuli = self._newer.stimuli
         kinds, _, times = zip(*map(_KIND_AND_TIME, stimulus_ids), strict=True)
         graphs = [MISSING] * len(rows)
@@ -319,7 +352,7 @@ class Recorder:
             graphs = [graph if stimulus_id == taken_in else MISSING for stimulus_id in stimulus_ids]
         stimuli.extend(
             self.kinds.numbers(kinds),
-            _made(times),
+            _instants_of_stimuli(times),
             graphs,
             rows,
             [worker if kind in _OF_WORKERS else MISSING for kind, worker in zip(kinds, workers, strict=True)],
@@ -328,7 +361,7 @@ class Recorder:
         self._stimulus = self._newer.first_stimulus + len(stimuli) - 1
 
     def released(self, at: int, client: str, keys: Sequence[Any]) -> None:
-        """A client wants these no more."""
+        """Note that a client released keys."""
         self._releases.append((at, client, keys))
         if len(self._releases) >= MAX_KEPT or len(keys) >= MAX_KEPT:
             self.catch_up()
@@ -347,23 +380,23 @@ class Recorder:
         )
 
     def worker_changed(self, at: int, worker: int, change: int, *, stimulus_id: str | None = None) -> None:
-        """A worker came, went, paused or resumed; the stimulus is what removed it."""
+        """Note a worker that joined, left, paused or resumed; the stimulus is the one that removed it."""
         self.catch_up()
         self._newer.tables["worker_events"].append(at, worker, change)
         if stimulus_id is not None and stimulus_id == self._stimulus_id:
             self._newer.tables["removals"].append(self._stimulus)
 
     def blocked(self, start: int, stop: int, moving_ns: int, cause: int = MISSING) -> None:
-        """The scheduler's event loop did not turn; for so long it moved data itself."""
+        """Note that the scheduler's event loop was blocked, and how long it moved data itself."""
         self._newer.tables["blocked"].append(MISSING, start, stop, moving_ns, cause)
 
     def heartbeat(self, at: int, worker: int, values: Sequence[float]) -> None:
-        """How a worker is: the columns :data:`SERIES`."""
+        """Note a worker's heartbeat: the columns :data:`SERIES`."""
         self.make_room()
         self._newer.tables["series"].append(at, worker, *values)
 
-    def batch(self, worker: int, senders: list[int], batch: Batch) -> None:
-        """A worker's rows came."""
+    def batch(self, worker: int, senders: list[int], batch: WorkerBatch) -> None:
+        """Note a worker's batch."""
         self.make_room()
         self.not_profiled.update(batch.not_profiled)
         nbytes = sum(len(profile.content) for profile in batch.profiles)
@@ -375,13 +408,13 @@ class Recorder:
         self._newer.batch_rows += len(batch.runs) + len(batch.transfers)
 
     def make_room(self) -> None:
-        """Write what was kept if that is much; begin a new chapter if this one is full, and drop the oldest."""
+        """Write kept transitions if there are many; begin a new chapter if this one is full, and drop the oldest."""
         full, half = self._newer, self._half
-        if len(self.kept) >= MAX_KEPT * KEPT:
+        if len(self.kept) >= MAX_KEPT * VALUES_KEPT:
             self.catch_up()
         if (
             len(full.keys) < half
-            and len(full.log) + len(self.kept) // KEPT < self._full_log
+            and len(full.log) + len(self.kept) // VALUES_KEPT < self._full_log
             and full.batch_rows < self._full_log
             and len(full.tables["series"]) < self._full_log
         ):
@@ -404,7 +437,7 @@ class Recorder:
     # -- what there is -----------------------------------------------------------------------
 
     def freeze(self) -> Frozen:
-        """All that is there now; quick, as it is made on the event loop: what only grows is copied later."""
+        """Freeze the recording as of now. Quick, for the event loop: columns that only grow are copied later."""
         self.catch_up()
         facts = {
             "prefixes": self.prefixes.all(),
@@ -421,10 +454,10 @@ class Recorder:
         return [chapter for chapter in (self._older, self._newer) if chapter is not None]
 
 
-def _made(times: Sequence[str]) -> list[int]:
-    """The instants at which stimuli were made, nanoseconds since the epoch, by the last parts of their ids."""
+def _instants_of_stimuli(times: Sequence[str]) -> list[int]:
+    """Read the instants of stimuli, nanoseconds since the epoch, from the last parts of their ids."""
     try:
         made = [int(at * 1e9) for at in map(float, times)]
     except (OverflowError, ValueError):
-        return [MISSING] if len(times) == 1 else [_made([at])[0] for at in times]
+        return [MISSING] if len(times) == 1 else [_instants_of_stimuli([at])[0] for at in times]
     return made if min(made) > _NO_TIME else [at if at > _NO_TIME else MISSING for at in made]

@@ -1,39 +1,150 @@
-"""Recording: what a recorder held at one instant, as columns that travel to the client."""
+"""Chapters of growing columns, which a recorder fills, and the Recording that is packed from them for the client."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from struct import pack
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Texts
-from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, Batch
-from dask_efficiency.runs.trace.chapter import TASKS, Chapter
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
+from dask_efficiency.runs.trace.schema import (
+    Blocked,
+    Graphs,
+    Releases,
+    Series,
+    Stimuli,
+    Tasks,
+    Transitions,
+    WorkerEvents,
+)
 
-#: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits.
+#: Columns that are known of a task when it is first seen.
+TASKS = tuple(name for name, column in Tasks.schema().items() if column.points_into is not None)
+
+_Dtypes = Mapping[str, type[np.generic]]
+
+#: Growing tables, by the names under which they travel. Those that are no table of a trace are joined to one later.
+_TABLES: dict[str, _Dtypes] = {
+    "edges": {"task": np.int32, "dependency": np.int32},
+    # A code is a state before and a state after; extra is the number of a run that begins, or the size of a result.
+    "log": {
+        **{name: Transitions.dtypes()[name] for name in ("at", "task", "worker")},
+        "code": np.int8,
+        "extra": np.int64,
+    },
+    # Row of the log with which a stimulus begins, and the worker that made it; MISSING is the scheduler.
+    "stimuli": {**Stimuli.dtypes(), "row": np.int32, "worker": np.int32},
+    # Row of the log, and when Dask says that the thread began and stopped, in seconds since the epoch.
+    "computed": {"row": np.int32, "start": np.float64, "stop": np.float64},
+    # Numbers of the runs that compute a lost result again.
+    "recomputed": {"run_id": np.int64},
+    # Stimuli that removed a worker.
+    "removals": {"stimulus": np.int64},
+    "graphs": Graphs.dtypes(),
+    "releases": Releases.dtypes(),
+    "worker_events": WorkerEvents.dtypes(),
+    "blocked": Blocked.dtypes(),
+    "series": Series.dtypes(),
+}
+
+
+def _packed(typecode: str, numbers: tuple[float, ...]) -> bytes:
+    return pack(f"{len(numbers)}{typecode}", *numbers)
+
+
+class Growing:
+    """Columns of equal length to which rows are appended."""
+
+    __slots__ = ("_first", "columns")
+
+    def __init__(self, dtypes: _Dtypes) -> None:
+        self.columns: dict[str, array[Any]] = {name: array(np.dtype(dtype).char) for name, dtype in dtypes.items()}
+        self._first = next(iter(self.columns.values()))
+
+    def append(self, *values: float) -> None:
+        """Append a row, in the order of the columns."""
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+    def extend(self, *values: Iterable[float]) -> None:
+        """Append rows, column by column; all of them or, if a value does not fit its column, none."""
+        # Takes a third of the instructions of extending arrays by numbers.
+        added = [
+            _packed(column.typecode, (*numbers,)) for column, numbers in zip(self.columns.values(), values, strict=True)
+        ]
+        for column, numbers in zip(self.columns.values(), added, strict=True):
+            column.frombytes(numbers)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+
+class Chapter:
+    """Part of a recording that can be dropped as a whole; its tasks are numbered from 0.
+
+    Parameters
+    ----------
+    first_graph, first_stimulus
+        Number of its first graph and stimulus in the whole recording.
+    """
+
+    def __init__(self, first_graph: int = 0, first_stimulus: int = 0) -> None:
+        self.first_graph = first_graph
+        self.first_stimulus = first_stimulus
+        #: Keys of its tasks, in the order of their numbers.
+        self.keys: list[Any] = []
+        self.constraints: dict[int, dict[str, Any]] = {}
+        self.wanted: set[int] = set()
+        #: By task; rows change when their facts are read.
+        self.tasks = Growing({name: Tasks.dtypes()[name] for name in TASKS})
+        #: By task, three numbers each: the user's, the graph's, and the order in the graph.
+        self.priority = array("q")
+        self.tables = {name: Growing(dtypes) for name, dtypes in _TABLES.items()}
+        #: Those that grow with every task.
+        self.log, self.edges = self.tables["log"], self.tables["edges"]
+        self.stimuli, self.computed = self.tables["stimuli"], self.tables["computed"]
+        #: A worker's number, its senders' numbers, and its batch.
+        self.batches: list[tuple[int, list[int], WorkerBatch]] = []
+        self.batch_rows = 0
+        self.profile_bytes = 0
+
+    def counts(self) -> dict[str, int]:
+        """Count rows by table."""
+        return {
+            "tasks": len(self.keys),
+            "transitions": len(self.log),
+            "runs": sum(len(batch.runs) for _, _, batch in self.batches),
+            "transfers": sum(len(batch.transfers) for _, _, batch in self.batches),
+            "series": len(self.tables["series"]),
+            "profiles": sum(len(batch.profiles) for _, _, batch in self.batches),
+        }
+
+
+#: Rows that are copied at once: meanwhile no other thread runs, and the event loop waits; about 0.1 ms.
 _PIECE = 50_000
 
-#: Columns that hold tasks of a chapter.
+#: Columns that refer to tasks of a chapter.
 _TASK_COLUMNS = ("edges.task", "edges.dependency", "log.task", "releases.task")
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a recorder held at one instant, as it travels to the client.
+    """Recording at one instant, as it travels to the client.
 
     Parameters
     ----------
     columns
-        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process
-        that read them.
+        Arrays by name, such as ``log.at``; instants in nanoseconds, by the monotonic clock of the process that read it.
     keys
-        A task's key as text, by task.
+        By task: its key as text.
     facts
-        The rest, in texts, numbers, lists and dictionaries.
+        Everything else, in texts, numbers, lists and dictionaries.
     """
 
     columns: dict[str, NDArray[Any]]
@@ -42,8 +153,8 @@ class Recording:
 
 
 @dataclass(slots=True)
-class _Part:
-    """A chapter at one instant: copies of what changes, and how many rows count of what only grows."""
+class _FrozenChapter:
+    """Chapter at one instant: copies of what changes, and the number of rows of columns that only grow."""
 
     tasks: dict[str, NDArray[Any]]
     growing: dict[str, tuple[array[Any], int]]
@@ -51,28 +162,28 @@ class _Part:
     keys: list[Any]
     wanted: set[int]
     constraints: dict[int, dict[str, Any]]
-    batches: list[tuple[int, list[int], Batch]]
+    batches: list[tuple[int, list[int], WorkerBatch]]
     first_graph: int
     first_stimulus: int
 
 
 class Frozen:
-    """What a recorder held; :meth:`pack` may run on another thread.
+    """Frozen chapters of a recorder; :meth:`pack` may run on another thread.
 
     Parameters
     ----------
     chapters
         In order; they may go on growing.
     facts
-        What the recording says beside its columns.
+        Everything but columns.
     """
 
     def __init__(self, chapters: list[Chapter], facts: dict[str, Any]) -> None:
         self.facts = facts
-        self._parts = [_frozen(chapter) for chapter in chapters]
+        self._parts = [_freeze(chapter) for chapter in chapters]
 
     def pack(self) -> Recording:
-        """Chapters as one, tasks numbered anew, keys as texts."""
+        """Join the chapters, with tasks numbered again and keys as texts."""
         ids: dict[Any, int] = {}
         for part in self._parts:
             for key in part.keys:
@@ -94,8 +205,8 @@ class Frozen:
         return Recording({**tasks, **joined}, keys, {**self.facts, "constraints": constraints})
 
 
-def _frozen(chapter: Chapter) -> _Part:
-    return _Part(
+def _freeze(chapter: Chapter) -> _FrozenChapter:
+    return _FrozenChapter(
         tasks={name: np.array(column) for name, column in chapter.tasks.columns.items()}
         | {"priority": np.array(chapter.priority).reshape(-1, 3)},
         growing={
@@ -112,8 +223,8 @@ def _frozen(chapter: Chapter) -> _Part:
     )
 
 
-def _first(column: array[Any], rows: int) -> NDArray[Any]:
-    """A copy of a column's first rows while it goes on growing; an array that numpy looks at could not."""
+def _copy_first(column: array[Any], rows: int) -> NDArray[Any]:
+    """Copy a column's first rows while it goes on growing, which an array that numpy views could not."""
     copied = np.empty(rows, column.typecode)
     for start in range(0, rows, _PIECE):
         stop = min(start + _PIECE, rows)
@@ -128,13 +239,13 @@ def _unknown_tasks(count: int) -> dict[str, NDArray[Any]]:
     return tasks
 
 
-def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any], first_graph: int) -> None:
-    """Put what a chapter knows of its tasks into their rows; what only an earlier one knows stays."""
+def _add_tasks(tasks: dict[str, NDArray[Any]], part: _FrozenChapter, number: NDArray[Any], first_graph: int) -> None:
+    """Fill in a chapter's facts of its tasks; those that only an earlier chapter has stay."""
     unknown = part.tasks["prefix"] == MISSING
     for name in TASKS:
         known, column = part.tasks[name], tasks[f"tasks.{name}"]
-        if name == "graph":  # that brought it first
-            known = _from(known, first_graph)
+        if name == "graph":  # the first that brought the task
+            known = _counted_from(known, first_graph)
             column[number] = np.where(column[number] == MISSING, known, column[number])
         else:
             column[number] = np.where(known == MISSING, column[number], known)
@@ -143,32 +254,34 @@ def _add_tasks(tasks: dict[str, NDArray[Any]], part: _Part, number: NDArray[Any]
     tasks["tasks.wanted"][number[list(part.wanted)]] = True
 
 
-def _columns(part: _Part, number: NDArray[Any], first: _Part, log_rows: int) -> dict[str, NDArray[Any]]:
-    """A chapter's columns, their tasks, graphs, stimuli and rows of the log counted from the first chapter's."""
-    columns = {name: _first(*growing) for name, growing in part.growing.items()}
+def _columns(
+    part: _FrozenChapter, number: NDArray[Any], first: _FrozenChapter, log_rows: int
+) -> dict[str, NDArray[Any]]:
+    """Copy a chapter's columns, with tasks, graphs, stimuli and rows of the log counted from the first chapter's."""
+    columns = {name: _copy_first(*growing) for name, growing in part.growing.items()}
     for name in _TASK_COLUMNS:
         columns[name] = number[columns[name]]
     first_here = part.first_stimulus - first.first_stimulus
     columns["log.stimulus"] = _stimuli(columns.pop("stimuli.row"), len(columns["log.at"]), first_here)
-    columns["stimuli.graph"] = _from(columns["stimuli.graph"], first.first_graph)
-    columns["removals.stimulus"] = _from(columns["removals.stimulus"], first.first_stimulus)
+    columns["stimuli.graph"] = _counted_from(columns["stimuli.graph"], first.first_graph)
+    columns["removals.stimulus"] = _counted_from(columns["removals.stimulus"], first.first_stimulus)
     columns["computed.row"] = columns["computed.row"] + log_rows
     return columns
 
 
-def _from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
-    """Numbers counted from the first that is still there; MISSING where it is not."""
+def _counted_from(numbers: NDArray[Any], first: int) -> NDArray[Any]:
+    """Count numbers from the first that is kept; MISSING below it."""
     return np.where(numbers < first, MISSING, numbers - first).astype(np.int32)
 
 
 def _stimuli(begins: NDArray[Any], rows: int, first: int) -> NDArray[Any]:
-    """By row, the number of the stimulus; MISSING before the first one."""
+    """By row: number of the stimulus; MISSING before the first one."""
     last = np.searchsorted(begins, np.arange(rows), side="right") - 1
     return np.where(last < 0, MISSING, last + first).astype(np.int32)
 
 
-def _batches(batches: list[tuple[int, list[int], Batch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
-    """The workers' rows, with the worker of each."""
+def _batches(batches: list[tuple[int, list[int], WorkerBatch]], ids: Mapping[Any, int]) -> dict[str, NDArray[Any]]:
+    """Join the workers' rows, with the worker of each."""
     columns: dict[str, NDArray[Any]] = {}
     for table, names in (("runs", RUN), ("transfers", TRANSFER), ("blocks", BLOCKED)):
         attribute = "blocked" if table == "blocks" else table
@@ -192,8 +305,8 @@ def _batches(batches: list[tuple[int, list[int], Batch]], ids: Mapping[Any, int]
     return columns | _profiles(batches)
 
 
-def _profiles(batches: list[tuple[int, list[int], Batch]]) -> dict[str, NDArray[Any]]:
-    """The workers' profiles, their bytes one after the other."""
+def _profiles(batches: list[tuple[int, list[int], WorkerBatch]]) -> dict[str, NDArray[Any]]:
+    """Join the workers' profiles, their bytes one after the other."""
     found = [(profile, worker) for worker, _, batch in batches for profile in batch.profiles]
     columns: dict[str, NDArray[Any]] = {
         f"profiles.{name}": np.array([getattr(profile, name) for profile, _ in found], np.int64)

@@ -1,15 +1,14 @@
-"""RunTrace: what happened in a run of a cluster, as columns, on the scheduler's clock."""
+"""RunTrace: a recorded run of a cluster as columns, on the scheduler's clock."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dask_efficiency.accounts.tables import Int32, Int64, Table, Texts
 from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.runs.trace.profiles import Profile
 from dask_efficiency.runs.trace.schema import (
     Blocked,
     Graphs,
@@ -30,9 +29,44 @@ if TYPE_CHECKING:
     from dask_efficiency.runs.trace.events import Written
 
 
+#: Most bytes of a profile, compressed: some 300,000 events. A larger one is left out and counted.
+MAX_PROFILE_BYTES = 8 << 20
+
+#: Most bytes of all profiles of a recording, in the scheduler's memory; later ones are left out and counted.
+MAX_ALL_PROFILES_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class TaskProfile:
+    """Profile of a run by ``torch.profiler``; instants are nanoseconds.
+
+    In a trace, instants are since the epoch, on the scheduler's clock, and ``run`` is a position in the trace's runs.
+    In a batch, they are by the worker's monotonic clock, and ``run`` is the scheduler's number of the run.
+    """
+
+    run: int
+    #: Native id of the thread that it began and ended in, as in Kineto's JSON.
+    thread: int
+    #: Interval that it covers.
+    start: int
+    stop: int
+    #: The worker's wall clock, which Kineto's times are read from, at ``start``.
+    started: int
+    #: Kineto's JSON, compressed by gzip.
+    content: bytes = field(repr=False)
+
+
+def cost_note(profiles: Sequence[TaskProfile]) -> tuple[str, ...]:
+    """Note that profiled runs took longer; empty if none was profiled."""
+    if not profiles:
+        return ()
+    runs = "1 run of a task" if len(profiles) == 1 else f"{len(profiles)} runs of tasks"
+    return (f"{runs} took longer, as torch.profiler was asked for: the first in each process most, which sets it up",)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """A worker of the run; two of one name are two workers."""
+    """Worker of the run; two of one name are two workers."""
 
     name: str
     address: str
@@ -40,11 +74,11 @@ class WorkerSpec:
     nthreads: int
     memory_limit: int
     resources: Mapping[str, float] = field(default_factory=dict)
-    #: Nanoseconds that were added to this worker's clock to put it on the scheduler's; 0 on the same host.
+    #: Nanoseconds that were added to this worker's clock to get the scheduler's; 0 on the same host.
     clock_offset: int = 0
-    #: Half the round trip of the best reading: what the offset may be off by.
+    #: Error of the offset: half the round trip of the best reading.
     clock_error: int = 0
-    #: Cores that the workers of its host may use together; 0 where that is not known.
+    #: Cores that the workers of its host may use together; 0 if unknown.
     cores: float = 0.0
 
 
@@ -58,11 +92,11 @@ class RunTrace:
     Parameters
     ----------
     name
-        What the run is called.
+        Name of the run.
     start, stop
         The window that was recorded.
     keys
-        A task's key as text, by task.
+        By task: its key as text.
     dependency_starts, dependencies
         The tasks that task ``i`` needs are ``dependencies[dependency_starts[i] : dependency_starts[i + 1]]``;
         shapes (tasks + 1,) and (edges,).
@@ -70,13 +104,13 @@ class RunTrace:
         By task: ``restrictions`` (host or worker names), ``resources``, ``retries``, ``loose_restrictions``,
         where it has any.
     config
-        Dask configuration that bears on scheduling, and ``bandwidth``, the scheduler's at the start, in bytes a second.
+        Dask configuration that affects scheduling, and ``bandwidth``, the scheduler's at the start, in bytes a second.
     dropped
         Rows that did not fit or were lost, by table.
     notes
-        What a reader must know to trust the trace, a sentence each.
+        Caveats, a sentence each.
     profiles
-        What ``torch.profiler`` recorded of some of the runs, in the order of their starts.
+        Profiles of some of the runs, in the order of their starts.
     """
 
     name: str
@@ -107,7 +141,7 @@ class RunTrace:
     versions: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[TaskProfile, ...] = ()
 
     def __repr__(self) -> str:
         seconds = (self.stop - self.start) / 1e9
@@ -135,7 +169,7 @@ class RunTrace:
         Returns
         -------
         Written
-            How many slices, arrows and counters are in the file.
+            Numbers of slices, arrows and counters in the file.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""All columns of a trace: their types, units, clocks, what they point into, and who reports them."""
+"""Columns of a trace: types, units, clocks, the tables that they point into, and who reports them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Annotated
 
 from dask_efficiency.accounts.tables import Bool, Clock, Column, Float32, Float64, Int8, Int16, Int32, Int64, Table
 
-#: States of a task on the scheduler; a transition's columns hold positions in here.
+#: States of a task on the scheduler; a transition's columns hold positions in this tuple.
 STATES = ("released", "waiting", "no-worker", "queued", "processing", "memory", "erred", "forgotten")
 
-#: What a client does itself in a ``compute()``.
+#: Phases of a client's ``compute()``.
 PHASES = ("optimize", "upload", "gather")
 
-#: What kept an event loop from turning, where it is known: the worker wrote results to disk, or read them back; the
-#: loop computed itself, waited for a core, or for the GIL while others computed, or stood in a call that blocks.
+#: Causes of a blocked event loop: it wrote results to disk, or read them back; it computed itself, waited for a core,
+#: or for the GIL while others computed, or was in a call that blocks.
 BLOCKED_BY = ("spill", "unspill", "computing", "core", "gil", "call")
 
 
-class Outcome(IntEnum):
-    """What became of a run."""
+class RunOutcome(IntEnum):
+    """Outcome of a run."""
 
     SUCCEEDED = 0
     FAILED = 1
@@ -33,7 +33,7 @@ class Outcome(IntEnum):
 
 
 class WorkerChange(IntEnum):
-    """What happened to a worker in a row of :class:`WorkerEvents`."""
+    """Change of a worker in a row of :class:`WorkerEvents`."""
 
     JOINED = 0
     LEFT = 1
@@ -43,21 +43,21 @@ class WorkerChange(IntEnum):
 
 
 def _instant(clock: Clock) -> Column:
-    """An instant; workers report those that they read from their own clocks."""
+    """Make a column of instants; workers report those by their own clocks."""
     return Column(unit="ns", clock=clock, from_worker=clock is Clock.WORKER)
 
 
 def _duration(*, from_worker: bool = False) -> Column:
-    """A duration; where nothing is known of it there was none."""
+    """Make a column of durations, 0 where unknown."""
     return Column(unit="ns", missing=0, from_worker=from_worker)
 
 
 def _position(target: str | tuple[str, ...] | type[Enum], *, from_worker: bool = False) -> Column:
-    """A position in a field of the trace, or a member of an enumeration."""
+    """Make a column of positions in a field of the trace, or of members of an enumeration."""
     return Column(points_into=target, from_worker=from_worker)
 
 
-#: Read from its clock by the worker that sends; it travels in a row of :class:`Transfers`.
+#: Instant by the sending worker's clock; it travels in a row of :class:`Transfers`.
 _OF_SENDER = Column(unit="ns", clock=Clock.WORKER)
 _SIZE = Column(unit="bytes")
 _RATE = Column(unit="bytes/s")
@@ -65,19 +65,19 @@ _THREAD_SECONDS = Column(unit="s")
 
 
 def _sensor(unit: str) -> Column:
-    """A sensor of a worker's host or GPUs; :mod:`dask_efficiency.accounts.sensors.names` says what it tells."""
+    """Make a column of a sensor of a worker's host or GPUs; see :mod:`dask_efficiency.accounts.sensors.names`."""
     return Column(unit=unit)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tasks(Table):
-    """A row for each task; its position is what other tables call ``task``. Keys are in ``RunTrace.keys``."""
+    """A row for each task; other tables refer to its position as ``task``. Keys are in ``RunTrace.keys``."""
 
     prefix: Annotated[Int32, _position("prefixes")]
     span: Annotated[Int32, _position("spans")]
-    #: The graph that brought it first.
+    #: The first graph that brought it.
     graph: Annotated[Int32, _position("graphs")]
-    #: Whether a client asked for its result.
+    #: True if a client asked for its result.
     wanted: Bool
     #: Size of its result.
     nbytes: Annotated[Int64, _SIZE]
@@ -92,14 +92,14 @@ class Graphs(Table):
     """A row for each graph that a client submitted, in order."""
 
     client: Annotated[Int32, _position("clients")]
-    #: When the scheduler began to take it in, and when its tasks were there.
+    #: Instants at which the scheduler began to take it in, and had its tasks.
     received: Annotated[Int64, _instant(Clock.SCHEDULER)]
     taken_in: Annotated[Int64, _instant(Clock.SCHEDULER)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Releases(Table):
-    """A row for each key that a client wanted no more, in order."""
+    """A row for each key that a client released, in order."""
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
     client: Annotated[Int32, _position("clients")]
@@ -110,7 +110,7 @@ class Releases(Table):
 class Transitions(Table):
     """A row for each transition on the scheduler, in the order in which they happened.
 
-    From ``processing`` to ``processing`` is a task that was stolen: ``worker`` is the thief.
+    A task from ``processing`` to ``processing`` was stolen: ``worker`` is the thief.
     """
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
@@ -119,7 +119,7 @@ class Transitions(Table):
     finish: Annotated[Int8, _position(STATES)]
     #: The worker that it is processing on, or whose message this is.
     worker: Annotated[Int32, _position("workers")]
-    #: What caused it.
+    #: Its cause.
     stimulus: Annotated[Int32, _position("stimuli")]
 
 
@@ -137,9 +137,9 @@ class Stimuli(Table):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Runs(Table):
-    """A row for each time that a task was given to a worker, in the order of ``assigned``.
+    """A row for each run of a task, given to a worker, in the order of ``assigned``.
 
-    The instants of :data:`RUN_INSTANTS` never decrease; what did not happen, or was not recorded, is
+    The instants of :data:`RUN_INSTANTS` never decrease; one that did not happen, or was not recorded, is
     :data:`~dask_efficiency.accounts.tables.MISSING`.
     """
 
@@ -147,16 +147,16 @@ class Runs(Table):
     worker: Annotated[Int32, _position("workers")]
     #: The scheduler's number of the run.
     run_id: Annotated[Int64, Column(from_worker=True)]
-    outcome: Annotated[Int8, _position(Outcome)]
-    #: Of a task that had been in memory, and runs again because its result, or one that needs it, was lost.
+    outcome: Annotated[Int8, _position(RunOutcome)]
+    #: True if its task had been in memory, and runs again because its result, or one that needs it, was lost.
     recomputed: Bool
     #: On the scheduler: sent to the worker (a stolen task: to the thief).
     assigned: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    #: On the worker's event loop: its message had come; all inputs were there; it was given a slot.
+    #: On the worker's event loop: its message arrived; all inputs were there; it got a slot.
     received: Annotated[Int64, _instant(Clock.WORKER)]
     ready: Annotated[Int64, _instant(Clock.WORKER)]
     executing: Annotated[Int64, _instant(Clock.WORKER)]
-    #: Handed to the thread pool, inputs unspilled.
+    #: Handed to the thread pool, with inputs read back from disk.
     submitted: Annotated[Int64, _instant(Clock.WORKER)]
     #: In the thread.
     start: Annotated[Int64, _instant(Clock.WORKER)]
@@ -165,21 +165,21 @@ class Runs(Table):
     ended: Annotated[Int64, _instant(Clock.WORKER)]
     #: On the scheduler: its result, or failure, was recorded.
     reported: Annotated[Int64, _instant(Clock.SCHEDULER)]
-    #: When it left its slot before its end (``secede``).
+    #: Instant at which it left its slot before its end (``secede``).
     seceded: Annotated[Int64, _instant(Clock.WORKER)]
     #: Native id of its thread, as ``threading.get_native_id``.
     thread: Annotated[Int64, Column(from_worker=True)]
-    #: Number of its slot on the worker, from 0: slots are given to the runs so that none overlap.
+    #: Number of its slot on the worker, from 0: numbers are chosen so that runs in a slot do not overlap.
     slot: Annotated[Int16, Column(from_worker=True)]
-    #: The task whose end gave this one its slot, where the slot was what it waited for. A worker reports its run.
+    #: The task whose end gave this one its slot, if it waited for one. A worker reports the run of that task.
     after: Annotated[Int32, _position("tasks", from_worker=True)]
-    #: CPU of the thread between start and stop, of which nothing is in the others;
+    #: Disjoint durations: CPU of the thread between start and stop;
     cpu_ns: Annotated[Int64, _duration(from_worker=True)]
     #: kernel time of its own on the GPU;
     gpu_ns: Annotated[Int64, _duration()]
     #: reading inputs back from disk before the start;
     unspill_ns: Annotated[Int64, _duration(from_worker=True)]
-    #: making room by writing to disk after the stop.
+    #: writing to disk after the stop, to make room.
     spill_ns: Annotated[Int64, _duration(from_worker=True)]
 
 
@@ -193,15 +193,15 @@ class Transfers(Table):
     sender: Annotated[Int32, _position("workers", from_worker=True)]
     receiver: Annotated[Int32, _position("workers")]
     nbytes: Annotated[Int64, Column(unit="bytes", missing=0, from_worker=True)]
-    #: Known to be needed; asked for; arrived (or failed).
+    #: Instants at which it was needed; asked for; arrived or failed.
     queued: Annotated[Int64, _instant(Clock.WORKER)]
     start: Annotated[Int64, _instant(Clock.WORKER)]
     stop: Annotated[Int64, _instant(Clock.WORKER)]
-    #: Whether it arrived. In a batch, :data:`SHUFFLED` where this is a message of a P2P shuffle, that its worker sent.
+    #: True if it arrived. In a batch, :data:`SHUFFLED` for a message of a P2P shuffle that the worker sent.
     arrived: Annotated[Bool, Column(from_worker=True)]
 
 
-#: In a worker's row of :class:`Transfers`: it is one of :class:`Shuffled`, and what stands for its sender received it.
+#: Marks a worker's row of :class:`Transfers` as one of :class:`Shuffled`, whose ``sender`` is the receiver.
 SHUFFLED = 2
 
 
@@ -213,16 +213,16 @@ class Shuffled(Table):
     task: Annotated[Int32, _position("tasks")]
     sender: Annotated[Int32, _position("workers")]
     receiver: Annotated[Int32, _position("workers")]
-    #: Of the parts in memory.
+    #: In memory.
     nbytes: Annotated[Int64, Column(unit="bytes", missing=0)]
-    #: Until the receiver had room for it, or it failed.
+    #: Sent, and taken by the receiver or failed.
     start: Annotated[Int64, _OF_SENDER]
     stop: Annotated[Int64, _OF_SENDER]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WorkerEvents(Table):
-    """A row each time that a worker came, went, or stopped taking tasks, in order."""
+    """A row for each change of a worker, in order."""
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
     worker: Annotated[Int32, _position("workers")]
@@ -231,15 +231,15 @@ class WorkerEvents(Table):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Blocked(Table):
-    """A row for each time that an event loop did not turn for a while, by process."""
+    """A row for each interval in which an event loop was blocked, by process."""
 
     #: MISSING is the scheduler, which reports its own rows.
     worker: Annotated[Int32, _position("workers")]
     start: Annotated[Int64, _instant(Clock.WORKER)]
     stop: Annotated[Int64, _instant(Clock.WORKER)]
-    #: How much of it reading, writing and (de)serialising messages took; when in it is not known.
+    #: Nanoseconds of it spent on reading, writing and (de)serialising messages; when in it is unknown.
     moving_ns: Annotated[Int64, _duration(from_worker=True)]
-    #: MISSING where it is not known. Such rows may overlap with those of no cause.
+    #: MISSING if unknown. Rows with a cause may overlap those without.
     cause: Annotated[Int8, _position(BLOCKED_BY, from_worker=True)]
 
 
@@ -255,22 +255,22 @@ class Phases(Table):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Series(Table):
-    """A row for each worker's heartbeat: how it was, and what its slots did since the one before."""
+    """A row for each heartbeat: the worker's metrics, and its slots' activity since the one before."""
 
     at: Annotated[Int64, _instant(Clock.SCHEDULER)]
     worker: Annotated[Int32, _position("workers")]
     #: CPU of the process.
     cpu: Annotated[Float64, Column(unit="cores")]
-    #: Of the process; of task results in memory; of those on disk.
+    #: Memory of the process; task results in memory; those on disk.
     memory: Annotated[Float64, _SIZE]
     managed: Annotated[Float64, _SIZE]
     spilled: Annotated[Float64, _SIZE]
-    #: Of the host.
+    #: Traffic of the host.
     net_read: Annotated[Float64, _RATE]
     net_write: Annotated[Float64, _RATE]
     disk_read: Annotated[Float64, _RATE]
     disk_write: Annotated[Float64, _RATE]
-    #: Between two turns of the event loop, smoothed; 0.02 is undisturbed.
+    #: Time between two turns of the event loop, smoothed; 0.02 is undisturbed.
     loop_interval: Annotated[Float64, Column(unit="s")]
     #: Thread-seconds since the last row, by activity.
     thread_cpu: Annotated[Float64, _THREAD_SECONDS]
@@ -284,7 +284,7 @@ class Series(Table):
     constrained: Annotated[Float64, _THREAD_SECONDS]
     idle: Annotated[Float64, _THREAD_SECONDS]
     no_work: Annotated[Float64, _THREAD_SECONDS]
-    #: Sensors of the host; NaN for what it does not have.
+    #: Sensors of the host; NaN for those that it lacks.
     host_cpu: Annotated[Float32, _sensor("")]
     steal: Annotated[Float32, _sensor("")]
     run_queue: Annotated[Float32, _sensor("threads/core")]
@@ -307,7 +307,7 @@ class Series(Table):
     rdma_cnp: Annotated[Float32, _sensor("1/s")]
     pfc_sent: Annotated[Float32, _sensor("1/s")]
     pfc_received: Annotated[Float32, _sensor("1/s")]
-    #: The same of the GPUs that the worker uses.
+    #: Sensors of the GPUs that the worker uses; NaN for those that they lack.
     gpu_utilisation: Annotated[Float32, _sensor("")]
     gpu_memory: Annotated[Float32, _sensor("bytes")]
     gpu_clock: Annotated[Float32, _sensor("Hz")]
@@ -319,15 +319,15 @@ class Series(Table):
 
 
 def instants(table: type[Table], *clocks: Clock) -> tuple[str, ...]:
-    """The columns of a table that are instants, by any of these clocks or, if none is given, by any at all."""
+    """List the columns of a table that are instants by any of these clocks, or by any clock if none is given."""
     known = {name: column.clock for name, column in table.schema().items() if column.clock is not None}
     return tuple(name for name, clock in known.items() if not clocks or clock in clocks)
 
 
 def from_worker(table: type[Table]) -> tuple[str, ...]:
-    """The columns of a table that workers report in their batches, in the order in which they travel."""
+    """List the columns of a table that workers report in their batches, in the order in which they travel."""
     return tuple(name for name, column in table.schema().items() if column.from_worker)
 
 
-#: The instants of a run in the order in which they come; a run may secede at any time before its end.
+#: Instants of a run in order; it may also secede at any time before its end.
 RUN_INSTANTS = tuple(name for name in instants(Runs) if name != "seceded")

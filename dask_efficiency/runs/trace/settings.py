@@ -1,6 +1,6 @@
-"""Settings of Dask that change a schedule: all that a trace records of a configuration, and all that is taken from one.
+"""Settings of Dask that change a schedule: the only ones that a trace records, and that a simulation takes from one.
 
-Each has a value, never a subtree: a trace that came from elsewhere must not set anything else.
+Each has a value, never a subtree: a trace from elsewhere must not set anything else.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from enum import Enum
 from types import MappingProxyType
 
 
-class Kind(Enum):
-    """The values that a setting may have, as messages name them."""
+class SettingKind(Enum):
+    """Values that a setting may have, as messages name them."""
 
     SWITCH = "True or False"
     NUMBER = "a number of 0 or more, or False"
@@ -20,31 +20,31 @@ class Kind(Enum):
     TIMES = "a time by prefix, such as {'sum': '1s'}"
 
 
-SETTINGS: Mapping[str, Kind] = MappingProxyType(
+SETTINGS: Mapping[str, SettingKind] = MappingProxyType(
     {
-        "distributed.scheduler.allowed-failures": Kind.NUMBER,
-        "distributed.scheduler.bandwidth": Kind.SIZE,
-        "distributed.scheduler.default-data-size": Kind.SIZE,
-        "distributed.scheduler.default-task-durations": Kind.TIMES,
-        "distributed.scheduler.rootish-taskgroup": Kind.NUMBER,
-        "distributed.scheduler.rootish-taskgroup-dependencies": Kind.NUMBER,
-        "distributed.scheduler.unknown-task-duration": Kind.TIME,
-        "distributed.scheduler.work-stealing": Kind.SWITCH,
-        "distributed.scheduler.work-stealing-interval": Kind.TIME,
-        "distributed.scheduler.worker-saturation": Kind.NUMBER,
-        "distributed.scheduler.worker-ttl": Kind.TIME,
-        "distributed.scheduler.active-memory-manager.start": Kind.SWITCH,
-        "distributed.scheduler.active-memory-manager.interval": Kind.TIME,
-        "distributed.worker.connections.incoming": Kind.NUMBER,
-        "distributed.worker.connections.outgoing": Kind.NUMBER,
-        "distributed.worker.memory.transfer": Kind.NUMBER,
-        "distributed.worker.memory.target": Kind.NUMBER,
-        "distributed.worker.memory.spill": Kind.NUMBER,
-        "distributed.worker.memory.pause": Kind.NUMBER,
-        "distributed.worker.memory.terminate": Kind.NUMBER,
-        "distributed.worker.memory.max-spill": Kind.SIZE,
-        "distributed.worker.memory.recent-to-old-time": Kind.TIME,
-        "distributed.worker.memory.monitor-interval": Kind.TIME,
-        "distributed.worker.transfer.message-bytes-limit": Kind.SIZE,
+        "distributed.scheduler.allowed-failures": SettingKind.NUMBER,
+        "distributed.scheduler.bandwidth": SettingKind.SIZE,
+        "distributed.scheduler.default-data-size": SettingKind.SIZE,
+        "distributed.scheduler.default-task-durations": SettingKind.TIMES,
+        "distributed.scheduler.rootish-taskgroup": SettingKind.NUMBER,
+        "distributed.scheduler.rootish-taskgroup-dependencies": SettingKind.NUMBER,
+        "distributed.scheduler.unknown-task-duration": SettingKind.TIME,
+        "distributed.scheduler.work-stealing": SettingKind.SWITCH,
+        "distributed.scheduler.work-stealing-interval": SettingKind.TIME,
+        "distributed.scheduler.worker-saturation": SettingKind.NUMBER,
+        "distributed.scheduler.worker-ttl": SettingKind.TIME,
+        "distributed.scheduler.active-memory-manager.start": SettingKind.SWITCH,
+        "distributed.scheduler.active-memory-manager.interval": SettingKind.TIME,
+        "distributed.worker.connections.incoming": SettingKind.NUMBER,
+        "distributed.worker.connections.outgoing": SettingKind.NUMBER,
+        "distributed.worker.memory.transfer": SettingKind.NUMBER,
+        "distributed.worker.memory.target": SettingKind.NUMBER,
+        "distributed.worker.memory.spill": SettingKind.NUMBER,
+        "distributed.worker.memory.pause": SettingKind.NUMBER,
+        "distributed.worker.memory.terminate": SettingKind.NUMBER,
+        "distributed.worker.memory.max-spill": SettingKind.SIZE,
+        "distributed.worker.memory.recent-to-old-time": SettingKind.TIME,
+        "distributed.worker.memory.monitor-interval": SettingKind.TIME,
+        "distributed.worker.transfer.message-bytes-limit": SettingKind.SIZE,
     }
 )

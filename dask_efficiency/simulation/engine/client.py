@@ -1,27 +1,37 @@
-"""VirtualClients: what the clients of a recorded run did, done again as results come."""
+"""Clients of a simulated run: their graphs, releases, scattered data and phases, as in the recorded run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dask_efficiency.accounts.tables import MISSING, Int64
+from dask_efficiency.runs.trace.clients import heard_by_clients
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.trace.schema import Phases
 from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.memory import Result
 from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
+from dask_efficiency.simulation.engine.worker import VirtualWorker
 from dask_efficiency.simulation.engine.workload import Graph, Release, Workload
 from dask_efficiency.simulation.model.events import EventHeap
 
 
 class VirtualClients:
-    """Sends graphs and lets go of results, after as many results as the recorded clients had heard of.
+    """Sends graphs and releases results, each after as many results as the recorded client had by then.
 
     Parameters
     ----------
     loop
         The scheduler's event loop.
     costs
-        What it takes for a graph.
+        Draws the costs of graphs.
     addresses
         By recorded address: the simulated one.
     """
@@ -38,13 +48,13 @@ class VirtualClients:
         self._clock, self._scheduler, self._loop, self._workload = clock, scheduler, loop, workload
         self._costs = costs
         self._annotations = workload.annotations(addresses)
-        #: By a key that a client still waits for: what it lets go of after it.
+        #: By a key that a client still waits for: the releases that must come after it.
         self._late: dict[Any, list[Release]] = {}
-        #: By client: how many of the results that it wants are there, and what happens after how many.
+        #: By client: number of wanted results that are there. By client and number: graphs and releases that follow.
         self._heard: Counter[str] = Counter()
         self._graphs: dict[tuple[str, int], list[Graph]] = {}
         self._releases: dict[tuple[str, int], list[Release]] = {}
-        #: Keys that were asked for and are not there yet, and who asked; the run ends when nothing is left of both.
+        #: Wanted keys that are not there yet, with their clients; the run ends when no key and no graph is left.
         self.wanted: dict[Any, list[str]] = {}
         self.graphs_left = len(workload.graphs)
         for client in {
@@ -54,7 +64,7 @@ class VirtualClients:
             scheduler.add_virtual_client(client, clock)
 
     def start(self) -> None:
-        """Send what waits for nothing."""
+        """Send the graphs and releases that wait for no result."""
         for graph in self._workload.graphs:
             if graph.after:
                 self._graphs.setdefault((graph.client, graph.after), []).append(graph)
@@ -68,11 +78,11 @@ class VirtualClients:
 
     @property
     def done(self) -> bool:
-        """Whether every graph was sent and every result that was asked for is there."""
+        """True if every graph was sent and every wanted result is there."""
         return not self.graphs_left and not self.wanted
 
     def hear(self, key: Any) -> None:
-        """A result is there, or failed for good."""
+        """Tell the clients of a result that is there, or failed for good."""
         for client in self.wanted.pop(key, ()):
             self._heard[client] += 1
             place = client, self._heard[client]
@@ -95,7 +105,7 @@ class VirtualClients:
         for key in wanted:
             self.wanted.setdefault(key, []).append(graph.client)
         stimulus = f"update-graph-{received / 1e9:.9f}"
-        # Its number of the graph is the recorded one.
+        # The scheduler gives the graph its recorded number.
         scheduler.generation, scheduler._last_time = graph.generation - 1, 0.0
         tasks, priority = workload.trace.tasks, {}
         user: dict[Any, int] = {}
@@ -126,7 +136,7 @@ class VirtualClients:
                 self.hear(key)
 
     def _with_what_is_missing(self, tasks: list[int]) -> dict[int, None]:
-        """Tasks, and what they need that the scheduler has let go of."""
+        """Add the dependencies of tasks that the scheduler has forgotten or released."""
         workload, known = self._workload, self._scheduler.tasks
         found, look = dict.fromkeys(tasks), list(tasks)
         while look:
@@ -139,9 +149,104 @@ class VirtualClients:
 
     def _release(self, release: Release) -> None:
         keys = [self._workload.keys[task] for task in release.tasks]
-        # It cannot let go of what it still waits for.
+        # It cannot release what it still waits for.
         early = next((key for key in keys if key in self.wanted), None)
         if early is not None:
             self._late.setdefault(early, []).append(release)
             return
         self._scheduler.client_releases_keys(keys=keys, client=release.client)
+
+
+#: Client that holds the scattered data: no release of it is recorded.
+_CLIENT = "data"
+
+
+class NoWorkerError(RuntimeError):
+    """No worker is there to hold results."""
+
+
+def put_data(
+    workload: Workload,
+    scheduler: VirtualScheduler,
+    workers: Mapping[str, VirtualWorker],
+    addresses: Mapping[str, str],
+    clock: EventHeap,
+) -> None:
+    """Put results from before the recording on the workers that had them, or on others if these are not there.
+
+    Parameters
+    ----------
+    workers
+        By address.
+    addresses
+        By recorded address: the simulated one.
+    """
+    if not workload.data:
+        return
+    trace, there = workload.trace, list(workers)
+    if not there:
+        raise NoWorkerError(
+            f"{len(workload.data)} results were there before the recording, but no worker is there at the start to "
+            "have them; expected at least one that does not join later"
+        )
+    holder = dict(zip(trace.transfers.task.tolist()[::-1], trace.transfers.sender.tolist()[::-1], strict=True))
+    held: dict[str, dict[object, Result]] = {address: {} for address in there}
+    for place, task in enumerate(workload.data):
+        recorded = holder.get(task, MISSING)
+        address = addresses.get(trace.workers[recorded].address, "") if recorded != MISSING else ""
+        if address not in held:
+            address = there[place % len(there)]
+        held[address][workload.keys[task]] = Result(max(int(trace.tasks.nbytes[task]), 0))
+    scheduler.add_virtual_client(_CLIENT, clock)
+    for address, data in held.items():
+        if data:
+            workers[address].put(data)
+            scheduler.update_data(
+                who_has={key: [address] for key in data},  # type: ignore[misc]
+                nbytes={key: result.nbytes for key, result in data.items()},  # type: ignore[misc]
+                client=_CLIENT,
+            )
+
+
+def with_phases(simulated: RunTrace, recorded: RunTrace) -> RunTrace:
+    """Add the phases of the recorded run's clients to a simulated run.
+
+    Each phase begins and ends as long after the client's last graph or result before it as in the recorded run; results
+    are matched by their number.
+    """
+    phases = recorded.phases
+    columns: dict[str, list[NDArray[Any]]] = {"client": [], "phase": [], "start": [], "stop": []}
+    for number in np.unique(phases.client).tolist():
+        name = recorded.clients[number] if number != MISSING else ""
+        here = simulated.clients.index(name) if name in simulated.clients else MISSING
+        before, after = _instants(recorded, number), _instants(simulated, here)
+        rows = np.flatnonzero(phases.client == number)
+        columns["client"].append(np.full(len(rows), here, np.int32))
+        columns["phase"].append(phases.phase[rows])
+        columns["start"].append(_moved(phases.start[rows], before, after))
+        columns["stop"].append(_moved(phases.stop[rows], before, after))
+    if not len(phases):
+        return simulated
+    table = Phases(**{name: np.concatenate(parts) for name, parts in columns.items()})
+    table = table.take(np.argsort(table.start, kind="stable"))
+    return replace(simulated, phases=table, stop=max(simulated.stop, int(table.stop.max())))
+
+
+def _instants(trace: RunTrace, client: int) -> tuple[Int64, Int64]:
+    """Sort the instants at which a client's graphs were received, and at which its results were there."""
+    heard = np.flatnonzero(heard_by_clients(trace))
+    graph = trace.tasks.graph[trace.runs.task[heard]]
+    known = (graph >= 0) & (graph < len(trace.graphs))
+    results = trace.runs.reported[heard[known][trace.graphs.client[graph[known]] == client]]
+    return np.sort(trace.graphs.received[trace.graphs.client == client]), np.sort(results)
+
+
+def _moved(at: Int64, before: tuple[Int64, Int64], after: tuple[Int64, Int64]) -> Int64:
+    """Move instants along with the last graph or result before them; those before all of these stay."""
+    counts = [min(len(old), len(new)) for old, new in zip(before, after, strict=True)]
+    old = np.concatenate([column[:count] for column, count in zip(before, counts, strict=True)])
+    new = np.concatenate([column[:count] for column, count in zip(after, counts, strict=True)])
+    order = np.argsort(old, kind="stable")
+    shifts = np.concatenate([[0], (new - old)[order]])
+    moved: Int64 = at + shifts[np.searchsorted(old[order], at, "right")]
+    return moved

@@ -1,20 +1,26 @@
-"""Costs: what the next message, task or transfer of a simulated run costs, drawn from what was recorded."""
+"""Costs of messages, transfers and tasks of a simulated run, drawn from what was recorded."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_trace import WorkerSpec
+from dask_efficiency.simulation.engine.workload import Workload
+from dask_efficiency.simulation.model.calibration import Calibration
+from dask_efficiency.simulation.model.cores import Needs
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 from dask_efficiency.simulation.model.overheads import AROUND, Overheads
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts
 
-#: Nanoseconds that a scheduler or a worker takes for a message that starts or ends no task, such as ``add-keys`` or
-#: ``free-keys``: of these, 300 of one batch took a scheduler 3.6 ms.
+#: Nanoseconds of a scheduler or a worker for a message that starts or ends no task, such as ``add-keys`` or
+#: ``free-keys``: measured, 300 of one batch took a scheduler 3.6 ms.
 SMALL_MESSAGE = 12_000
 
 #: Messages from a worker that end a task, or what it waits for: each is handled on its own.
@@ -26,7 +32,7 @@ def _crowded(ns: int, crowd: float) -> int:
 
 
 class Taking(NamedTuple):
-    """What it takes to take in a message, in nanoseconds."""
+    """Cost of taking in a message, in nanoseconds."""
 
     #: On a core, and waiting for anything else.
     computing: int
@@ -39,10 +45,10 @@ class Costs:
     Parameters
     ----------
     network
-        Whether a network of its own moves the bytes.
+        True if a simulated network moves the bytes.
     rare
-        A quantile of the recorded costs: where processes wait for cores in the simulation, what is above it is taken
-        for such waiting, and is cut off.
+        Recorded costs above this quantile are cut off to it: where the simulation has processes wait for cores, larger
+        ones are taken for such waiting.
     without
         Parts that cost nothing, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
     """
@@ -58,20 +64,20 @@ class Costs:
         rare: float = 1.0,
     ) -> None:
         self._overheads, self._transfers, self._rare = overheads, transfers, rare
-        self._byte = transfers.byte_beside_network if network else transfers.byte
-        # A text as the seed: hashes of texts are the same everywhere only here.
+        self._byte = transfers.byte_with_network if network else transfers.byte
+        # The seed is a text: only here, hashes of texts are the same in every process.
         self._random = random.Random(f"costs {seed}")
         self._messages = "scheduler" not in without
         self._moving = "transfer" not in without
         self._prepare, self._finish = ([*map(self._drawn, each)] for each in (overheads.prepare, overheads.finish))
         self._switch, self._factor = self._drawn(overheads.switch), self._drawn(transfers.factors)
         nothing = (lambda: 0) if not self._messages else None
-        #: A message's way from the scheduler to a worker, and back.
+        #: Draw the travel time of a message from the scheduler to a worker, and back.
         self.to_worker = nothing or self._drawn(overheads.to_worker)
         self.to_scheduler = nothing or self._drawn(overheads.to_scheduler)
 
     def _drawn(self, sample: NDArray[Any]) -> Callable[[], Any]:
-        """Draws what ``random.choice`` would, in half its time and without an object for each value."""
+        """Make a function that draws as ``random.choice``, in half its time and without an object for each value."""
         if self._rare < 1.0 and len(sample):
             sample = np.minimum(sample, np.quantile(sample, self._rare, method="lower"))
         values, count, draw = sample.data, len(sample), self._random.getrandbits
@@ -91,8 +97,8 @@ class Costs:
         Parameters
         ----------
         crowd
-            How many of the threads that held the GIL beside such tasks are there, as a share: what is drawn beyond
-            :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them. In [0, 1].
+            Number of other threads that may hold the GIL, as a share of the recorded number, in [0, 1]. Time beyond
+            :data:`~dask_efficiency.simulation.model.overheads.AROUND` is waiting for them.
         """
         return _crowded(int(self._prepare[prefix]()), crowd)
 
@@ -101,46 +107,142 @@ class Costs:
         return _crowded(int(self._finish[prefix]()), crowd) + int(self._switch())
 
     def at_scheduler(self, operation: str) -> int:
-        """What a scheduler takes for a message of a worker, beside transitions."""
+        """Cost for the scheduler of a worker's message, without transitions."""
         if not self._messages:
             return 0
         return self._overheads.scheduler if operation in _ENDS else SMALL_MESSAGE
 
     def at_worker(self, operation: str) -> int:
-        """What a worker takes for a message of the scheduler."""
+        """Cost for a worker of a message from the scheduler."""
         if not self._messages:
             return 0
         return self._overheads.worker if operation == "compute-task" else SMALL_MESSAGE
 
     def cold(self, worker: int, prefix: int) -> int:
-        """What a worker takes, once, for the first task of a prefix; MISSING is one that is not a recorded one."""
+        """Extra cost, once, of a worker's first task of a prefix; MISSING is a worker that was not recorded."""
         cold = self._overheads.cold[:, prefix]
         if not self._messages or not cold.any():
             return 0
         return int(cold[worker] if worker != MISSING else np.median(cold))
 
     def transitions(self, count: int) -> int:
-        """What a scheduler takes for so many transitions."""
+        """Cost for the scheduler of a number of transitions."""
         return count * self._overheads.transition * self._messages
 
     def taking_in(self, ns: int) -> int:
-        """What a scheduler takes until a graph's tasks are there, if it took so long when it was recorded."""
+        """Time of the scheduler until a graph's tasks are there, given the recorded one."""
         return ns * self._messages
 
     def settling(self, graph: int) -> int:
-        """What it takes from then on until all of them have their first state."""
+        """Time from then on until all of the graph's tasks have their first state."""
         return int(self._overheads.settling[graph]) * self._messages
 
     def refused(self) -> int:
-        """The time until a worker knows that it does not get what it asked for."""
+        """Time until a worker knows that its request for results is refused."""
         latency, taking = self.transfer(0, 0)
         return latency + sum(taking)
 
     def transfer(self, results: int, nbytes: int) -> tuple[int, Taking]:
-        """A transfer's time before the network, and what it takes of its receiver."""
+        """Draw a transfer's latency before the network, and its cost for the receiver."""
         if not self._moving:
             return 0, Taking(0, 0)
         costs, factor = self._transfers, self._factor()
         taking = round((costs.message + results * costs.result + nbytes * self._byte) * factor)
         computing = min(taking, round(costs.computing(results, nbytes)))
         return round(costs.latency * factor), Taking(computing, taking - computing)
+
+
+class WorkerIdentity(Protocol):
+    """Identity of a simulated worker, by which its costs are chosen."""
+
+    spec: WorkerSpec
+    #: In the simulation; that of ``spec`` is the recorded one.
+    address: str
+
+
+#: Called at the end of a task's thread with its worker and a function; calls the function when the run can go on.
+AtTaskEnd = Callable[[WorkerIdentity, Callable[[], None]], None]
+
+
+class RunCosts(NamedTuple):
+    """Costs of one run of a task on a worker, in nanoseconds."""
+
+    prepare: int
+    compute: int
+    finish: int
+    #: From its start until it leaves its slot; -1 where it does not.
+    secede: int
+    nbytes: int
+    fails: bool
+    #: Of its time in its thread.
+    needs: Needs
+    at_end: AtTaskEnd | None = None
+
+
+class TaskCosts:
+    """Costs of each run of a task on the worker that it is given to.
+
+    Parameters
+    ----------
+    costs
+        Draws the costs around a task.
+    at_end
+        By task: as of :attr:`RunCosts.at_end`.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        calibration: Calibration,
+        job: SimulationJob,
+        costs: Costs,
+        at_end: Callable[[int], AtTaskEnd | None],
+    ) -> None:
+        trace, prefixes = workload.trace, job.prefixes or {}
+        self._number, self._costs, self._at_end = workload.number, costs, at_end
+        self._prefix = trace.tasks.prefix.data
+        self._factor = [prefixes.get(name, 1.0) for name in workload.prefixes]
+        # Buffers, without an object for each value.
+        self._compute, self._secede = calibration.compute.data, calibration.secede.data
+        self._nbytes, self._failures = calibration.nbytes.data, calibration.failures.data
+        self._cpu, self._held, self._gpu = calibration.cpu.data, calibration.held.data, calibration.gpu.data
+        self._crowd = calibration.crowd.tolist()
+        self._failed: Counter[int] = Counter()
+        #: By name: the number of the recorded worker. Addresses and prefixes of the tasks that workers have read.
+        self._recorded = {worker.name: i for i, worker in enumerate(trace.workers)}
+        self._read: set[tuple[str, int]] = set()
+        #: By name of a worker, and by prefix: time of a task as a multiple of the median worker's.
+        self._pace = {worker.name: pace for worker, pace in zip(trace.workers, calibration.pace.tolist(), strict=True)}
+        columns = calibration.pace.shape[1]
+        self._pace |= {name: [1.0 / speed] * columns for name, speed in job.cluster.speeds.items()}
+        self._even = [1.0] * columns
+
+    def first(self, worker: WorkerIdentity, key: Any) -> int:
+        """Extra time of a worker to read a task, above 0 for the first of its prefix where that was slow."""
+        prefix = self._prefix[self._number[key]]
+        if (worker.address, prefix) in self._read:
+            return 0
+        self._read.add((worker.address, prefix))
+        return self._costs.cold(self._recorded.get(worker.spec.name, MISSING), prefix)
+
+    def of_run(self, worker: WorkerIdentity, key: Any) -> RunCosts:
+        """Draw the costs of the run that begins."""
+        task = self._number[key]
+        prefix = self._prefix[task]
+        factor = self._pace.get(worker.spec.name, self._even)[prefix] * self._factor[task]
+        failures, secede = self._failures[task], self._secede[task]
+        fails = failures < 0 or self._failed[task] < failures
+        self._failed[task] += fails
+        # With fewer threads that hold the GIL than recorded, the event loop waits less for it around a task.
+        others, recorded = worker.spec.nthreads - 1, self._crowd[prefix]
+        crowd = others / recorded if others < recorded else 1.0
+        return RunCosts(
+            prepare=self._costs.prepare(prefix, crowd),
+            compute=round(self._compute[task] * factor),
+            finish=self._costs.finish(prefix, crowd),
+            secede=round(secede * factor) if secede >= 0 else -1,
+            nbytes=self._nbytes[task],
+            fails=fails,
+            needs=Needs(self._cpu[task], self._held[task], self._gpu[task]),
+            at_end=self._at_end(task),
+        )

@@ -20,38 +20,34 @@ from dask_efficiency.runs.path.scope import Question
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.runs.trace.settings import SETTINGS
-from dask_efficiency.simulation.engine.client import VirtualClients
-from dask_efficiency.simulation.engine.costs import Costs
-from dask_efficiency.simulation.engine.data import put_data
-from dask_efficiency.simulation.engine.membership import Membership
+from dask_efficiency.simulation.engine.client import VirtualClients, put_data, with_phases
+from dask_efficiency.simulation.engine.costs import Costs, TaskCosts
+from dask_efficiency.simulation.engine.dask_patches import replace_clocks, replace_hashes, replace_what_is_unused
+from dask_efficiency.simulation.engine.membership import Membership, PlannedWorker, membership_note, planned_workers
 from dask_efficiency.simulation.engine.memory import WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.engine.recording import RunRecorder
 from dask_efficiency.simulation.engine.scheduler import NoComm, VirtualScheduler
 from dask_efficiency.simulation.engine.settings import simulated_settings
 from dask_efficiency.simulation.engine.shuffles import Shuffles
-from dask_efficiency.simulation.engine.tasks import TaskCosts
-from dask_efficiency.simulation.engine.virtual_time import replace_clocks, replace_hashes, replace_what_is_unused
 from dask_efficiency.simulation.engine.worker import VirtualWorker
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import Calibration
-from dask_efficiency.simulation.model.client_phases import with_phases
-from dask_efficiency.simulation.model.comings import Stay, notes_on, stays
-from dask_efficiency.simulation.model.cores import BACKGROUND, Cores, FewCores
+from dask_efficiency.simulation.model.cores import BACKGROUND, FewCores, HostCores
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.left_out import left_out, overfull
-from dask_efficiency.simulation.model.listed import listed
-from dask_efficiency.simulation.model.network import Instant
-from dask_efficiency.simulation.model.requirements import SIMULATED
+from dask_efficiency.simulation.model.network import InstantNetwork
+from dask_efficiency.simulation.model.requirements import SIMULATED, left_out, overfull
+from dask_efficiency.simulation.model.units import few_names
 
-#: Nanoseconds without any event but the periodic ones, after which a run counts as standing still.
+#: Nanoseconds without any but periodic events after which a run counts as standing still: far above any recorded wait
+#: for nothing.
 STILL = 10_000_000_000
 
-#: A run that takes so many times as long as the recorded one, and an hour, has instants that cannot be true.
+#: A run that takes this multiple of the recorded one, and an hour more, has impossible instants.
 MAX_TIMES, MAX_MORE = 1_000, 3_600_000_000_000
 
-#: Between two runs of the active memory manager, where it is on: as in Dask.
+#: Nanoseconds between two runs of the active memory manager, if it is on: as in Dask.
 MEMORY_MANAGER = 2_000_000_000
 
 
@@ -65,18 +61,18 @@ class Engine:
     Parameters
     ----------
     workload, calibration
-        What is to be run, and what its parts cost.
+        The tasks to run, and the costs of their parts.
     job
-        Where, and with which changes.
+        The cluster, and the changes.
     seed
-        Decides the order of sets, ports, and small differences of costs.
+        Decides the order of sets, ports, and the costs that are drawn.
     """
 
-    def __init__(self, workload: Workload, calibration: Calibration, job: Job, seed: int) -> None:
+    def __init__(self, workload: Workload, calibration: Calibration, job: SimulationJob, seed: int) -> None:
         self._workload, self._calibration, self._job, self.seed = workload, calibration, job, seed
         self.clock = EventHeap(workload.trace.start)
         self._random = random.Random(seed)
-        #: Periodic events, and when there was last any other one.
+        #: Number of periodic events, and the last instant with any other one.
         self._periodic, self._moved = 0, self.clock.now
         recorded = workload.trace.stop - workload.trace.start
         self._latest = workload.trace.start + MAX_TIMES * recorded + MAX_MORE
@@ -87,7 +83,7 @@ class Engine:
         Parameters
         ----------
         report
-            Is called now and then with the share of the recorded runs of tasks that have begun.
+            Called now and then with the share of the recorded runs of tasks that have begun.
         """
         self._report = report
         replace_clocks(self.clock)
@@ -95,10 +91,10 @@ class Engine:
         replace_what_is_unused()
         upstream.TaskState._run_id_iterator = count()
         settings = simulated_settings(self._workload.trace.config, self._job.cluster.config)
-        # Without logs of events: what they hold on to would never have to be read back from disk.
+        # Without logs of events: they would keep results in memory that must be read back from disk.
         with dask.config.set({**settings, "distributed.admin.low-level-log-length": 0}):
             asyncio.run(self._simulate())
-        # The loop is closed: nothing holds on to the scheduler any more.
+        # The loop is closed: nothing refers to the scheduler any more.
         return self._result({name: value for name, value in settings.items() if name in SETTINGS})
 
     async def _simulate(self) -> None:
@@ -124,18 +120,18 @@ class Engine:
         self.scheduler = VirtualScheduler(clock, self._loop, validate=job.validate)
         self.recorder = RunRecorder(clock, self.scheduler, self._workload)
         self.scheduler.add_plugin(self.recorder)
-        # Without a network of its own, the receivers of transfers take the time for them.
-        self._network = (network or Instant()).model(clock)
+        # Without a simulated network, the receivers' costs include the time of the bytes.
+        self._network = (network or InstantNetwork()).model(clock)
         #: Workers that are there, and all that ever were.
         self.workers: dict[str, VirtualWorker] = {}
         self._ever: dict[str, VirtualWorker] = {}
         shuffles = Shuffles(clock, self.scheduler, self._workload, self.workers, self._network, self._costs)
         self.scheduler.add_plugin(shuffles)
-        self._tasks = TaskCosts(self._workload, calibration, job, self._costs, shuffles.moves)
-        there = stays(self._workload.trace, job.cluster)
+        self._tasks = TaskCosts(self._workload, calibration, job, self._costs, shuffles.at_end)
+        there = planned_workers(self._workload.trace, job.cluster)
         ports = self._random.sample(range(20_000, 60_000), len(there))
         addresses = [f"tcp://{stay.spec.host}:{port}" for stay, port in zip(there, ports, strict=True)]
-        # A worker can have the recorded address of one that it replaced.
+        # A worker may have the recorded address of the one that it replaced.
         by_recorded = {stay.spec.address: address for stay, address in zip(there, addresses, strict=True)}
         membership = Membership(clock, self.scheduler, self.recorder, self.workers, self._join)
         for stay, address in zip(there, addresses, strict=True):
@@ -145,15 +141,15 @@ class Engine:
         self.clients = VirtualClients(clock, self.scheduler, self._loop, self._workload, self._costs, by_recorded)
         put_data(self._workload, self.scheduler, self.workers, by_recorded, clock)
 
-    def _hosts(self) -> dict[str, Cores]:
-        """The cores of those hosts of which they are known, by host."""
+    def _hosts(self) -> dict[str, HostCores]:
+        """By host: its cores, where their number is known."""
         cluster, found = self._job.cluster, {}
         for host, cores in cluster.cores.items():
             processes = sum(spec.host == host for spec in cluster.workers) + (host == cluster.with_scheduler)
             found[host] = FewCores(self.clock, cores, processes * BACKGROUND, f"{self.seed} {host}")
         return dict(found)
 
-    async def _join(self, stay: Stay, address: str) -> None:
+    async def _join(self, stay: PlannedWorker, address: str) -> None:
         clock, costs, job, spec = self.clock, self._costs, self._job, stay.spec
         worker = VirtualWorker(
             clock,
@@ -161,7 +157,7 @@ class Engine:
             address,
             costs=costs,
             cores=self._cores.get(spec.host),
-            work=self._tasks.work,
+            costs_of_run=self._tasks.of_run,
             first=self._tasks.first,
             network=self._network,
             peers=self.workers,
@@ -192,7 +188,7 @@ class Engine:
         stream: Any = self.scheduler.stream_comms[address]
         here, there, delay = job.cluster.scheduler_host, spec.host, self._network.delay
         if not here or "scheduler" in job.without:
-            delay = _none
+            delay = _no_delay
         stream.connect(lambda: costs.to_worker() + delay(here, there), worker.receive)
         way = lambda: costs.to_scheduler() + delay(there, here)  # noqa: E731
         worker.stream.connect(way, lambda batch: self._hear(address, batch))
@@ -233,7 +229,7 @@ class Engine:
         self._look(key)
 
     def _look(self, key: Any) -> None:
-        """Tell the clients of a result that is there, or failed for good."""
+        """Pass a result that is there, or failed for good, to the clients."""
         ts = self.scheduler.tasks.get(key)
         if ts is not None and ts.state == "memory":
             self.clients.hear(key)
@@ -244,7 +240,7 @@ class Engine:
     # -- time ----------------------------------------------------------------------------------
 
     def _every(self, interval: int, function: Any, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Call a function again and again, as long as something is so."""
+        """Call a function periodically, as long as a condition holds."""
         self._periodic += 1
 
         def again() -> None:
@@ -258,7 +254,7 @@ class Engine:
         self.clock.at(self.clock.now + interval, again)
 
     def _turn(self) -> None:
-        """Let everything happen."""
+        """Process events until the clients have all results."""
         stealing = self.scheduler.extensions.get("stealing")
         if stealing is not None:
             self._every(round(stealing._callback_time * 1e9), stealing.balance)
@@ -269,13 +265,13 @@ class Engine:
         self.clients.start()
         clock, clients = self.clock, self.clients
         while not clients.done:
-            # A graph that is still to be sent may wait for nothing.
+            # A graph that is yet to be sent may wait for no result.
             if not (clock.run(clients.wanted) if clients.wanted else clock.step()):
                 raise StandsStill(self._waiting())
 
     @property
     def _begun(self) -> float:
-        """Runs of tasks that have begun, as a share of the recorded ones."""
+        """Number of runs that have begun, as a share of the recorded number."""
         return sum(worker.rows.begun for worker in self._ever.values()) / max(len(self._workload.trace.runs), 1)
 
     def _result(self, config: Mapping[str, Any]) -> Simulated:
@@ -287,7 +283,7 @@ class Engine:
         return Simulated(self.seed, path.makespan_seconds, path.seconds("kind"), trace)
 
     def _check_that_it_moves(self) -> None:
-        """Look whether there was anything but periodic events lately."""
+        """Refuse to go on if there were only periodic events lately, or the run takes impossibly long."""
         if len(self.clock) > self._periodic:
             self._moved = self.clock.now
         elif self.clock.now - self._moved > STILL:
@@ -297,25 +293,25 @@ class Engine:
             raise StandsStill(f"after {took:.3g} s of virtual time it has not ended: {self._waiting()}")
 
     def _forget(self) -> None:
-        """Let go of the cluster: its state takes more memory than all that was recorded of it."""
+        """Free the cluster: its state takes more memory than its recording."""
         self.recorder.detach()
-        # Most of it goes at once, without a search for it among everything.
-        _part(self.scheduler.tasks)
+        # Breaking the references frees most of it at once, without a search by the garbage collector.
+        _free_tasks(self.scheduler.tasks)
         while self._ever:
-            _part(self._ever.popitem()[1].state.tasks)
+            _free_tasks(self._ever.popitem()[1].state.tasks)
         self.workers.clear()
         self.clock.clear()
         del self.recorder, self.scheduler, self.clients, self.workers, self._ever, self._tasks, self._loop
         gc.collect()
 
     def _notes(self) -> list[str]:
-        """What is assumed, or left out."""
+        """Notes on assumptions, and on what is left out."""
         trace = self._workload.trace
         names = [worker.spec.name for worker in self._ever.values() if worker.overfull]
         threads = max((worker.spec.nthreads for worker in self._ever.values()), default=0)
         return [
             *(self._calibration.notes if threads > 1 else ()),
-            *notes_on(trace, self._job.cluster),
+            *membership_note(trace, self._job.cluster),
             *left_out(trace),
             *([overfull(names)] if names else []),
         ]
@@ -331,11 +327,11 @@ class Engine:
         worker.find_missing()
 
     def _waiting(self) -> str:
-        """Which tasks wait for what, and which workers are paused."""
+        """Describe the tasks that wait, and the paused workers."""
         return self._waiting_tasks() + self._paused()
 
     def _why_erred(self, ts: upstream.TaskState) -> str:
-        """Dask lets a task fail whose inputs are larger than the memory of the worker that it chose for it."""
+        """Explain a failed task: Dask fails one whose inputs are larger than the memory of the worker that it chose."""
         inputs, limits = ts.get_nbytes_deps(), [worker.spec.memory_limit for worker in self.workers.values()]
         least = min(filter(None, limits), default=0)
         if ts.state != "erred" or not 0 < least < inputs:
@@ -351,7 +347,7 @@ class Engine:
         ]
         if not full:
             return ""
-        return f"; {len(full)} of {len(self.workers)} workers are paused, as their memory is full: {listed(full)}"
+        return f"; {len(full)} of {len(self.workers)} workers are paused, as their memory is full: {few_names(full)}"
 
     def _waiting_tasks(self) -> str:
         if not self.clients.wanted:
@@ -363,17 +359,17 @@ class Engine:
                 found.append(f"{key!r} is unknown to the scheduler")
             else:
                 waiting = sorted(str(other.key) for other in ts.waiting_on or ())[:3]
-                said = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
-                found.append(said + self._why_erred(ts))
+                state = f"{key!r} is {ts.state}" + (f", waiting for {', '.join(waiting)}" if waiting else "")
+                found.append(state + self._why_erred(ts))
         return f"the simulated run stands still at {len(self.clients.wanted)} results: " + "; ".join(found)
 
 
-def _none(source: str, destination: str) -> int:
+def _no_delay(source: str, destination: str) -> int:
     return 0
 
 
-def _part(tasks: dict[Any, Any]) -> None:
-    """Let tasks of the scheduler or of a worker go, which point at one another."""
+def _free_tasks(tasks: dict[Any, Any]) -> None:
+    """Free tasks of the scheduler or of a worker, which refer to one another."""
     for task in tasks.values():
         task.dependencies = task.dependents = task.waiters = task.who_has = None
     tasks.clear()

@@ -1,4 +1,4 @@
-"""Launch: seeds simulated side by side, each in a process that does nothing else."""
+"""Launch of simulations: seeds in parallel, in processes of their own."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dask.system import CPU_COUNT
 from dask_efficiency.files.storage import any_size
 from dask_efficiency.runs.trace.files import load_trace, save_trace
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 
 _MODULE = "dask_efficiency.simulation.engine"
 
 
 class SimulationError(RuntimeError):
-    """A simulation did not come to its end."""
+    """A simulation failed."""
 
 
-#: Seconds between two reports, where nothing is done meanwhile.
+#: Seconds between two reports of progress while nothing is done.
 TICK = 0.5
 
 
 def simulate_seeds(
     trace: RunTrace,
-    job: Job,
+    job: SimulationJob,
     seeds: Sequence[int],
     *,
     traces: Collection[int] = (),
@@ -45,15 +45,15 @@ def simulate_seeds(
     trace
         The recorded run.
     job
-        Where, and with which changes.
+        The cluster, and the changes.
     seeds
-        Each is a run of its own; the same seed gives the same run, to the nanosecond, on any machine.
+        One run each; the same seed gives the same run, to the nanosecond, on any machine.
     traces
-        Seeds whose simulated runs are given as traces.
+        Seeds whose simulated runs are returned with traces.
     processes
-        How many processes at once; one for each core if None.
+        Number of processes at once; one for each core if None.
     report
-        Is called now and then with how many runs are done, also parts of one.
+        Called now and then with the number of runs that are done, fractions included.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def simulate_seeds(
     Raises
     ------
     SimulationError
-        If a simulated run stands still, or its process ends with an error; says why.
+        If a simulated run stands still, or its process ends with an error; with the reason.
     """
     at_once = max(1, min(len(seeds), processes or CPU_COUNT))
     with tempfile.TemporaryDirectory(prefix="dask-efficiency-") as name:
@@ -83,15 +83,15 @@ def simulate_seeds(
 
 
 def _start(folder: Path, seeds: Sequence[int]) -> subprocess.Popen[bytes]:
-    # Texts must have the same hash in every process.
+    # Hashes of texts must be the same in every process.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", _MODULE, str(folder), *map(str, seeds)]
-    with _said(folder, seeds).open("wb") as said:
-        # It ends when its standard input does: whatever becomes of this process, none is left.
-        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+    with _errors_file(folder, seeds).open("wb") as errors:
+        # It ends when its standard input closes, however this process ends.
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
 
 
-def _said(folder: Path, seeds: Sequence[int]) -> Path:
+def _errors_file(folder: Path, seeds: Sequence[int]) -> Path:
     return folder / f"{seeds[0]}.txt"
 
 
@@ -115,10 +115,10 @@ def _wait(
 
 
 def _check(process: subprocess.Popen[bytes], folder: Path, seeds: Sequence[int]) -> None:
-    """Refuse a process that ended with an error."""
+    """Raise the error with which a process ended."""
     if process.wait():
-        said = _said(folder, seeds).read_text(errors="replace").strip()
-        *_, last = said.splitlines() or ["it said nothing"]
+        errors = _errors_file(folder, seeds).read_text(errors="replace").strip()
+        *_, last = errors.splitlines() or ["it wrote no error"]
         raise SimulationError(f"a simulation ended with code {process.returncode}: {last}")
 
 

@@ -1,27 +1,93 @@
-"""Membership: workers that join a simulated cluster, retire and are lost, as Dask's scheduler takes it."""
+"""Membership: when workers join, retire and leave, in the recorded run and in the simulated cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from distributed.active_memory_manager import ActiveMemoryManagerExtension, RetireWorker
 from distributed.core import Status
 
-from dask_efficiency.runs.trace.schema import WorkerChange
+from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
+from dask_efficiency.runs.trace.schema import RunOutcome, WorkerChange
 from dask_efficiency.simulation.engine.recording import RunRecorder
 from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
 from dask_efficiency.simulation.engine.worker import VirtualWorker
-from dask_efficiency.simulation.model.comings import Stay
+from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.events import EventHeap
 
-#: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two looks
-#: whether it is done: as in ``Scheduler.retire_workers``, where the latter grow with the number of results.
+_CHANGES = (WorkerChange.JOINED, WorkerChange.LEFT, WorkerChange.RETIRING)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWorker:
+    """Worker, and when it joins and leaves; nanoseconds after the start of the run."""
+
+    spec: WorkerSpec
+    #: 0 is at the start.
+    joins: int = 0
+    #: Instant at which it is retired, and hands over its results before it leaves; -1 is never.
+    retires: int = -1
+    #: Instant at which it leaves at once; -1 is never.
+    leaves: int = -1
+    #: True if it is lost, so that Dask suspects the tasks that run on it.
+    lost: bool = False
+
+
+def planned_workers(trace: RunTrace, cluster: ClusterSpec) -> tuple[PlannedWorker, ...]:
+    """Plan when the workers of a cluster join and leave.
+
+    Workers with the names of the recorded ones join and leave at the recorded instants; if the names differ, all are
+    there all the time.
+    """
+    by_name = {worker.name: worker for worker in cluster.workers}
+    if not changed(trace) or {worker.name for worker in trace.workers} != {*by_name}:
+        return tuple(PlannedWorker(worker) for worker in cluster.workers)
+    events, found = trace.worker_events, []
+    lost = trace.runs.worker[trace.runs.outcome == RunOutcome.LOST]
+    for number, recorded in enumerate(trace.workers):
+        at = {
+            change: np.maximum(events.at[(events.worker == number) & (events.change == change)] - trace.start, 0)
+            for change in _CHANGES
+        }
+        joined, left, retiring = (at[change] for change in _CHANGES)
+        retires = int(retiring[0]) if len(retiring) and len(left) else -1
+        found.append(
+            PlannedWorker(
+                replace(by_name[recorded.name], address=recorded.address, host=recorded.host),
+                joins=int(joined[0]) if len(joined) else 0,
+                retires=retires,
+                leaves=int(left[-1]) if len(left) and retires < 0 else -1,
+                lost=number in lost,
+            )
+        )
+    return tuple(found)
+
+
+def changed(trace: RunTrace) -> bool:
+    """True if workers joined or left while a run was recorded."""
+    events = trace.worker_events
+    return bool((np.isin(events.change, _CHANGES) & (events.at > trace.start)).any())
+
+
+def membership_note(trace: RunTrace, cluster: ClusterSpec) -> tuple[str, ...]:
+    """Note how a simulation treats workers that joined or left; empty if none did."""
+    if not changed(trace):
+        return ()
+    if {worker.name for worker in trace.workers} != {worker.name for worker in cluster.workers}:
+        return ("Workers came or went in the recorded run: here, all are there from its start to its end.",)
+    return ("Workers come and go when they did in the recorded run.",)
+
+
+#: Nanoseconds between two runs of the memory manager that moves results off a retiring worker, and between two checks
+#: for its end: as in ``Scheduler.retire_workers``, where the latter grow with the number of results.
 MANAGER, LOOK = 2_000_000_000, 10_000_000
 
 
 def at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Run to its end a coroutine that waits for nothing.
+    """Run a coroutine that never waits to its end.
 
     Raises
     ------
@@ -37,12 +103,12 @@ def at_once(coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 class Membership:
-    """Lets workers come and go.
+    """Makes workers join and leave.
 
     Parameters
     ----------
     workers
-        Those that are there, by address.
+        Present workers, by address.
     join
         Makes a worker and tells the scheduler.
     """
@@ -53,13 +119,13 @@ class Membership:
         scheduler: VirtualScheduler,
         recorder: RunRecorder,
         workers: dict[str, VirtualWorker],
-        join: Callable[[Stay, str], Coroutine[Any, Any, None]],
+        join: Callable[[PlannedWorker, str], Coroutine[Any, Any, None]],
     ) -> None:
         self._clock, self._scheduler, self._recorder = clock, scheduler, recorder
         self._workers, self._join = workers, join
 
-    def plan(self, stay: Stay, address: str) -> None:
-        """Let a worker come and go when it does."""
+    def plan(self, stay: PlannedWorker, address: str) -> None:
+        """Schedule a worker's joining and leaving."""
         start = self._clock.now
         if stay.joins > 0:
             self._clock.at(start + stay.joins, self._come, stay, address)
@@ -68,7 +134,7 @@ class Membership:
         if stay.leaves >= 0:
             self._clock.at(start + stay.leaves, self._leave, address, not stay.lost)
 
-    def _come(self, stay: Stay, address: str) -> None:
+    def _come(self, stay: PlannedWorker, address: str) -> None:
         at_once(self._join(stay, address))
         self._recorder.changed(address, WorkerChange.JOINED)
 

@@ -1,4 +1,4 @@
-"""Memory of a simulated worker: Dask's spill buffer, with a disk that takes virtual time, and its memory monitor."""
+"""Memory of a simulated worker: Dask's spill buffer on a disk that takes virtual time, and its memory monitor."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import zict
 
 from dask_efficiency.simulation.model.disk import Disk
 
-#: What Dask calls the thresholds that are shares of a worker's memory limit.
+#: Dask's names of the thresholds that are shares of a worker's memory limit.
 _THRESHOLDS = ("target", "spill", "pause", "terminate")
 
 
 class Result:
-    """A result of a task: it has a size and nothing else."""
+    """Result of a task, with a size and no content."""
 
     __slots__ = ("__weakref__", "nbytes")
 
@@ -27,13 +27,13 @@ class Result:
 
 
 class _Files(MutableMapping[Any, Result]):
-    """What is on disk, of which only the sizes are kept; counts the time that moving it there and back takes."""
+    """Spilled results by size; counts the time of writing and reading them."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._sizes: dict[Any, int] = {}
         self.nbytes = 0
-        #: Nanoseconds that nobody has waited for yet.
+        #: Nanoseconds that no event loop has waited for yet.
         self.writing = self.reading = 0
 
     def __setitem__(self, key: Any, result: Result) -> None:
@@ -44,7 +44,7 @@ class _Files(MutableMapping[Any, Result]):
     def __getitem__(self, key: Any) -> Result:
         nbytes = self._sizes[key]
         self.reading += self._disk.reading(nbytes)
-        # Read back, it is another object than the one that was written.
+        # A result that is read back is another object than the one that was written.
         return Result(nbytes)
 
     def __delitem__(self, key: Any) -> None:
@@ -62,18 +62,18 @@ class _Files(MutableMapping[Any, Result]):
 
 
 class WorkerMemory:
-    """The results on a worker, in memory and on disk.
+    """Results of a worker, in memory and on disk.
 
     Parameters
     ----------
     limit
         The worker's memory limit, bytes; 0 is none.
     unmanaged
-        Bytes of its process beside results.
+        Bytes of its process other than results.
     disk
-        How long moving results to disk and back takes; None where nothing is spilled.
+        Speed of writing and reading results; None where nothing is spilled.
     most
-        Bytes that all its results can have at most.
+        Most bytes that all its results can have.
     """
 
     def __init__(self, limit: int, unmanaged: int, disk: Disk | None, *, most: float = float("inf")) -> None:
@@ -83,7 +83,7 @@ class WorkerMemory:
         self._files = _Files(disk or Disk())
         self._buffer: zict.Buffer[Any, Result] | None = None
         self._plain: dict[Any, Result] = {}
-        #: Whether anything happens where memory gets full.
+        #: True if memory can get so full that something happens.
         self.limited = disk is not None and min(self._above["spill"], self._above["pause"]) < unmanaged + most
         if disk is not None and self._above["target"] < most:
             self._buffer = zict.Buffer(
@@ -92,7 +92,7 @@ class WorkerMemory:
 
     @property
     def data(self) -> MutableMapping[Any, Result]:
-        """What Dask's worker keeps results in."""
+        """Mapping in which Dask's worker keeps results."""
         return self._plain if self._buffer is None else self._buffer
 
     @property
@@ -101,33 +101,33 @@ class WorkerMemory:
         return self._files.nbytes
 
     def process(self, managed: int) -> int:
-        """Bytes of the process, given those of all its results."""
+        """Compute the bytes of the process from those of all its results."""
         return self._unmanaged + managed - self._files.nbytes
 
     def waited(self) -> tuple[int, int]:
-        """Nanoseconds of writing and of reading since it was asked last."""
+        """Nanoseconds of writing and of reading since the last call."""
         files = self._files
         found = files.writing, files.reading
         files.writing = files.reading = 0
         return found
 
     def full(self, managed: int) -> bool:
-        """Whether the memory monitor would do something."""
+        """True if the memory monitor would spill or pause."""
         return self.process(managed) > min(self._above["spill"], self._above["pause"])
 
     def evict(self, managed: int) -> None:
-        """What the memory monitor writes to disk: the results that were used longest ago, where too much is used."""
+        """Spill the least recently used results if too much memory is used, as the memory monitor does."""
         if self._buffer is None or self.process(managed) <= self._above["spill"]:
             return
         while self._buffer.fast and self.process(managed) > self._above["target"]:
             self._buffer.fast.evict()
 
     def pauses(self, managed: int) -> bool:
-        """Whether the process uses so much that its worker pauses."""
+        """True if the process uses so much that its worker pauses."""
         return self.process(managed) > self._above["pause"]
 
     def ends(self, managed: int) -> bool:
-        """Whether the process uses so much that its nanny would end it."""
+        """True if the process uses so much that its nanny would end it."""
         return self.process(managed) > self._above["terminate"]
 
 

@@ -1,4 +1,4 @@
-"""Messages between processes: event loops that do one thing after the other, and streams that send in batches."""
+"""Messages between simulated processes: event loops that take turns, and streams that send in batches."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dask_efficiency.simulation.model.cores import Cores, EnoughCores
+from dask_efficiency.simulation.model.cores import EnoughCores, HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 
-#: Nanoseconds of a core that a batch of messages needs on its way at most, on both sides: the median where nothing but
-#: the two processes was at work. What it took beyond that, it waited.
+#: Most nanoseconds of a core that a batch of messages needs, on both sides together: the median between two processes
+#: that did nothing else. Time beyond that is waiting.
 ON_CORE = 1_200_000
 
 
 class Loop:
-    """An event loop: what comes while it is busy waits its turn.
+    """Event loop: work that arrives while it is busy waits its turn.
 
     Parameters
     ----------
     cores
-        Of its host; None are enough.
+        Cores of its host; None if there are enough.
     """
 
-    def __init__(self, clock: EventHeap, cores: Cores | None = None) -> None:
+    def __init__(self, clock: EventHeap, cores: HostCores | None = None) -> None:
         self._clock = clock
         self.cores = cores or EnoughCores(clock)
         self._waiting: deque[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = deque()
         self._busy = False
-        #: Until when what it has begun keeps it busy.
+        #: Instant until which the work that it has begun keeps it busy.
         self.until = 0
         self._when_idle: list[Callable[[], object]] = []
 
     def do(self, ns: int, function: Callable[..., object], *arguments: Any, idly: int = 0) -> None:
-        """Call a function after the loop has spent so long on it, and some more time without computing."""
+        """Call a function after the loop has computed for ``ns``, and waited for ``idly`` more."""
         self._waiting.append((ns, idly, function, arguments))
         if not self._busy:
             self._next()
 
     def spend(self, ns: int) -> None:
-        """Be busy for so much longer, with what goes on now."""
+        """Keep the loop busy for longer with its current work."""
         self.until = max(self.until, self._clock.now) + ns
 
     def _next(self) -> None:
@@ -61,7 +61,7 @@ class Loop:
                 self._clock.at(self.until, self._rest)
 
     def when_idle(self, function: Callable[[], object]) -> None:
-        """Call a function as soon as the loop has nothing to do: now, or after all that waits for it."""
+        """Call a function as soon as the loop is idle: now, or after all waiting work."""
         if not self._busy and self.until <= self._clock.now:
             function()
             return
@@ -81,14 +81,14 @@ class Loop:
 
 
 class Stream:
-    """Dask's ``BatchedSend`` in virtual time: what is sent within an interval after a batch travels together after it.
+    """Dask's ``BatchedSend`` in virtual time: messages within an interval after a batch travel in the next one.
 
     Parameters
     ----------
     interval
         Nanoseconds between two batches.
     loop
-        Sends a batch as soon as it is not busy; None is one that never is.
+        Sends a batch as soon as it is idle; None is always idle.
     """
 
     def __init__(self, clock: EventHeap, interval: int, loop: Loop | None = None) -> None:
@@ -96,10 +96,10 @@ class Stream:
         self._buffer: list[Any] = []
         self._next, self._planned, self._arrival = 0, False, 0
         self._way: Callable[[], int] = int
-        self._receive: Callable[[list[Any]], object] = _nobody
+        self._receive: Callable[[list[Any]], object] = _drop
 
     def connect(self, way: Callable[[], int], receive: Callable[[list[Any]], object]) -> None:
-        """Deliver batches to a receiver, in order; ``way`` says for how many nanoseconds the next one travels."""
+        """Deliver batches to a receiver, in order; ``way`` draws the nanoseconds that the next one travels."""
         self._way, self._receive = way, receive
 
     def send(self, *messages: Any) -> None:
@@ -122,13 +122,13 @@ class Stream:
         self._clock.at(self._arrival, self._receive, batch)
 
     def closed(self) -> bool:
-        """Whether nothing can be sent."""
+        """Never, in a simulation."""
         return False
 
     def abort(self) -> None:
-        """Nothing is sent any more."""
+        """Drop the messages that wait."""
         self._buffer.clear()
 
 
-def _nobody(batch: list[Any]) -> None:
-    """Nobody is connected."""
+def _drop(batch: list[Any]) -> None:
+    """Drop a batch, as no receiver is connected."""

@@ -1,4 +1,4 @@
-"""What a recorder would have recorded of a simulated run."""
+"""Recorders of a simulated run, which make the trace that a real one would have."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from distributed import Scheduler, SchedulerPlugin, WorkerPlugin
 from distributed.scheduler import TaskState
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, Batch
+from dask_efficiency.runs.trace.batch import BLOCKED, RUN, TRANSFER, WorkerBatch
 from dask_efficiency.runs.trace.build import build
-from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, Recorder, TaskFacts
+from dask_efficiency.runs.trace.recorder import MAX_KEPT, VALUES_KEPT, TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
 
-#: Says that a trace is of a simulation.
+#: Suffix of the name of a simulated trace.
 NOTE = "simulated"
 
 
 @dataclass(slots=True)
 class RunRow:
-    """A run on its worker: the columns of :data:`~dask_efficiency.runs.trace.batch.RUN`, in their order."""
+    """Run on its worker, with the columns of :data:`~dask_efficiency.runs.trace.batch.RUN` in their order."""
 
     run_id: int
     received: int = MISSING
@@ -51,7 +51,7 @@ _UNKNOWN = array("q", [MISSING] * len(RUN))
 
 
 class WorkerRows(WorkerPlugin):
-    """What a worker's recorder notes; a plugin of its state machine."""
+    """Recorder of a worker, as a plugin of its state machine."""
 
     name = "rows"
 
@@ -60,9 +60,9 @@ class WorkerRows(WorkerPlugin):
         self._received: dict[Any, int] = {}
         self._ready: dict[Any, int] = {}
         self._needed: dict[Any, int] = {}
-        #: Runs that have not ended, and where they are to stand among all.
+        #: By number: runs that have not ended, and the positions reserved for their rows.
         self._open: dict[int, tuple[RunRow, int]] = {}
-        #: Rows one after the other.
+        #: Rows, one after the other.
         self._runs, self._transfers = array("q"), array("q")
         self._blocked: list[tuple[int, ...]] = []
         self.keys: list[Any] = []
@@ -70,22 +70,22 @@ class WorkerRows(WorkerPlugin):
 
     @property
     def begun(self) -> int:
-        """How many runs have begun."""
+        """Number of runs that have begun."""
         return len(self._runs) // len(RUN)
 
     def transition(self, key: Any, start: str, finish: str, **_kwargs: Any) -> None:
-        """A task changed state on the worker."""
+        """Note a task's change of state on the worker."""
         if finish in ("ready", "constrained"):
             self._ready[key] = self._clock.now
         elif finish == "fetch":
             self._needed[key] = self._clock.now
 
     def received(self, key: Any) -> None:
-        """The scheduler's message that gives out a task came."""
+        """Note that the message with a task arrived."""
         self._received[key] = self._clock.now
 
     def run(self, key: Any, run_id: int, slot: int) -> RunRow:
-        """A task got a slot."""
+        """Begin the row of a task that got a slot."""
         now = self._clock.now
         received, ready = self._received.pop(key, MISSING), self._ready.pop(key, now)
         row = RunRow(run_id, received, ready, now, slot=slot, thread=slot + 1)
@@ -94,27 +94,27 @@ class WorkerRows(WorkerPlugin):
         return row
 
     def keep(self, row: RunRow) -> None:
-        """A run has ended: its row does not change any more."""
+        """Store the final row of a run that ended."""
         _, place = self._open.pop(row.run_id)
         self._runs[place : place + len(RUN)] = array("q", _COLUMNS(row))
 
     def blocked(self, ns: int) -> None:
-        """The loop stood still for so long, while it read a message."""
+        """Note that the loop was blocked until now, reading a message."""
         self._blocked.append((self._clock.now - ns, self._clock.now, ns, MISSING))
 
     def transferred(self, sender: str, data: Mapping[Any, Any], start: int) -> None:
-        """Results came from another worker."""
+        """Note results that came from another worker."""
         number = self.senders.setdefault(sender, len(self.senders))
         now = self._clock.now
         for key, result in data.items():
             self._transfers.extend((number, result.nbytes, self._needed.pop(key, start), start, now, 1))
             self.keys.append(key)
 
-    def batch(self, address: str) -> Batch:
-        """All that was noted."""
+    def batch(self, address: str) -> WorkerBatch:
+        """Make a batch of all rows."""
         for row, _ in [*self._open.values()]:
             self.keep(row)
-        return Batch(
+        return WorkerBatch(
             recording="",
             worker=address,
             seq=1,
@@ -128,24 +128,24 @@ class WorkerRows(WorkerPlugin):
 
 
 class RunRecorder(SchedulerPlugin):
-    """Records what the scheduler does."""
+    """Recorder of the scheduler, as its plugin."""
 
     name = "dask-efficiency-engine"
 
     def __init__(self, clock: EventHeap, scheduler: Scheduler, workload: Workload) -> None:
         self._clock, self._scheduler, self._workload = clock, scheduler, workload
         self._started = clock.now
-        self._recorder = Recorder(self._read, max_tasks=4 * len(workload.keys) + 1000)
+        self._recorder = TraceRecorder(self._read, max_tasks=4 * len(workload.keys) + 1000)
         self._numbers: dict[str, int] = {}
         self._specs: list[WorkerSpec] = []
 
     def joined(self, address: str, spec: WorkerSpec) -> None:
-        """A worker is there."""
+        """Note a worker that joined."""
         self._numbers[address] = len(self._specs)
         self._specs.append(spec)
 
     def changed(self, address: str, change: int, stimulus_id: str | None = None) -> None:
-        """A worker came, went, paused or resumed; the stimulus is what removed it."""
+        """Note a worker that joined, left, paused or resumed; the stimulus is the one that removed it."""
         self._recorder.worker_changed(self._clock.now, self._numbers[address], change, stimulus_id=stimulus_id)
 
     def _read(self, keys: Sequence[Any]) -> TaskFacts:
@@ -170,13 +170,13 @@ class RunRecorder(SchedulerPlugin):
         stimulus_id: str,
         **_kwargs: Any,
     ) -> None:
-        """A graph was taken in."""
+        """Note a graph that was taken in."""
         received = round(float(stimulus_id.rpartition("-")[2]) * 1e9)
         now = self._clock.now
         self._recorder.graph(tasks, keys, client=client, stimulus_id=stimulus_id, received=min(received, now), at=now)
 
     def transition(self, key: Any, start: str, finish: str, *_args: Any, **reported: Any) -> None:
-        """A task changed state."""
+        """Note a task's change of state on the scheduler."""
         number = extra = MISSING
         recorder = self._recorder
         if finish == "processing":
@@ -194,26 +194,26 @@ class RunRecorder(SchedulerPlugin):
             recorder.transition(self._clock.now, key, start, finish, stimulus_id, number, extra)
             return
         recorder.kept += (self._clock.now, task, start, finish, stimulus_id, number, extra, None)
-        if len(recorder.kept) >= MAX_KEPT * KEPT:
+        if len(recorder.kept) >= MAX_KEPT * VALUES_KEPT:
             recorder.make_room()
 
     def stolen(self, key: Any, stimulus_id: str) -> None:
-        """A task was given to another worker than it had been given to."""
+        """Note a task that another worker stole."""
         ts = self._scheduler.tasks[key]
         number, run_id = self._on(ts)
         self._recorder.processing_again(self._clock.now, key, number, run_id, stimulus_id=stimulus_id)
 
     def _on(self, ts: TaskState) -> tuple[int, int]:
-        """The worker that a task was given to, and the run that it begins there."""
+        """Number of the worker that a task was given to, and of the run that it begins there."""
         assert ts.processing_on is not None
         return self._numbers[ts.processing_on.address], ts.run_id or 0
 
     def detach(self) -> None:
-        """Nothing more is recorded, so the scheduler is not needed any more."""
+        """Stop recording, and drop the reference to the scheduler."""
         del self._scheduler
 
     def trace(self, rows: dict[str, WorkerRows], config: Mapping[str, Any], notes: Sequence[str]) -> RunTrace:
-        """The trace of all that was recorded; empties the rows, so that they are not in memory twice."""
+        """Build the trace; empties the rows, so that they are not in memory twice."""
         for address in [*rows]:
             batch = rows.pop(address).batch(address)
             self._recorder.batch(self._numbers[address], [self._numbers[sender] for sender in batch.senders], batch)

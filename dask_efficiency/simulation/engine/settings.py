@@ -1,4 +1,4 @@
-"""Settings of Dask for a simulated run: the few that change a schedule, checked, and none that names code."""
+"""Settings of Dask for a simulated run: only those that change a schedule, checked, and none that names code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from dask.utils import parse_bytes, parse_timedelta
 
-from dask_efficiency.runs.trace.settings import SETTINGS, Kind
+from dask_efficiency.runs.trace.settings import SETTINGS, SettingKind
 
-#: What would run or import what it names, as a scheduler of Dask's has it. They are set, not left empty as arguments of
-#: the scheduler: it reads an empty argument as "as configured".
+#: Settings that name code to run or import, with Dask's defaults. They are set, not passed as empty arguments of the
+#: scheduler: it reads an empty argument as "as configured".
 _NAMES_CODE: Mapping[str, Any] = MappingProxyType(
     {
         "distributed.scheduler.preload": [],
@@ -30,15 +30,15 @@ class SettingError(ValueError):
 
 
 def simulated_settings(recorded: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Dask's configuration of a simulated run.
+    """Make Dask's configuration of a simulated run.
 
     Parameters
     ----------
     recorded
-        The configuration in a trace, which may come from anybody: what does not change a schedule is left out, and
-        ``bandwidth`` is what the scheduler had measured at the start.
+        Configuration in a trace, which is untrusted: settings that do not change a schedule are left out, and
+        ``bandwidth`` is the scheduler's measurement at the start.
     changed
-        Settings that are to differ from it.
+        Settings that differ from it.
 
     Raises
     ------
@@ -65,8 +65,8 @@ def check_settings(config: Mapping[str, Any]) -> None:
         kind = SETTINGS.get(name)
         if kind is None:
             near = get_close_matches(str(name), SETTINGS, n=1)
-            said = f"did you mean {near[0]}?" if near else f"it takes {', '.join(SETTINGS)}"
-            raise SettingError(f"a simulation takes no setting {name!r:.80}; {said}")
+            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(SETTINGS)}"
+            raise SettingError(f"a simulation takes no setting {name!r:.80}; {hint}")
         if not _FITS[kind](value):
             raise SettingError(f"{name} is {value!r:.80}; expected {kind.value}")
 
@@ -80,7 +80,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _is_time(value: Any) -> bool:
-    # Dask reads "s" as one second, and so any word whose end is a unit.
+    # Dask reads "s", and any word that ends in a unit, as one of that unit.
     is_text = isinstance(value, str) and any(character.isdigit() for character in value)
     return value is None or _is_number(value) or (is_text and _reads(parse_timedelta, value))
 
@@ -89,12 +89,12 @@ def _are_times(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) and _is_time(time) for name, time in value.items())
 
 
-_FITS: Mapping[Kind, Callable[[Any], bool]] = {
-    Kind.SWITCH: lambda value: isinstance(value, bool),
-    Kind.NUMBER: _is_number,
-    Kind.SIZE: _is_size,
-    Kind.TIME: _is_time,
-    Kind.TIMES: _are_times,
+_FITS: Mapping[SettingKind, Callable[[Any], bool]] = {
+    SettingKind.SWITCH: lambda value: isinstance(value, bool),
+    SettingKind.NUMBER: _is_number,
+    SettingKind.SIZE: _is_size,
+    SettingKind.TIME: _is_time,
+    SettingKind.TIMES: _are_times,
 }
 
 

@@ -1,4 +1,4 @@
-"""P2P shuffles: outputs that are bound to workers, and parts of inputs that travel while other tasks run."""
+"""P2P shuffles: outputs restricted to workers, and parts of inputs that travel while other tasks run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
-from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.costs import AtTaskEnd, Costs, WorkerIdentity
 from dask_efficiency.simulation.engine.scheduler import VirtualScheduler
-from dask_efficiency.simulation.engine.worker import Moves, VirtualWorker
+from dask_efficiency.simulation.engine.worker import VirtualWorker
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
@@ -18,10 +18,10 @@ from dask_efficiency.simulation.model.p2p import Shuffle, shuffles
 
 
 class Shuffles(SchedulerPlugin):
-    """Binds outputs of P2P shuffles to workers, as Dask does, and moves the parts of their inputs.
+    """Restricts outputs of P2P shuffles to workers, as Dask does, and moves the parts of their inputs.
 
-    A trace has neither: outputs are bound when the first input is given out, in the order of their numbers, and every
-    worker gets as large a part of each input as it has of the outputs. The barrier waits until all parts are there.
+    A trace records neither: outputs are assigned when the first input is, in the order of their numbers, and every
+    worker gets a part of each input in proportion to its outputs. The barrier waits until all parts are there.
     """
 
     name = "dask-efficiency-shuffles"
@@ -41,20 +41,20 @@ class Shuffles(SchedulerPlugin):
         self._of_input = {task: shuffle for shuffle in found for task in shuffle.inputs}
         self._of_barrier = {shuffle.barrier: shuffle for shuffle in found}
         self._keys = {workload.keys[task] for task in self._of_input}
-        #: By barrier: the workers' shares of the outputs; how many parts are on their way; who waits for them.
+        #: By barrier: the workers' shares of the outputs; number of parts under way; the runs that wait for them.
         self._shares: dict[int, dict[str, float]] = {}
         self._travelling: Counter[int] = Counter()
         self._waiting: dict[int, list[Callable[[], None]]] = {}
 
     def transition(self, key: Any, start: str, finish: str, *_args: Any, **_kwargs: Any) -> None:
-        """The first input of a shuffle is given out: its outputs are bound to workers."""
+        """Restrict the outputs of a shuffle to workers when its first input is assigned."""
         if finish == "processing" and key in self._keys:
             shuffle = self._of_input[self._workload.number[key]]
             if shuffle.barrier not in self._shares:
                 self._bind(shuffle)
 
     def remove_worker(self, scheduler: Any, worker: str, **_kwargs: Any) -> None:
-        """Outputs that were bound to a worker that went are bound to one that is there, as the shuffle begins anew."""
+        """Move outputs from a worker that left to others, as the shuffle restarts."""
         there = [address for address in self._workers if address != worker and address in scheduler.workers]
         for shuffle in self._of_barrier.values():
             for place, task in enumerate(shuffle.outputs if there else ()):
@@ -79,15 +79,15 @@ class Shuffles(SchedulerPlugin):
             address: count / max(len(shuffle.outputs), 1) for address, count in counts.items()
         }
 
-    def moves(self, task: int) -> Moves | None:
-        """What happens at the end of a task's thread, if it belongs to a shuffle."""
+    def at_end(self, task: int) -> AtTaskEnd | None:
+        """Action at the end of the thread of a shuffle's task; None for other tasks."""
         if task in self._of_input:
             return lambda worker, go_on: self._send(self._of_input[task], task, worker, go_on)
         if task in self._of_barrier:
             return lambda worker, go_on: self._wait(task, go_on)
         return None
 
-    def _send(self, shuffle: Shuffle, task: int, sender: VirtualWorker, go_on: Callable[[], None]) -> None:
+    def _send(self, shuffle: Shuffle, task: int, sender: WorkerIdentity, go_on: Callable[[], None]) -> None:
         nbytes = shuffle.inputs[task]
         for address, share in self._shares.get(shuffle.barrier, {}).items():
             receiver = self._workers.get(address)

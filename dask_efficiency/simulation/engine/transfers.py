@@ -1,4 +1,4 @@
-"""Transfers: the results that a worker gets from others, and those that it sends to them."""
+"""Transfers of a simulated worker: results that it gets from others, and sends to them."""
 
 from __future__ import annotations
 
@@ -21,57 +21,57 @@ from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.engine.costs import Costs, Taking
 from dask_efficiency.simulation.engine.messages import Loop
 from dask_efficiency.simulation.engine.recording import WorkerRows
-from dask_efficiency.simulation.model.cores import Cores
+from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
 
-#: Nanoseconds until a worker that was too busy to send is asked again: as in Dask's worker.
+#: Nanoseconds until a worker that was too busy to send is asked again: as in Dask.
 RETRY = 150_000_000
 
-#: Bytes of a transfer from which Dask measures the bandwidth by it, and how much the newest of them counts.
+#: Bytes of a transfer from which Dask measures its bandwidth, and the weight of the newest: as in Dask.
 MEASURED, NEWEST = 1_000_000, 0.05
 
 
 class Peer(Protocol):
-    """A worker, as its and other workers' transfers know it."""
+    """Worker as its own and other workers' transfers see it."""
 
     spec: WorkerSpec
     address: str
     state: WorkerState
     rows: WorkerRows
     transfers: Transfers
-    #: Until when its loop waits for its disk.
+    #: Instant until which its loop waits for its disk.
     blocked: int
     closed: bool
 
     def handle(self, event: StateMachineEvent) -> int:
-        """Let its state machine do what follows from an event."""
+        """Pass an event to its state machine."""
         ...
 
     def stimulus(self, kind: str) -> str:
-        """The id of what happens now."""
+        """Make the id of a stimulus of now."""
         ...
 
     def wait_for_disk(self) -> tuple[int, int]:
-        """Let its loop wait for what was written and read."""
+        """Block its loop for the time of writing and reading."""
         ...
 
 
 class Transfers:
-    """The results that a worker gets from others, and those that it sends to them.
+    """Results that a worker gets from others, and sends to them.
 
     Parameters
     ----------
     worker
-        Whose they are.
+        The worker.
     costs
-        What they cost beside the network.
+        Draws the costs other than the network's.
     cores
-        Of its host; None are enough.
+        Cores of its host; None if there are enough.
     network
         Moves results between hosts.
     peers
-        All workers that are there, by address.
+        Present workers, by address.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Transfers:
         clock: EventHeap,
         *,
         costs: Costs,
-        cores: Cores | None,
+        cores: HostCores | None,
         network: NetworkModel,
         peers: Mapping[str, Peer],
     ) -> None:
@@ -92,11 +92,11 @@ class Transfers:
         self.bandwidth = float(parse_bytes(dask.config.get("distributed.scheduler.bandwidth")))
 
     def take_in(self, taking: Taking, then: Callable[..., object], *arguments: Any) -> None:
-        """Take in what another worker sent, after what came before."""
+        """Take in results from another worker, after earlier ones."""
         self._incoming.do(taking.computing, then, *arguments, idly=taking.waiting)
 
     def gather(self, asked: GatherDep) -> None:
-        """Ask another worker for results."""
+        """Request results from another worker."""
         worker, start = self._worker, self._clock.now
         sender = self._peers.get(asked.worker)
         if sender is None or sender.closed:
@@ -114,7 +114,7 @@ class Transfers:
         return self._outgoing >= self._outgoing_limit * (2 if host == self._worker.spec.host else 1)
 
     def _serve(self, asked: GatherDep, receiver: Peer, start: int) -> None:
-        """Send results to another worker, which wanted them some time ago."""
+        """Send results to another worker, which requested them at ``start``."""
         worker, clock, costs, network = self._worker, self._clock, self._costs, self._network
         if clock.now < worker.blocked:
             clock.at(worker.blocked, self._serve, asked, receiver, start)
@@ -146,14 +146,14 @@ class Transfers:
         )
 
     def _lost(self, asked: GatherDep) -> None:
-        """The worker that was asked is gone."""
+        """Report that the requested worker is gone."""
         stimulus = self._worker.stimulus("gather-dep-network-failure")
         self._worker.handle(
             GatherDepNetworkFailureEvent(worker=asked.worker, total_nbytes=asked.total_nbytes, stimulus_id=stimulus)
         )
 
     def retry_later(self, address: str) -> None:
-        """Ask a worker again that was too busy."""
+        """Retry a worker that was too busy."""
         self._clock.at(self._clock.now + RETRY, self._retry, address)
 
     def _retry(self, address: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 import dask
 from dask.utils import parse_bytes
@@ -34,24 +34,23 @@ from distributed.worker_state_machine import (
 )
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.engine.costs import Costs
+from dask_efficiency.simulation.engine.costs import Costs, RunCosts, WorkerIdentity
+from dask_efficiency.simulation.engine.dask_patches import SmallTasks
 from dask_efficiency.simulation.engine.memory import Result, WorkerMemory
 from dask_efficiency.simulation.engine.messages import Loop, Stream
 from dask_efficiency.simulation.engine.recording import RunRow, WorkerRows
-from dask_efficiency.simulation.engine.small_tasks import SmallTasks
 from dask_efficiency.simulation.engine.transfers import Transfers
-from dask_efficiency.simulation.model.cores import Cores
+from dask_efficiency.simulation.model.cores import HostCores
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.network import NetworkModel
-from dask_efficiency.simulation.model.processor import Needs
 
-#: Nanoseconds between two batches of messages to the scheduler: as in Dask's worker.
+#: Nanoseconds between two batches of messages to the scheduler: as in Dask.
 TO_SCHEDULER = 2_000_000
 
-#: Between two looks of a worker's memory monitor: as in Dask.
+#: Nanoseconds between two checks of a worker's memory monitor: as in Dask.
 MONITOR = 100_000_000
 
-#: Nanoseconds of a core that a thread needs to wake up.
+#: Nanoseconds of a core that a thread needs to wake up: a guess, within what operating systems take.
 WAKE = 100_000
 
 _EVENTS: dict[str, type[StateMachineEvent]] = {
@@ -66,47 +65,27 @@ _EVENTS: dict[str, type[StateMachineEvent]] = {
 }
 
 
-#: Takes a worker and what is to be called when its run can go on.
-Moves = Callable[["VirtualWorker", Callable[[], None]], None]
-
-
-class Work(NamedTuple):
-    """What a worker needs to know of a task that it runs, in nanoseconds."""
-
-    prepare: int
-    compute: int
-    finish: int
-    #: From its start until it leaves its slot; -1 where it does not.
-    secede: int
-    nbytes: int
-    fails: bool
-    #: Of its time in its thread.
-    needs: Needs
-    #: Called with the worker at the end of its thread; it calls what it is given when the run can go on.
-    moves: Moves | None = None
-
-
 class VirtualWorker:
-    """A worker of the simulated cluster.
+    """Worker of the simulated cluster.
 
     Parameters
     ----------
     spec, address
-        What it is, and how the scheduler calls it.
+        The worker, and its simulated address.
     costs
-        What messages and transfers cost.
+        Draws the costs of messages and transfers.
     cores
-        Of its host; None are enough.
-    work
-        Gives what the worker needs to know of the run of a task that begins, by key.
+        Cores of its host; None if there are enough.
+    costs_of_run
+        Draws the costs of a run that begins, by key.
     first
-        Gives what its loop takes to read a task beyond what it takes for every one, in nanoseconds.
+        Gives the extra nanoseconds of its loop to read the first task of a prefix.
     network
         Moves results between hosts.
     peers
-        All workers that are there, by address.
+        Present workers, by address.
     memory
-        Keeps its results.
+        Holds its results.
     """
 
     def __init__(
@@ -116,9 +95,9 @@ class VirtualWorker:
         address: str,
         *,
         costs: Costs,
-        cores: Cores | None,
-        work: Callable[[VirtualWorker, Any], Work],
-        first: Callable[[VirtualWorker, Any], int],
+        cores: HostCores | None,
+        costs_of_run: Callable[[WorkerIdentity, Any], RunCosts],
+        first: Callable[[WorkerIdentity, Any], int],
         network: NetworkModel,
         peers: Mapping[str, VirtualWorker],
         memory: WorkerMemory,
@@ -126,7 +105,7 @@ class VirtualWorker:
     ) -> None:
         self._clock, self.spec, self.address = clock, spec, address
         self._costs = costs
-        self._work, self._first = work, first
+        self._costs_of_run, self._first = costs_of_run, first
         self.loop = Loop(clock, cores)
         self.transfers = Transfers(self, clock, costs=costs, cores=cores, network=network, peers=peers)
         self._cores = self.loop.cores
@@ -150,32 +129,32 @@ class VirtualWorker:
         self.state.plugins["small-tasks"] = SmallTasks(self.state.tasks)
         self._free_slots = list(range(max(spec.nthreads, 1)))
         self._threads = self._cores.threads
-        #: Runs that have a slot or have seceded, by key, and what they need: it stays in memory while they run.
+        #: By key: runs that have a slot or have seceded, and their inputs, which stay in memory while they run.
         self.running: dict[Any, RunRow] = {}
         self._inputs: dict[Any, list[Any]] = {}
-        #: When a slot was freed last, and by which run.
+        #: Instant at which a slot was last freed, and the run that freed it.
         self._last_freed: tuple[int, int] | None = None
-        #: Until when its event loop waits for the disk.
+        #: Instant until which its event loop waits for the disk.
         self.blocked = 0
         self._paused = self._monitored = False
         self.closed = False
-        #: Whether its memory got so full that a nanny would have ended it.
+        #: True if its memory got so full that a nanny would have ended it.
         self.overfull = False
 
     def receive(self, batch: list[dict[str, Any]]) -> None:
-        """A batch of the scheduler's messages came."""
+        """Take a batch of the scheduler's messages."""
         for message in batch:
             if message["op"] == "compute-task" and (first := self._first(self, message["key"])):
                 self.loop.do(first, self.rows.blocked, first)
             self.loop.do(self._costs.at_worker(message["op"]), self._take, message)
 
     def close(self) -> None:
-        """Whatever it was doing ends without a word."""
+        """Stop at once, and send nothing more."""
         self.closed = True
         self.stream.abort()
 
     def _take(self, message: dict[str, Any]) -> None:
-        # One message may be for several workers: it stays as it is.
+        # A message may go to several workers: do not change it.
         given = message.copy()
         event = _EVENTS.get(given.pop("op"))
         if event is not None:
@@ -189,16 +168,16 @@ class VirtualWorker:
                 self.stream.send(message)
 
     def find_missing(self) -> None:
-        """Ask the scheduler for inputs that no worker is known to have: as often as Dask's worker does."""
+        """Ask the scheduler for inputs that no worker is known to have, as often as Dask's worker."""
         if self.state.missing_dep_flight:
             self.handle(FindMissingEvent(stimulus_id=self.stimulus("find-missing")))
 
     def put(self, data: dict[Any, Any]) -> None:
-        """Results that are there without having been computed."""
+        """Store results that were not computed here."""
         self.handle(UpdateDataEvent(data=data, stimulus_id=self.stimulus("update-data")))
 
     def handle(self, event: StateMachineEvent) -> int:
-        """Let the state machine do what follows from an event; gives for how long the loop wrote and read files."""
+        """Pass an event to the state machine; returns the nanoseconds in which the loop wrote and read files."""
         if self.closed:
             return 0
         if self._clock.now < self.blocked:
@@ -229,13 +208,13 @@ class VirtualWorker:
                 self.stream.send(instruction.to_dict())  # type: ignore[attr-defined]  # messages to the scheduler
 
     def stimulus(self, kind: str) -> str:
-        """The name of something that happens now."""
+        """Make the id of a stimulus of now."""
         return f"{kind}-{self._clock.now / 1e9:.9f}"
 
     # -- memory --------------------------------------------------------------------------------
 
     def wait_for_disk(self) -> tuple[int, int]:
-        """Let the loop wait for what was written and read; gives both, in nanoseconds."""
+        """Block the loop for the time of writing and reading; returns both, in nanoseconds."""
         wrote, read = self.memory.waited()
         if wrote or read:
             self.loop.do(wrote + read, _nothing)
@@ -243,7 +222,7 @@ class VirtualWorker:
         return wrote, read
 
     def _monitor(self) -> None:
-        """Look at the memory of the process, as Dask does every 100 ms: here, only where something may follow."""
+        """Check the memory of the process, as Dask does every 100 ms: here, only if something may follow."""
         self._monitored = False
         if self.closed:
             return
@@ -265,7 +244,7 @@ class VirtualWorker:
     # -- computing -----------------------------------------------------------------------------
 
     def _execute(self, key: Any) -> None:
-        work, now = self._work(self, key), max(self._clock.now, self.blocked)
+        run, now = self._costs_of_run(self, key), max(self._clock.now, self.blocked)
         task = self.state.tasks[key]
         task.start_time = now / 1e9
         slot = heappop(self._free_slots) if self._free_slots else self.spec.nthreads
@@ -276,57 +255,55 @@ class VirtualWorker:
         data = self.state.data
         self._inputs[key] = [data[other.key] for other in task.dependencies if other.key in data]
         row.unspill_ns = sum(self.wait_for_disk())
-        row.submitted = row.start = (
-            max(now, self._cores.take(work.prepare) - work.prepare) + row.unspill_ns + work.prepare
-        )
-        self._clock.at(row.start, self._start, key, row, work)
+        row.submitted = row.start = max(now, self._cores.take(run.prepare) - run.prepare) + row.unspill_ns + run.prepare
+        self._clock.at(row.start, self._start, key, row, run)
 
-    def _start(self, key: Any, row: RunRow, work: Work) -> None:
-        if 0 <= work.secede < work.compute:
-            self._threads.run(self.address, work.secede, work.needs, lambda: self._secede(key, row, work))
+    def _start(self, key: Any, row: RunRow, run: RunCosts) -> None:
+        if 0 <= run.secede < run.compute:
+            self._threads.run(self.address, run.secede, run.needs, lambda: self._secede(key, row, run))
         else:
-            self._threads.run(self.address, work.compute, work.needs, lambda: self._stop(key, row, work))
+            self._threads.run(self.address, run.compute, run.needs, lambda: self._stop(key, row, run))
 
-    def _secede(self, key: Any, row: RunRow, work: Work) -> None:
+    def _secede(self, key: Any, row: RunRow, run: RunCosts) -> None:
         if self.closed:
             return
         row.seceded = self._clock.now
         self._free(row)
         took = (row.seceded - row.start) / 1e9
-        rest = work.compute - work.secede
-        self._threads.run(self.address, rest, work.needs, lambda: self._stop(key, row, work))
+        rest = run.compute - run.secede
+        self._threads.run(self.address, rest, run.needs, lambda: self._stop(key, row, run))
         self.handle(SecedeEvent(key=key, compute_duration=took, stimulus_id=self.stimulus("secede")))
 
-    def _stop(self, key: Any, row: RunRow, work: Work) -> None:
-        # A thread that slept until now must get a core before it can say so.
+    def _stop(self, key: Any, row: RunRow, run: RunCosts) -> None:
+        # A thread that wakes up must get a core first.
         awake = self._cores.take(WAKE) - WAKE
         if awake > self._clock.now:
-            self._clock.at(awake, self._woken, key, row, work)
+            self._clock.at(awake, self._woken, key, row, run)
         else:
-            self._woken(key, row, work)
+            self._woken(key, row, run)
 
-    def _woken(self, key: Any, row: RunRow, work: Work) -> None:
-        if work.moves is None:
-            self._stopped(key, row, work)
+    def _woken(self, key: Any, row: RunRow, run: RunCosts) -> None:
+        if run.at_end is None:
+            self._stopped(key, row, run)
         else:
-            work.moves(self, lambda: self._stopped(key, row, work))
+            run.at_end(self, lambda: self._stopped(key, row, run))
 
-    def _stopped(self, key: Any, row: RunRow, work: Work) -> None:
+    def _stopped(self, key: Any, row: RunRow, run: RunCosts) -> None:
         row.stop = self._clock.now
-        row.cpu_ns = min(round(work.compute * work.needs.cpu), row.stop - row.start)
-        self._clock.at(self._cores.take(work.finish), self._end, key, row, work)
+        row.cpu_ns = min(round(run.compute * run.needs.cpu), row.stop - row.start)
+        self._clock.at(self._cores.take(run.finish), self._end, key, row, run)
 
-    def _end(self, key: Any, row: RunRow, work: Work) -> None:
+    def _end(self, key: Any, row: RunRow, run: RunCosts) -> None:
         if self.closed:
             return
         if self._clock.now < self.blocked:
-            self._clock.at(self.blocked, self._end, key, row, work)
+            self._clock.at(self.blocked, self._end, key, row, run)
             return
         del self.running[key], self._inputs[key]
         if row.seceded < 0:
             self._free(row)
         start, stop = row.start / 1e9, row.stop / 1e9
-        if work.fails:
+        if run.fails:
             row.ended = self._clock.now
             self.rows.keep(row)
             self.handle(_failure(key, row.run_id, start, stop, self.stimulus("task-erred")))
@@ -335,10 +312,10 @@ class VirtualWorker:
             ExecuteSuccessEvent(
                 key=key,
                 run_id=row.run_id,
-                value=Result(work.nbytes),
+                value=Result(run.nbytes),
                 start=start,
                 stop=stop,
-                nbytes=work.nbytes,
+                nbytes=run.nbytes,
                 type=None,
                 stimulus_id=self.stimulus("task-finished"),
             )
@@ -354,7 +331,7 @@ class VirtualWorker:
     # -- heartbeats ----------------------------------------------------------------------------
 
     def metrics(self) -> dict[str, Any]:
-        """What a heartbeat says."""
+        """Metrics of a heartbeat."""
         return {
             "bandwidth": {"total": self.transfers.bandwidth, "workers": {}, "types": {}},
             "memory": self.memory.process(self.state.nbytes),
@@ -368,14 +345,14 @@ class VirtualWorker:
         }
 
     def executing(self) -> dict[Any, float]:
-        """For how long each task has been running, in seconds."""
+        """By key: seconds for which each task has been running."""
         now = self._clock.now
-        # A thread that has not begun yet has run for no time.
+        # A thread that has not begun yet counts as 0 s.
         return {key: max(now - row.start, 0) / 1e9 for key, row in self.running.items()}
 
 
 def _nothing() -> None:
-    """The loop did nothing but wait."""
+    """Do nothing, after the loop has waited."""
 
 
 def _failure(key: Any, run_id: int, start: float, stop: float, stimulus_id: str) -> ExecuteFailureEvent:

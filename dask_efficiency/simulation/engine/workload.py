@@ -1,4 +1,4 @@
-"""Workload: the graphs of a trace as Dask takes them in, and what its clients did with their results."""
+"""Workload: the graphs of a trace as Dask takes them in, and the releases of its clients."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import numpy as np
 from dask.typing import Key
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.replay.constraints import constraints
-from dask_efficiency.runs.trace.causes import Causes
 from dask_efficiency.runs.trace.clients import heard_by_clients
+from dask_efficiency.runs.trace.run_causes import RunCauses, constraints
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import STATES, Outcome
-from dask_efficiency.simulation.model.left_out import data_before
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome
+from dask_efficiency.simulation.model.requirements import data_before
 
 _RELEASED = STATES.index("released")
 
-#: What is said of a task's constraints in a trace, and the annotation that a scheduler reads it from.
+#: By constraint of a task in a trace: the annotation from which a scheduler reads it.
 _ANNOTATIONS = {
     "restrictions": "workers",
     "loose_restrictions": "allow_other_workers",
@@ -30,8 +29,8 @@ _ANNOTATIONS = {
 }
 
 
-def key_of(text: str) -> Key:
-    """A task's key from its text: a tuple where it was one, so that Dask finds the same groups."""
+def parse_key(text: str) -> Key:
+    """Parse a task's key from its text: a tuple if it was one, so that Dask finds the same groups."""
     if text.startswith("("):
         try:
             found = ast.literal_eval(text)
@@ -43,40 +42,40 @@ def key_of(text: str) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """What a scheduler looks at of a task's definition."""
+class TaskDefinition:
+    """Definition of a task, as far as a scheduler reads it."""
 
     dependencies: frozenset[Key]
     data_producer: bool = False
     is_coro: bool = False
 
 
-_NEEDS_NOTHING = Spec(frozenset())
+_NEEDS_NOTHING = TaskDefinition(frozenset())
 
 
 @dataclass(slots=True)
 class Graph:
-    """A graph that a client submits."""
+    """Graph that a client submits."""
 
-    #: Its position in the trace.
+    #: Position in the trace.
     number: int
     client: str
     tasks: list[int]
-    #: Numbers of the tasks whose results it asks for.
+    #: Numbers of the tasks whose results the client wants.
     wanted: list[int]
-    #: Nanoseconds after the start at which it was received, where it did not wait for anything.
+    #: Nanoseconds after the start at which it was received, if it did not wait for a result.
     received: int
-    #: Nanoseconds that the scheduler took to take it in.
+    #: Nanoseconds in which the scheduler took it in.
     taking_in: int
     generation: int
-    #: Of how many results its client heard before it sent this, and how much later than the last of them; 0 is none.
+    #: Number of results that its client got before sending it, and nanoseconds from the last of them until then.
     after: int = 0
     thinking: int = 0
 
 
 @dataclass(slots=True)
 class Release:
-    """Results that a client wants no more, some time after it had heard of so many."""
+    """Release of results by a client, some nanoseconds after it got a number of results."""
 
     client: str
     tasks: list[int]
@@ -85,7 +84,7 @@ class Release:
 
 
 class Workload:
-    """The graphs of a trace, and what its clients did.
+    """Graphs of a trace, and releases of its clients.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ class Workload:
 
     def __init__(self, trace: RunTrace) -> None:
         self.trace = trace
-        self.keys = [key_of(text) for text in trace.keys]
+        self.keys = [parse_key(text) for text in trace.keys]
         self.number = {key: i for i, key in enumerate(self.keys)}
         self.prefixes = [trace.prefixes[i] if i != MISSING else "" for i in trace.tasks.prefix.tolist()]
         self.spans = [trace.spans[i] if i != MISSING else "" for i in trace.tasks.span.tolist()]
@@ -105,33 +104,33 @@ class Workload:
         self._heard = self._results()
         self.graphs = self._graphs()
         self.releases = self._releases()
-        #: Tasks that no graph brought and that did not run: their results were there before the recording.
+        #: Tasks of no graph that did not run: their results were there before the recording.
         self.data = data_before(trace)
 
-    def spec(self, task: int) -> Spec:
-        """What a scheduler looks at of a task's definition."""
+    def spec(self, task: int) -> TaskDefinition:
+        """Make the definition of a task, as far as a scheduler reads it."""
         needed = self.dependencies(task)
-        return Spec(frozenset(map(self.keys.__getitem__, needed))) if needed else _NEEDS_NOTHING
+        return TaskDefinition(frozenset(map(self.keys.__getitem__, needed))) if needed else _NEEDS_NOTHING
 
     def dependencies(self, task: int) -> list[int]:
-        """Numbers of the tasks whose results a task needs."""
+        """List the numbers of a task's dependencies."""
         starts = self.trace.dependency_starts
         needed: list[int] = self.trace.dependencies[starts[task] : starts[task + 1]].tolist()
         return needed
 
     def annotations(self, addresses: Mapping[str, str]) -> dict[str, dict[Key, Any]]:
-        """Constraints of tasks as annotations that a scheduler takes in, by annotation and key.
+        """Convert the constraints of tasks to annotations for a scheduler, by annotation and key.
 
         Parameters
         ----------
         addresses
-            By recorded address of a worker: the one that it has now. Hosts have the names that they had.
+            By recorded address of a worker: its simulated one. Hosts keep their names.
         """
         found: dict[str, dict[Key, Any]] = {}
         for task, constraint in self.trace.constraints.items():
             for name, annotation in _ANNOTATIONS.items():
                 if name == "restrictions" and name in constraint:
-                    allowed = _allowed(constraint[name], addresses)
+                    allowed = _simulated_places(constraint[name], addresses)
                     if allowed or not constraint.get("loose_restrictions"):
                         found.setdefault(annotation, {})[self.keys[task]] = allowed
                 elif name in constraint:
@@ -139,16 +138,16 @@ class Workload:
         runs, count = self.trace.runs, len(self.keys)
         failed, succeeded = (
             np.bincount(runs.task[(runs.outcome == outcome) & (runs.task >= 0)], minlength=count)
-            for outcome in (Outcome.FAILED, Outcome.SUCCEEDED)
+            for outcome in (RunOutcome.FAILED, RunOutcome.SUCCEEDED)
         )
-        # What failed and succeeded then had tries left, whatever is known of them.
+        # A task that failed and then succeeded had retries, recorded or not.
         for task in np.flatnonzero((failed > 0) & (succeeded > 0)).tolist():
             retries = found.setdefault("retries", {})
             retries[self.keys[task]] = max(retries.get(self.keys[task], 0), int(failed[task]))
         return found
 
     def _results(self) -> dict[str, list[int]]:
-        """By client: when it heard of each result that it asked for, in order."""
+        """By client: instants at which it got the results that it wanted, in order."""
         trace, runs = self.trace, self.trace.runs
         heard: dict[int, list[int]] = {}
         rows = np.flatnonzero(heard_by_clients(trace))
@@ -164,7 +163,7 @@ class Workload:
         return {client: sorted(ats) for client, ats in found.items()}
 
     def _members(self) -> list[list[int]]:
-        """By graph: the tasks that it brought, and those that it made run again."""
+        """By graph: its tasks, and those that it made run again."""
         trace, transitions = self.trace, self.trace.transitions
         count = len(trace.graphs)
         members: list[dict[int, None]] = [{} for _ in range(count)]
@@ -184,7 +183,7 @@ class Workload:
 
     def _graphs(self) -> list[Graph]:
         trace = self.trace
-        causes = Causes(trace)
+        causes = RunCauses(trace)
         limits = constraints(trace, causes, causes.inputs(trace))
         found: list[Graph] = []
         for i, tasks in enumerate(self._tasks):
@@ -206,12 +205,12 @@ class Workload:
         return found
 
     def _generation(self, graph: int, before: int) -> int:
-        """The number that the scheduler gave to a graph: a part of its tasks' priorities."""
+        """Read the scheduler's number of a graph, which is a part of its tasks' priorities."""
         own = self.trace.tasks.priority_graph[self.trace.tasks.graph == graph]
         return int(own[0]) if len(own) else before + 1
 
     def _heard_by(self, client: str, at: int) -> int:
-        """Of how many results a client had heard at an instant."""
+        """Count the results that a client had got by an instant."""
         return bisect_right(self._heard.get(client, ()), at)
 
     def _releases(self) -> list[Release]:
@@ -229,6 +228,6 @@ class Workload:
         return list(found.values())
 
 
-def _allowed(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
-    """Where a task may run now: addresses of workers that are no more are left out."""
+def _simulated_places(restrictions: Sequence[str], addresses: Mapping[str, str]) -> list[str]:
+    """Convert restrictions to simulated addresses; those of workers that are gone are left out."""
     return [addresses.get(place, place) for place in restrictions if place in addresses or "://" not in place]

@@ -1,4 +1,4 @@
-"""Accuracy: how far the simulation of a run on its own cluster is off, and what follows from that."""
+"""Accuracy: the error of simulating a run on its own cluster, by which predictions are trusted or refused."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from dataclasses import dataclass, replace
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import RunFigures
-from dask_efficiency.simulation.model.recorded_network import knows
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob, Simulator, ensemble
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.transfer_costs import has_hosts
 
-#: Share of the recorded makespan by which the run's own simulation may be off before a prediction is doubted. Published
-#: simulators of runtimes reproduce their own runs within 0.5 to 5 %.
+#: Share of the recorded makespan by which the run's own simulation may be off before a warning: published simulators of
+#: runtimes reproduce their own runs within 0.5 to 5 %.
 MAX_TRUSTED_ERROR = 0.05
 
-#: Above this share, nothing is predicted unless it is insisted on.
+#: Share above which nothing is predicted without ``force``: three times that.
 MAX_ERROR = 0.15
 
-#: Seeds of a self replay: of its median only this much is needed, that an error of 5 % is told from one of 15 %.
+#: Seeds of a self replay: enough for a median that tells an error of 5 % from one of 15 %.
 SEEDS = 5
 
 
@@ -27,17 +26,17 @@ class SimulationWarning(UserWarning):
 
 
 class SimulationRefusedError(ValueError):
-    """What was recorded does not suffice to predict from it; ``force=True`` does it all the same."""
+    """The trace is not good enough to predict from it; ``force=True`` predicts anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfReplay:
-    """The simulation of a run on the cluster that it was recorded on, with nothing changed.
+    """Simulation of a run on its own cluster, without changes.
 
     Parameters
     ----------
     recorded
-        The run itself.
+        The recorded run.
     runs
         Its simulations.
     """
@@ -52,13 +51,14 @@ class SelfReplay:
 
     @property
     def doubt(self) -> str:
-        """A sentence for a reader who is about to trust a prediction; empty where there is no doubt."""
+        """Warning for a reader of a prediction; empty if there is no doubt."""
         if abs(self.error) <= MAX_TRUSTED_ERROR:
             return ""
-        return f"simulated on its own cluster, the run takes {self.said}: predictions may be off by as much, or more"
+        words = self.in_words
+        return f"simulated on its own cluster, the run takes {words}: predictions may be off by as much, or more"
 
     @property
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The error in words."""
         than = "longer" if self.error > 0 else "less"
         return f"{100 * abs(self.error):.1f} % {than} than it did"
@@ -69,36 +69,38 @@ class SelfReplay:
         Raises
         ------
         SimulationRefusedError
-            If the error is above 15 % and nobody insists.
+            If the error is above 15 %, without ``force``.
         """
         if abs(self.error) > MAX_ERROR and not force:
             raise SimulationRefusedError(
-                f"{self.doubt}; expected at most {100 * MAX_ERROR:.0f} %: force=True, or --force, predicts all the same"
+                f"{self.doubt}; expected at most {100 * MAX_ERROR:.0f} %: force=True, or --force, predicts anyway"
             )
 
 
-def own_job(trace: RunTrace, other: Job | None = None) -> Job:
-    """The run as it was.
+def own_job(trace: RunTrace, other: SimulationJob | None = None) -> SimulationJob:
+    """Make the job of the run as it was.
 
     Parameters
     ----------
     other
-        A job that this is to be the measure of: what it knows of the recorded hosts (their cores, the network between
-        them) and of Python's lock is true of the recorded run, too.
+        A job that is judged by this one: its facts on the recorded hosts (their cores, the network between them) and on
+        Python's lock are true of the recorded run, too.
     """
     own = ClusterSpec.from_trace(trace)
     if other is None:
-        return Job(own)
+        return SimulationJob(own)
     known = other.cluster
-    if knows(known.network, own.workers):
+    if has_hosts(known.network, own.workers):
         own = replace(own, network=known.network, scheduler_host=known.scheduler_host)
     hosts = {own.scheduler_host, *(worker.host for worker in own.workers)}
     cores = {host: count for host, count in known.cores.items() if host in hosts}
-    # What a run says of the hosts that it was recorded on is true, whatever they are to become.
-    return Job(own.with_cores({**cores, **own.cores}), gil=other.gil)
+    # The recorded cores of a host win over those of the other job.
+    return SimulationJob(own.with_cores({**cores, **own.cores}), gil=other.gil)
 
 
-def self_replay(engine: Engine, trace: RunTrace, other: Job | None = None, seeds: int = SEEDS) -> SelfReplay:
+def self_replay(
+    engine: Simulator, trace: RunTrace, other: SimulationJob | None = None, seeds: int = SEEDS
+) -> SelfReplay:
     """Simulate a run on the cluster that it was recorded on.
 
     Parameters

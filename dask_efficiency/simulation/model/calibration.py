@@ -1,4 +1,4 @@
-"""Calibration: what each part of a task's way costs, read from a trace."""
+"""Calibration: costs of each part of a task's way, read from a trace."""
 
 from __future__ import annotations
 
@@ -11,64 +11,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int64
-from dask_efficiency.runs.replay.task_times import task_times
+from dask_efficiency.runs.replay.durations import task_times
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import Outcome
-from dask_efficiency.simulation.model.core_waits import core_waits, few_cores
-from dask_efficiency.simulation.model.disk import Disk, disk_of, unmanaged_of
-from dask_efficiency.simulation.model.gil import gil_of
-from dask_efficiency.simulation.model.network import Network
+from dask_efficiency.runs.trace.schema import RunOutcome
+from dask_efficiency.simulation.model.disk import Disk, read_disk, read_unmanaged
+from dask_efficiency.simulation.model.network import NetworkSpec
 from dask_efficiency.simulation.model.overheads import Overheads, overheads
+from dask_efficiency.simulation.model.thread_waits import core_waits, few_cores, read_gil
 from dask_efficiency.simulation.model.transfer_costs import TransferCosts, transfer_costs
 
-#: From which quantile on recorded costs are longer because of waiting for a core: where processes had one each (as in
-#: a table's shuffle on one worker, which came out 6 to 10 % too long with all of it and 1 to 2 % too short so), and
-#: where they had less.
+#: Quantile above which recorded costs include waiting for a core: where processes had a core each, and where they had
+#: less. With the first, a table's shuffle on one worker is predicted 1 to 2 % too short; with all costs, 6 to 10 % too
+#: long. The second is a guess.
 RARE, RARE_WITH_FEW_CORES = 0.9, 0.5
 
-#: Nanoseconds that a task is assumed to take in its thread where a trace shows none.
+#: Assumed nanoseconds of a task in its thread if a trace shows none: a guess, as such a trace has no run.
 _COMPUTE = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What each part of a task's way costs; all durations in nanoseconds."""
+    """Costs of each part of a task's way; durations in nanoseconds."""
 
-    #: By task: its time in the thread, where no other holds Python's lock (GIL), on a worker that is as fast as the
-    #: middle of all recorded ones.
+    #: By task: its time in the thread if no other thread holds Python's lock (GIL), on a worker of median speed.
     compute: Int64
     #: By task: CPU of its thread, as a share of that time.
     cpu: Float64
     #: By task: the share of that time in which it holds Python's lock (GIL).
     held: Float64
-    #: By prefix: how many other threads of their process held the lock beside its tasks, in the mean.
+    #: By prefix: mean number of other threads of the process that held the lock while its tasks ran.
     crowd: Float64
     #: By task: the share of that time in which it uses the GPU.
     gpu: Float64
     #: By task: from its start in the thread until it seceded; MISSING where it did not.
     secede: Int64
-    #: By task: how often it fails before it succeeds; -1 is always.
+    #: By task: number of failures before it succeeds; -1 is always.
     failures: Int64
     #: By task: size of its result.
     nbytes: Int64
-    #: By recorded worker and prefix: how many times as long as in the middle a task takes;
-    #: shape (workers, prefixes + 1).
+    #: By recorded worker and prefix: a task's time as a multiple of the median worker's; shape (workers, prefixes + 1).
     pace: Float64
     overheads: Overheads
     transfers: TransferCosts
-    #: How fast results are spilled, and what each recorded worker's process uses beside results, bytes.
+    #: Speed of spilling, and by recorded worker: bytes of its process other than results.
     disk: Disk
     unmanaged: Int64
-    #: From which quantile on costs are longer because of waiting for a core.
+    #: Quantile above which costs include waiting for a core.
     rare: float = 1.0
-    #: What was assumed, a sentence each.
+    #: Assumptions, a sentence each.
     notes: tuple[str, ...] = ()
 
 
 def calibrate(
     trace: RunTrace,
     gil: Mapping[str, float] | None = None,
-    network: Network | None = None,
+    network: NetworkSpec | None = None,
     cores: Mapping[str, float] | None = None,
 ) -> Calibration:
     """Read the costs from a trace.
@@ -76,11 +73,11 @@ def calibrate(
     Parameters
     ----------
     gil
-        What is known of Python's lock, as :func:`~dask_efficiency.simulation.model.gil.gil_of` takes it.
+        Known shares of time with Python's lock, as of :func:`~dask_efficiency.simulation.model.thread_waits.read_gil`.
     network
-        The network that is simulated. Where the run was recorded on it, what transfers took of it is no cost of theirs.
+        The simulated network. If the run was recorded on it, its share of the transfers' time is no cost of theirs.
     cores
-        By host, for those of which the trace does not say how many cores they have.
+        By host: cores, where the trace does not tell.
     """
     known = {**(cores or {}), **{worker.host: worker.cores for worker in trace.workers if 0 < worker.cores < inf}}
     runs, count = trace.runs, len(trace.tasks)
@@ -89,19 +86,19 @@ def calibrate(
     rows = _first_runs(trace)
     has = rows != MISSING
     worker, prefix = runs.worker[rows], trace.tasks.prefix
-    lock = gil_of(trace, gil)
-    alone = _without(lock.alone, core_waits(trace, known), runs.cpu_ns)
-    took = _of(alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
+    lock = read_gil(trace, gil)
+    alone = _without_waiting(lock.alone, core_waits(trace, known), runs.cpu_ns)
+    took = _value_of_run(alone, rows) if len(runs) else np.full(count, MISSING, np.int64)
     compute = took.astype(np.float64)
     own = has & (took != MISSING) & (worker >= 0)
     compute[own] /= pace[worker[own], prefix[own]]
-    secede = _between(runs.start, runs.seceded, rows)
+    secede = _time_between(runs.start, runs.seceded, rows)
     return Calibration(
-        compute=_known(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
-        cpu=np.clip(_part(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
+        compute=_filled_in(np.where(own, np.rint(compute), MISSING).astype(np.int64), prefix, _COMPUTE),
+        cpu=np.clip(_duration_of_run(runs.cpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         held=np.where(rows != MISSING, lock.held[rows], 0.0) if len(runs) else np.zeros(count),
         crowd=lock.crowd,
-        gpu=np.clip(_part(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
+        gpu=np.clip(_duration_of_run(runs.gpu_ns, rows) / np.maximum(took, 1), 0.0, 1.0),
         secede=secede,
         failures=_failures(trace, count),
         nbytes=np.maximum(trace.tasks.nbytes, 0),
@@ -109,48 +106,48 @@ def calibrate(
         overheads=overheads(trace),
         rare=RARE_WITH_FEW_CORES if few_cores(trace, known) else RARE,
         transfers=transfer_costs(trace, network),
-        disk=disk_of(trace),
-        unmanaged=unmanaged_of(trace),
+        disk=read_disk(trace),
+        unmanaged=read_unmanaged(trace),
         notes=lock.notes,
     )
 
 
-def _without(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
-    """What runs took without their waiting, but no less than they computed."""
+def _without_waiting(alone: Int64, waited: Float64, cpu: Int64) -> Int64:
+    """Subtract waiting from the time of runs, down to the time that they computed."""
     least = np.minimum(np.maximum(cpu, 0), alone)
     return np.where(alone == MISSING, MISSING, np.maximum(alone - np.rint(waited).astype(np.int64), least))
 
 
 def _first_runs(trace: RunTrace) -> Int64:
-    """By task: its first run that succeeded, or else its last run; MISSING where it had none."""
+    """By task: its first run that succeeded, or else its last run; MISSING if it had none."""
     runs, count = trace.runs, len(trace.tasks)
     row = np.full(count, MISSING, np.int64)
     inside = np.flatnonzero((runs.task >= 0) & (runs.task < count) & (runs.start != MISSING))
     row[runs.task[inside]] = inside
-    good = inside[runs.outcome[inside] == Outcome.SUCCEEDED][::-1]
+    good = inside[runs.outcome[inside] == RunOutcome.SUCCEEDED][::-1]
     row[runs.task[good]] = good
     return row
 
 
-def _between(start: Int64, stop: Int64, rows: Int64) -> Int64:
-    """By task: from one instant of its run to another; MISSING where one is."""
+def _time_between(start: Int64, stop: Int64, rows: Int64) -> Int64:
+    """By task: time from one instant of its run to another; MISSING where one is."""
     if not len(start):
         return np.full(len(rows), MISSING, np.int64)
     known = (rows != MISSING) & (start[rows] != MISSING) & (stop[rows] != MISSING)
     return np.where(known, np.maximum(stop[rows] - start[rows], 0), MISSING)
 
 
-def _of(ns: Int64, rows: Int64) -> Int64:
-    """By task: what its run has; MISSING where it has none."""
+def _value_of_run(ns: Int64, rows: Int64) -> Int64:
+    """By task: value of its run; MISSING if it has none."""
     return np.where(rows != MISSING, ns[rows], MISSING)
 
 
-def _part(ns: Int64, rows: Int64) -> Int64:
+def _duration_of_run(ns: Int64, rows: Int64) -> Int64:
     return np.where(rows != MISSING, ns[rows], 0) if len(ns) else np.zeros(len(rows), np.int64)
 
 
-def _known(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
-    """The values, and where there is none the median of the prefix's, of all, or what is assumed."""
+def _filled_in(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
+    """Fill in missing values by the median of the prefix, of all, or an assumption."""
     missing = np.flatnonzero(values == MISSING)
     if not len(missing):
         return values
@@ -165,6 +162,6 @@ def _known(values: Int64, prefix: NDArray[Any], otherwise: int) -> Int64:
 def _failures(trace: RunTrace, count: int) -> Int64:
     runs = trace.runs
     inside = (runs.task >= 0) & (runs.task < count)
-    failed = np.bincount(runs.task[inside & (runs.outcome == Outcome.FAILED)], minlength=count)
-    succeeded = np.bincount(runs.task[inside & (runs.outcome == Outcome.SUCCEEDED)], minlength=count)
+    failed = np.bincount(runs.task[inside & (runs.outcome == RunOutcome.FAILED)], minlength=count)
+    succeeded = np.bincount(runs.task[inside & (runs.outcome == RunOutcome.SUCCEEDED)], minlength=count)
     return np.where((failed > 0) & (succeeded == 0), -1, failed)

@@ -14,44 +14,48 @@ from dask_efficiency.files.text_files import TextFileError, known_names
 from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.cluster_file import read_cluster_file
-from dask_efficiency.simulation.model.hostfile import read_hostfile
-from dask_efficiency.simulation.model.network import Network, network_of
+from dask_efficiency.simulation.model.network import NetworkSpec, network_from_dict
 from dask_efficiency.simulation.model.picture import draw_topology
-from dask_efficiency.simulation.model.placement import PlacementError, add_to_hosts, copy_workers, place_workers
+from dask_efficiency.simulation.model.placement import (
+    PlacementError,
+    add_to_hosts,
+    copy_workers,
+    place_workers,
+    read_hostfile,
+)
 from dask_efficiency.simulation.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster to simulate a run on: a value, of which the methods make others.
+    """Cluster to simulate a run on: an immutable value, whose methods make others.
 
     Parameters
     ----------
     workers
         In the order in which they join; names and addresses are unique.
     network
-        Between their hosts. None is what the trace shows: the bandwidth and latency that its transfers had.
+        Network between the hosts. None is the recorded one: the bandwidth and latency of the trace's transfers.
     speeds
-        By name of a worker: how many times as fast as the middle of the recorded workers it computes.
+        By name of a worker: its speed as a multiple of the median recorded worker's.
     config
-        Dask configuration that differs from the recorded one: settings that change a schedule.
+        Dask configuration that differs from the recorded one, of settings that change a schedule.
     cores
-        By host, as many as workers may use there: event loops and threads that wake up wait for each other, which short
-        tasks of many workers on one host feel, and tasks that compute share what these leave. Hosts that are not named
-        have enough.
+        By host: cores that its workers may use. Event loops and threads that wake up wait for each other, which matters
+        for short tasks of many workers on a host; computing tasks share the rest. Other hosts have enough.
     scheduler_host
-        Where the scheduler is; empty where it does not matter.
+        Host of the scheduler; empty if it does not matter.
 
     Raises
     ------
     ValueError
-        If there is no worker, names or addresses are not unique, or a number is out of range.
+        If there is no worker, a name or address is not unique, or a number is out of range.
     UnknownNameError
-        If there is a speed of a worker that there is not, or a host that the topology does not have.
+        If a speed's worker does not exist, or the topology lacks a host.
     """
 
     workers: tuple[WorkerSpec, ...]
-    network: Network | None = None
+    network: NetworkSpec | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_host: str = ""
@@ -84,7 +88,7 @@ class ClusterSpec:
 
     @classmethod
     def from_trace(cls, trace: RunTrace) -> Self:
-        """The cluster that a run was recorded on: every worker that it ever had, but for those that another replaced.
+        """Make the cluster that a run was recorded on: every worker that it ever had, except replaced ones.
 
         A worker that takes the name or the address of an earlier one has replaced it.
         """
@@ -97,7 +101,7 @@ class ClusterSpec:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], hostfile: str | os.PathLike[str] | None = None) -> Self:
-        """A cluster that a file describes, with workers where a hostfile says, or on all of its slots.
+        """Read a cluster from a file, with workers placed by a hostfile, or on all of its slots.
 
         Raises
         ------
@@ -117,12 +121,12 @@ class ClusterSpec:
         return cls(workers, topology, _speeds(topology, workers), scheduler_host=described.scheduler)
 
     def picture(self) -> str:
-        """A tree of switches with the hosts that hang on them, and how many workers each has; of a topology only.
+        """Draw the tree of switches and hosts of a topology, with the number of workers of each.
 
         Raises
         ------
         ValueError
-            If the network is no topology: then nobody said where the hosts hang.
+            If the network is not a topology.
         """
         if not isinstance(self.network, Topology):
             raise ValueError("expected a cluster from a file that describes its switches and links, for a picture")
@@ -131,7 +135,7 @@ class ClusterSpec:
     # -- changed -----------------------------------------------------------------------------------
 
     def with_workers(self, n: int, nthreads: int | None = None, memory_limit: int | None = None) -> Self:
-        """The cluster with a number of workers.
+        """Change the number of workers.
 
         Fewer are the first ones. More are placed in free slots, host by host, where the network is a topology; else
         they are copies of these workers, taken in turn.
@@ -141,7 +145,7 @@ class ClusterSpec:
         n
             At least 1.
         nthreads, memory_limit
-            Of each worker, in threads and bytes; None is as they have.
+            Threads and bytes of each worker; None leaves their own.
 
         Raises
         ------
@@ -171,7 +175,7 @@ class ClusterSpec:
         return replace(self._with(workers, speeds), cores=cores)
 
     def without_workers(self, *names: str) -> Self:
-        """The cluster without these workers.
+        """Remove workers.
 
         Raises
         ------
@@ -182,11 +186,11 @@ class ClusterSpec:
         return self._with(tuple(worker for worker in self.workers if worker.name not in names), self.speeds)
 
     def with_config(self, config: Mapping[str, Any]) -> Self:
-        """The cluster with another Dask configuration, such as ``{"distributed.scheduler.work-stealing": False}``."""
+        """Change settings of Dask, such as ``{"distributed.scheduler.work-stealing": False}``."""
         return replace(self, config={**self.config, **config})
 
     def with_cores(self, cores: Mapping[str, float]) -> Self:
-        """The cluster with so many cores on these hosts, such as ``{"127.0.0.1": 2}``.
+        """Change the number of cores of hosts, such as ``{"127.0.0.1": 2}``.
 
         Raises
         ------
@@ -201,22 +205,22 @@ class ClusterSpec:
 
     @property
     def with_scheduler(self) -> str:
-        """The host on which the scheduler is: where it is not given, that of all workers, if there is one."""
+        """Host of the scheduler; if it is not given, that of all workers if they share one."""
         hosts = {worker.host for worker in self.workers}
         return self.scheduler_host or (hosts.pop() if len(hosts) == 1 else "")
 
-    def with_network(self, network: Network | None) -> Self:
-        """The cluster with another network between its hosts; None is as recorded.
+    def with_network(self, network: NetworkSpec | None) -> Self:
+        """Change the network between the hosts; None is the recorded one.
 
         Raises
         ------
         UnknownNameError
-            If a worker is on a host that a topology does not have, by name or address.
+            If the topology lacks the host of a worker, by name or address.
         """
         return replace(self, network=network)
 
     def with_hostfile(self, path: str | os.PathLike[str]) -> Self:
-        """The cluster with workers where a hostfile says; its network is a topology.
+        """Place workers by a hostfile; the network must be a topology.
 
         Raises
         ------
@@ -229,7 +233,7 @@ class ClusterSpec:
         return replace(self, workers=workers, speeds=_speeds(self.network, workers))
 
     def with_speeds(self, speeds: Mapping[str, float]) -> Self:
-        """The cluster with some workers that compute this many times as fast as the middle of the recorded ones.
+        """Change the speeds of workers, as multiples of the median recorded worker's.
 
         Raises
         ------
@@ -251,13 +255,13 @@ class ClusterSpec:
 
     @property
     def nthreads(self) -> int:
-        """Threads of all workers."""
+        """Number of threads of all workers."""
         return sum(worker.nthreads for worker in self.workers)
 
     # -- as plain data -----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The cluster as plain data."""
+        """Convert to plain data."""
         return {
             "workers": [
                 {name: getattr(worker, name) for name in _WORKER} | {"resources": dict(worker.resources)}
@@ -272,11 +276,11 @@ class ClusterSpec:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """What :meth:`to_dict` wrote."""
+        """Read the data of :meth:`to_dict`."""
         network = given["network"]
         return cls(
             workers=tuple(WorkerSpec(**worker) for worker in given["workers"]),
-            network=None if network is None else network_of(network),
+            network=None if network is None else network_from_dict(network),
             speeds=given["speeds"],
             config=given["config"],
             scheduler_host=given["scheduler_host"],
@@ -288,7 +292,7 @@ _WORKER = ("name", "address", "host", "nthreads", "memory_limit")
 
 
 def _placed(topology: Topology, path: str | os.PathLike[str]) -> tuple[WorkerSpec, ...]:
-    """Workers where a hostfile says."""
+    """Place workers by a hostfile."""
     hostfile = read_hostfile(path)
     names = [host.name for host in topology.hosts]
     for name in hostfile.slots:
@@ -303,7 +307,7 @@ def _placed(topology: Topology, path: str | os.PathLike[str]) -> tuple[WorkerSpe
 
 
 def _speeds(topology: Topology, workers: Iterable[WorkerSpec]) -> dict[str, float]:
-    """By worker: the speed of its host, where it is not that of the others."""
+    """By worker: speed of its host, if it is not 1."""
     hosts = {worker.name: topology.host(worker.host) for worker in workers}
     return {name: host.speed for name, host in hosts.items() if host is not None and host.speed != 1.0}
 

@@ -1,32 +1,98 @@
-"""Files that describe a cluster: hosts, switches, links and where the scheduler is, in YAML."""
+"""Cluster files: hosts, switches, links and the scheduler's host in YAML, with ranges of host names."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import yaml
 
 from dask_efficiency.files.text_files import TextFileError, known_names, read_text
 from dask_efficiency.files.yaml_sections import Section, composed, line_of, text_of
-from dask_efficiency.simulation.model.host_names import MAX_NAMES, names_of
-from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
-from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_count
+from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
+from dask_efficiency.simulation.model.units import parse_bandwidth, parse_nbytes, parse_seconds, shown_count
+
+#: Most hosts of a cluster file: a simulation of more would take too long.
+MAX_NAMES = 10_000
+
+_RANGED = re.compile(r"(?P<stem>[^\[\]]*)\[(?P<ranges>[^\[\]]+)\](?P<tail>[^\[\]]*)")
+_RANGE = re.compile(r"\s*(?P<first>\d{1,9})\s*(?:-\s*(?P<last>\d{1,9})\s*)?", re.ASCII)
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)", re.DOTALL | re.ASCII)
+
+
+def expand_names(pattern: str) -> list[str]:
+    """Expand a pattern, such as ``pc[01-10,12]`` of SLURM and ClusterShell; numbers keep their leading zeros.
+
+    Raises
+    ------
+    ValueError
+        That says what was expected.
+    """
+    if "[" not in pattern and "]" not in pattern:
+        return [pattern]
+    found = _RANGED.fullmatch(pattern)
+    if found is None:
+        raise ValueError(f"expected names such as 'pc[01-10,12]', got {pattern[:80]!r}")
+    names: list[str] = []
+    for part in found["ranges"].split(","):
+        limits = _RANGE.fullmatch(part)
+        if limits is None:
+            raise ValueError(f"expected numbers such as '01-10', got {part[:80]!r} in {pattern[:80]!r}")
+        first, last = limits["first"], limits["last"] or limits["first"]
+        if not 0 <= int(last) - int(first) < MAX_NAMES - len(names):
+            raise ValueError(f"expected 1 to {MAX_NAMES} ascending numbers, got {pattern[:80]!r}")
+        numbers = range(int(first), int(last) + 1)
+        names += [f"{found['stem']}{number:0{len(first)}}{found['tail']}" for number in numbers]
+    return names
+
+
+def abbreviate_names(names: Iterable[str]) -> str:
+    """Abbreviate names: consecutive ones that differ only in a number at the end become a range."""
+    return ", ".join(_pattern(run) for run in _runs(names))
+
+
+def _runs(names: Iterable[str]) -> Iterator[list[str]]:
+    run: list[str] = []
+    for name in names:
+        if run and _follows(run[-1], name):
+            run.append(name)
+            continue
+        if run:
+            yield run
+        run = [name]
+    if run:
+        yield run
+
+
+def _follows(name: str, after: str) -> bool:
+    one, other = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(after)
+    if one is None or other is None or one["stem"] != other["stem"]:
+        return False
+    # 10 follows 9, and 09, too, as in a range of either width.
+    return f"{int(one['number']) + 1:0{len(one['number'])}}" == other["number"]
+
+
+def _pattern(run: Sequence[str]) -> str:
+    first, last = _NUMBERED.fullmatch(run[0]), _NUMBERED.fullmatch(run[-1])
+    if len(run) == 1 or first is None or last is None:
+        return run[0]
+    return f"{first['stem']}[{first['number']}-{last['number']}]"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What a file says of a cluster.
+    """Contents of a cluster file.
 
     Parameters
     ----------
     topology
         Its network.
     scheduler
-        The scheduler's host; empty where the file does not say.
+        The scheduler's host; empty if the file does not name it.
     workers
-        By host, in the order of the file: how many workers it runs where no hostfile says it.
+        By host, in the order of the file: its number of workers without a hostfile.
     """
 
     topology: Topology
@@ -35,7 +101,7 @@ class ClusterFile:
 
 
 def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
-    """Read a file that describes a cluster.
+    """Read a cluster file.
 
     Raises
     ------
@@ -48,9 +114,9 @@ def read_cluster_file(path: str | os.PathLike[str]) -> ClusterFile:
 
 
 def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
-    """What the text of such a file says; the path is for errors."""
+    """Parse the text of a cluster file; the path is for errors."""
     cluster = Section(composed(text, path), path, {"scheduler", "payload", "switches", "hosts", "links"})
-    parts = _Parts(path)
+    parts = _ClusterParts(path)
     for node in cluster.items("switches"):
         parts.named(text_of(node, path), node)
         parts.switches.append(text_of(node, path))
@@ -60,7 +126,7 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
     scheduler = cluster.get("scheduler", str, "")
     if scheduler and scheduler not in parts.hosts:
         raise cluster.error("scheduler", f"no host {scheduler!r}; {known_names(scheduler, parts.hosts)}")
-    payload = cluster.get("payload", _part, ETHERNET_PAYLOAD)
+    payload = cluster.get("payload", _share, ETHERNET_PAYLOAD)
     try:
         topology = Topology(tuple(parts.hosts.values()), tuple(parts.switches), tuple(parts.links), payload)
     except TopologyError as error:
@@ -69,19 +135,19 @@ def parse_cluster_file(text: str, path: str | os.PathLike[str]) -> ClusterFile:
 
 
 @dataclass(slots=True)
-class _Parts:
-    """What has been read so far, and where it stands."""
+class _ClusterParts:
+    """Parts that have been read so far, with their lines."""
 
     path: str | os.PathLike[str]
     switches: list[str] = field(default_factory=list)
     hosts: dict[str, Host] = field(default_factory=dict)
-    links: list[Link] = field(default_factory=list)
+    links: list[Cable] = field(default_factory=list)
     workers: dict[str, int] = field(default_factory=dict)
     #: By name of a host, switch or link.
     lines: dict[str, int] = field(default_factory=dict)
 
     def named(self, name: str, node: yaml.Node) -> None:
-        """Take a host's or switch's name."""
+        """Claim a name for a host or switch."""
         if not name:
             raise TextFileError(self.path, line_of(node), "expected a name, got nothing")
         if name in self.lines:
@@ -89,14 +155,14 @@ class _Parts:
         self.lines[name] = line_of(node)
 
     def end(self, node: yaml.Node) -> str:
-        """A host or switch that a link leads to."""
+        """Look up the host or switch at an end of a link."""
         name = text_of(node, self.path)
         if name not in self.hosts and name not in self.switches:
             known = known_names(name, [*self.switches, *self.hosts])
             raise TextFileError(self.path, line_of(node), f"no host or switch {name!r}; {known}")
         return name
 
-    def add(self, link: Link, line: int) -> None:
+    def add(self, link: Cable, line: int) -> None:
         self.links.append(link)
         self.lines[link.name] = line
 
@@ -106,11 +172,11 @@ _LINK_SETTINGS = ("bandwidth", "bandwidth_back", "latency", "queue")
 _HOST_SETTINGS = {"slots", "cores", "nthreads", "workers", "memory", "address", "speed", "loopback", "room", "switch"}
 
 
-def _read_hosts(cluster: Section, parts: _Parts) -> None:
+def _read_hosts(cluster: Section, parts: _ClusterParts) -> None:
     for key, node in cluster.pairs("hosts"):
         section = Section(node, parts.path, _HOST_SETTINGS.union(_LINK_SETTINGS))
         try:
-            names = names_of(text_of(key, parts.path))
+            names = expand_names(text_of(key, parts.path))
         except ValueError as error:
             raise TextFileError(parts.path, line_of(key), str(error)) from error
         if "address" in section and len(names) > 1:
@@ -124,7 +190,7 @@ def _read_hosts(cluster: Section, parts: _Parts) -> None:
         raise TextFileError(parts.path, cluster.line("hosts"), "expected 'hosts:' with at least one host")
 
 
-def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
+def _read_host(name: str, section: Section, parts: _ClusterParts, line: int) -> None:
     nthreads = section.get("nthreads", _at_least_1, 1)
     if "slots" in section and "cores" in section:
         raise section.error("cores", "expected slots or cores, not both")
@@ -137,10 +203,10 @@ def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
         name,
         slots=slots,
         nthreads=nthreads,
-        memory=section.get("memory", nbytes_of, 0),
+        memory=section.get("memory", parse_nbytes, 0),
         address=section.get("address", str, ""),
         speed=section.get("speed", _above_0, 1.0),
-        loopback=section.get("loopback", bandwidth_of, None),
+        loopback=section.get("loopback", parse_bandwidth, None),
         room=section.get("room", str, ""),
     )
     parts.workers[name] = workers
@@ -155,22 +221,22 @@ def _read_host(name: str, section: Section, parts: _Parts, line: int) -> None:
                 raise section.error(setting, f"a {setting} needs the 'switch:' that it leads to")
 
 
-def _read_link(section: Section, parts: _Parts) -> None:
+def _read_link(section: Section, parts: _ClusterParts) -> None:
     ends = [parts.end(node) for node in section.items("between")]
     if len(ends) != 2 or ends[0] == ends[1]:
         raise section.error("between", f"a link needs 'between: [one, other]', two hosts or switches, got {ends}")
     parts.add(_link(ends[0], ends[1], section), section.line())
 
 
-def _link(one: str, other: str, section: Section) -> Link:
+def _link(one: str, other: str, section: Section) -> Cable:
     if "bandwidth" not in section:
         raise section.error("", f"the link between {one!r} and {other!r} needs a bandwidth, such as '1 Gbit'")
-    return Link(
+    return Cable(
         (one, other),
-        section.get("bandwidth", bandwidth_of, 0.0),
-        section.get("latency", seconds_of, 0.0),
-        section.get("bandwidth_back", bandwidth_of, None),
-        section.get("queue", seconds_of, 0.0),
+        section.get("bandwidth", parse_bandwidth, 0.0),
+        section.get("latency", parse_seconds, 0.0),
+        section.get("bandwidth_back", parse_bandwidth, None),
+        section.get("queue", parse_seconds, 0.0),
     )
 
 
@@ -199,7 +265,7 @@ def _above_0(text: str) -> float:
     return value
 
 
-def _part(text: str) -> float:
+def _share(text: str) -> float:
     if (value := _above_0(text)) > 1:
         raise ValueError(f"expected a part above 0 and at most 1, got {text[:80]!r}")
     return value

@@ -1,40 +1,199 @@
-"""Cores: a host's cores, for which event loops and threads that wake up wait in turn, and which tasks share."""
+"""Cores of a host, Python's lock (GIL) and GPUs, which event loops and the threads of tasks share."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from heapq import heapreplace
-from math import ceil
-from typing import Protocol
+from math import ceil, inf
+from typing import NamedTuple, Protocol
 
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.processor import Processor
 
-#: Cores that a process of Dask uses beside its tasks, for its profiler, heartbeats and monitors: in runs of single
-#: workers with 18 to 34 tasks a second, CPU grew by 2.3 ms a task from this on.
+#: Nanoseconds of work that count as none, as rounding leaves them.
+_NO_WORK = 0.5
+
+#: Share of a core below which a thread counts as sleeping: a guess, too small for others to notice.
+MIN_CPU = 0.02
+
+
+def fair_shares(demands: Sequence[float], capacity: float = 1.0) -> list[float]:
+    """Share a capacity max-min fairly: nobody gets more than demanded.
+
+    Parameters
+    ----------
+    demands
+        At least 0.
+    capacity
+        At least 0.
+
+    Returns
+    -------
+    list of float
+        In the order of the demands, with a sum of at most the capacity.
+    """
+    if sum(demands) <= capacity:
+        return list(demands)
+    shares, left = [0.0] * len(demands), capacity
+    order = sorted(range(len(demands)), key=demands.__getitem__)
+    for place, i in enumerate(order):
+        shares[i] = min(demands[i], left / (len(order) - place))
+        left -= shares[i]
+    return shares
+
+
+class Needs(NamedTuple):
+    """Needs of a thread, as shares of its time alone, in [0, 1]."""
+
+    #: On a core.
+    cpu: float = 0.0
+    #: Holding the lock.
+    held: float = 0.0
+    #: Using the GPU.
+    gpu: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Thread:
+    """Work in a thread."""
+
+    process: Hashable
+    #: Nanoseconds that are left, alone.
+    left: float
+    needs: Needs
+    done: Callable[[], object]
+    #: Speed, as a share of its speed alone.
+    speed: float = 1.0
+
+
+class Processor:
+    """Computing threads of a host, which share its cores, and in each process a lock and a GPU.
+
+    Each thread holds its process's lock for a share of its time. While the shares add up to at most 1, all run at full
+    speed; beyond, the lock is shared max-min fairly, as by Python's switching every 5 ms: two threads of pure Python
+    run at half speed each. A process's GPU and the host's cores are shared in the same way. The wait of up to such an
+    interval for the lock, of a thread that comes back from waiting, is left out.
+
+    Parameters
+    ----------
+    cores
+        Number of threads that can be on a core at once.
+    """
+
+    def __init__(self, clock: EventHeap, cores: float = inf) -> None:
+        self._clock, self._cores = clock, cores
+        self._threads: list[_Thread] = []
+        self._at = clock.now
+        self._plans = 0
+        #: Cores that the threads use; nanoseconds of a core that short computations took from them since then.
+        self._used = self._taken = 0.0
+
+    def __len__(self) -> int:
+        """Number of threads."""
+        return len(self._threads)
+
+    def run(self, process: Hashable, ns: int, needs: Needs, done: Callable[[], object]) -> None:
+        """Start a thread.
+
+        Parameters
+        ----------
+        process
+            Owner of the lock and the GPU.
+        ns
+            Its time alone.
+        done
+            Called at its end.
+        """
+        if not needs.held and not needs.gpu and (self._cores == inf or needs.cpu < MIN_CPU):
+            self._clock.at(self._clock.now + ns, done)
+            return
+        self._go_on()
+        self._threads.append(_Thread(process, float(ns), needs, done))
+        self._plan()
+
+    def give_way(self, ns: int) -> None:
+        """Let a short computation go first: the threads lose its time where it leaves too few cores."""
+        short = self._used + 1.0 - self._cores
+        if short > 0 and self._threads:
+            self._taken += ns * min(short, 1.0)
+
+    def _go_on(self) -> None:
+        """Account the work since the last change."""
+        elapsed, self._at = self._clock.now - self._at, self._clock.now
+        lost = min(self._taken / (self._used * elapsed), 1.0) if self._taken and elapsed and self._used else 0.0
+        self._taken -= lost * self._used * elapsed
+        for thread in self._threads:
+            thread.left -= elapsed * thread.speed * (1.0 - lost if thread.needs.cpu else 1.0)
+
+    def _plan(self) -> None:
+        """Schedule the end of the next thread, if nothing changes before."""
+        threads = self._threads
+        if not threads:
+            self._used = self._taken = 0.0
+            return
+        processes: dict[Hashable, list[_Thread]] = {}
+        for thread in threads:
+            thread.speed = 1.0
+            processes.setdefault(thread.process, []).append(thread)
+        for own in processes.values():
+            # A single thread gets all that it needs.
+            if len(own) > 1:
+                _share(own, [thread.needs.gpu for thread in own])
+                _share(own, [thread.needs.held for thread in own])
+        if self._cores < inf:
+            _share(threads, [thread.needs.cpu for thread in threads], self._cores)
+            self._used = sum(thread.speed * thread.needs.cpu for thread in threads)
+        self._plans += 1
+        first = min(thread.left / thread.speed for thread in threads)
+        self._clock.at(self._clock.now + max(round(first), 0), self._wake, self._plans)
+
+    def _wake(self, plan: int) -> None:
+        if plan != self._plans:
+            return
+        self._go_on()
+        ended = [thread for thread in self._threads if thread.left / thread.speed < _NO_WORK + 1e-6]
+        self._threads = [thread for thread in self._threads if thread not in ended]
+        self._plan()
+        for thread in ended:
+            thread.done()
+
+
+def _share(threads: Sequence[_Thread], needs: Sequence[float], capacity: float = 1.0) -> None:
+    """Slow threads down to the capacity."""
+    demands = [thread.speed * need for thread, need in zip(threads, needs, strict=True)]
+    if sum(demands) <= capacity:
+        return
+    for thread, given, demand in zip(threads, fair_shares(demands, capacity), demands, strict=True):
+        if demand:
+            thread.speed *= given / demand
+
+
+#: Cores that a process of Dask uses for its profiler, heartbeats and monitors: the intercept of CPU over tasks, in runs
+#: of single workers with 18 to 34 tasks a second, which took 2.3 ms of CPU each.
 BACKGROUND = 0.05
 
-#: Of a host's cores, what is left for tasks however much goes on in the background.
+#: Smallest share of a host's cores that the background leaves to tasks: a guess that keeps them running.
 MIN_LEFT = 0.1
 
-#: Nanoseconds of one piece of what processes do in the background (profiler, heartbeats, garbage collection), and how
-#: far back it still matters when what is in the foreground needs a core.
+#: Nanoseconds of one piece of background work (profiler, heartbeats, garbage collection), and the past in which it can
+#: still delay other work: guesses.
 _PIECE, _RECENT = 500_000, 5_000_000
 
 
-class Cores(Protocol):
-    """What lets a process compute."""
+class HostCores(Protocol):
+    """Cores of a host, as its processes see them."""
 
     #: The tasks that compute.
     threads: Processor
 
     def take(self, ns: int) -> int:
-        """When a computation of so many nanoseconds ends that could begin now."""
+        """Run a short computation as soon as a core is free; returns the instant at which it ends."""
         ...
 
 
 class EnoughCores:
-    """A host on which nothing waits for a core."""
+    """Host on which nothing waits for a core."""
 
     def __init__(self, clock: EventHeap) -> None:
         self._clock = clock
@@ -45,24 +204,24 @@ class EnoughCores:
 
 
 class FewCores:
-    """A host with so many cores; short computations wait in turn for the first one that is free.
+    """Host with a number of cores; short computations wait in turn for the first free one.
 
-    They go before tasks that compute, as an operating system lets what has slept go first; tasks share the rest.
+    They go before computing tasks, as an operating system favours threads that have slept; tasks share the rest.
 
     Parameters
     ----------
     count
         Above 0; short computations wait for whole ones.
     background
-        Cores that processes use beside what is simulated: it comes in small pieces, at times that the seed decides.
+        Cores that processes use in the background, in small pieces at random times.
     seed
-        Decides them; hosts of one run need seeds of their own.
+        Seed of these times; each host of a run needs its own.
     """
 
     def __init__(self, clock: EventHeap, count: float, background: float, seed: object) -> None:
         self._clock, self._background = clock, background
         self._free = [clock.now] * ceil(count)
-        # A text as the seed, so that it draws nothing that others draw too.
+        # The seed is a text, so that no other generator draws the same.
         self._random = random.Random(f"cores {seed}")
         self._last, self._owed = clock.now, 0.0
         self.threads = Processor(clock, max(count - background, MIN_LEFT * count))

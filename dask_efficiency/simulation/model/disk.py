@@ -1,35 +1,138 @@
-"""What a trace shows of memory and disks: how fast results are spilled, and what a worker uses beside them."""
+"""Disk and memory of recorded workers: the speed of spilling, and the memory other than results."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dask_efficiency.accounts.tables import MISSING, Float64, Int32, Int64
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked
-from dask_efficiency.simulation.model.recently_used import moved
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, STATES, Blocked, RunOutcome
 
-#: Bytes a second that are assumed where a trace shows no spilling: pickled into the page cache of one core, measured
-#: with arrays of 10 MB.
+#: Share of the memory limit from which results are spilled, if the trace does not tell: Dask's default.
+TARGET = 0.6
+
+#: Events of a result on a worker, in the order in which those of one instant happen.
+_DROP, _PUT, _USE = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class SpillMoves:
+    """By run: results, and bytes, that were moved for it."""
+
+    #: Written to store its result;
+    stored: Int64
+    stored_bytes: Int64
+    #: read back as its inputs;
+    read: Int64
+    read_bytes: Int64
+    #: and written to make room for those.
+    pushed: Int64
+    pushed_bytes: Int64
+
+
+def spill_moves(trace: RunTrace, workers: Sequence[int]) -> SpillMoves:
+    """Work out the spilling of some workers, whose least recently used results leave memory first.
+
+    Parameters
+    ----------
+    workers
+        Numbers of the workers; the counts of other workers' runs are 0.
+    """
+    found = {name: np.zeros(len(trace.runs), np.int64) for name in SpillMoves.__slots__}
+    share = trace.config.get("distributed.worker.memory.target", TARGET)
+    for worker in workers:
+        limit = trace.workers[worker].memory_limit * share if share else 0
+        if limit:
+            _follow_results(trace, worker, float(limit), found)
+    return SpillMoves(**found)
+
+
+def _follow_results(trace: RunTrace, worker: int, target: float, found: dict[str, Int64]) -> None:
+    """Follow the results of one worker through memory and disk."""
+    sizes = np.maximum(trace.tasks.nbytes, 0).tolist()
+    tasks, starts = trace.runs.task.tolist(), trace.dependency_starts.tolist()
+    needed = trace.dependencies.tolist()
+    memory: OrderedDict[int, int] = OrderedDict()
+    disk: dict[int, int] = {}
+    total = 0
+
+    def push(run: int, count: str, nbytes: str) -> None:
+        nonlocal total
+        while total > target and memory:
+            oldest, size = memory.popitem(last=False)
+            disk[oldest] = size
+            total -= size
+            if run != MISSING:
+                found[count][run] += 1
+                found[nbytes][run] += size
+
+    for kind, task, run in _events(trace, worker):
+        if kind == _DROP:
+            total -= memory.pop(task, 0)
+            disk.pop(task, None)
+        elif kind == _PUT:
+            if task not in memory and task not in disk:
+                memory[task] = sizes[task]
+                total += sizes[task]
+                push(run, "stored", "stored_bytes")
+        else:
+            of = tasks[run]
+            for other in needed[starts[of] : starts[of + 1]]:
+                if other in memory:
+                    memory.move_to_end(other)
+                elif other in disk:
+                    memory[other] = disk.pop(other)
+                    total += memory[other]
+                    found["read"][run] += 1
+                    found["read_bytes"][run] += memory[other]
+                    push(run, "pushed", "pushed_bytes")
+
+
+def _events(trace: RunTrace, worker: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the events of a worker's results in order: kind, task, run."""
+    runs, transfers, transitions = trace.runs, trace.transfers, trace.transitions
+    of = np.flatnonzero((runs.worker == worker) & (runs.task != MISSING))
+    stored = of[(runs.outcome[of] == RunOutcome.SUCCEEDED) & (runs.stop[of] != MISSING)]
+    used = of[runs.executing[of] != MISSING]
+    came = np.flatnonzero((transfers.receiver == worker) & transfers.arrived & (transfers.task != MISSING))
+    gone = [STATES.index("released"), STATES.index("forgotten")]
+    left = np.flatnonzero(np.isin(transitions.finish, gone) & (transitions.task != MISSING))
+    parts = [
+        (transitions.at[left], _DROP, transitions.task[left], np.full(len(left), MISSING)),
+        (runs.stop[stored], _PUT, runs.task[stored], stored),
+        (transfers.stop[came], _PUT, transfers.task[came], np.full(len(came), MISSING)),
+        (runs.executing[used], _USE, runs.task[used], used),
+    ]
+    at = np.concatenate([part[0] for part in parts])
+    kind = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])
+    task, run = (np.concatenate([part[i] for part in parts]) for i in (2, 3))
+    order = np.lexsort((kind, at))
+    yield from zip(kind[order].tolist(), task[order].tolist(), run[order].tolist(), strict=True)
+
+
+#: Assumed bytes a second if a trace shows no spilling: measured on one core with arrays of 10 MB, pickled into the page
+#: cache.
 BANDWIDTH = 1e9
 
-#: Nanoseconds that opening, writing and closing a file takes at least.
+#: Nanoseconds of opening and closing a file: measured with empty ones.
 LATENCY = 300_000
 
-#: Shorter spilling is not told from what the recorder itself takes.
+#: Nanoseconds of spilling of a run that count: shorter ones may be the recorder's own cost.
 MIN_NS = 1_000_000
 
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
 
-#: Bytes of a worker's process that are assumed beside results: Dask and a few packages.
+#: Assumed bytes of a worker's process without results, if no heartbeat tells: Dask and a few packages.
 UNMANAGED = 150_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """How long results take to a disk and back.
+    """Speed of a disk for results.
 
     Parameters
     ----------
@@ -44,29 +147,29 @@ class Disk:
     latency: int = LATENCY
 
     def writing(self, nbytes: int) -> int:
-        """Nanoseconds of writing a result."""
+        """Nanoseconds to write a result."""
         return self.latency + round(nbytes / self.write * 1e9)
 
     def reading(self, nbytes: int) -> int:
-        """Nanoseconds of reading it back."""
+        """Nanoseconds to read it back."""
         return self.latency + round(nbytes / self.read * 1e9)
 
 
-def disk_of(trace: RunTrace) -> Disk:
-    """Read from a trace how fast results were spilled and read back.
+def read_disk(trace: RunTrace) -> Disk:
+    """Estimate from a trace how fast results were spilled and read back.
 
-    A trace says for how long a run waited for the disk, not what was moved meanwhile: that is found by keeping its
-    results, worker by worker, as Dask does (:mod:`~dask_efficiency.simulation.model.recently_used`).
+    A trace tells how long a run waited for the disk, not what was moved meanwhile: that follows from keeping its
+    results, worker by worker, as Dask does (:func:`spill_moves`).
     """
     runs = trace.runs
     waited = (runs.spill_ns >= MIN_NS) | (runs.unspill_ns >= MIN_NS)
     if not waited.any():
         return Disk()
     workers = np.unique(runs.worker[waited])
-    moves = moved(trace, workers.tolist())
+    moves = spill_moves(trace, workers.tolist())
     blocked = trace.blocked
-    writing, reading = (_took(blocked, workers, cause) for cause in (_SPILLS, _READS_BACK))
-    if writing and reading:  # event loops were seen to write and to read, whether a run waited for that or not
+    writing, reading = (_blocked_ns(blocked, workers, cause) for cause in (_SPILLS, _READS_BACK))
+    if writing and reading:  # all writing and reading of the event loops was recorded, not only what runs waited for
         written = moves.stored_bytes + moves.pushed_bytes, moves.stored + moves.pushed
         return Disk(_speed(*written, writing), _speed(moves.read_bytes, moves.read, reading))
     write = _rate(moves.stored_bytes, moves.stored, np.where(runs.spill_ns >= MIN_NS, runs.spill_ns, 0))
@@ -77,8 +180,8 @@ def disk_of(trace: RunTrace) -> Disk:
     return Disk(write, _rate(moves.read_bytes, moves.read, back * (left / max(float(back.sum()), 1.0))))
 
 
-def _took(blocked: Blocked, workers: Int32, cause: int) -> int:
-    """Nanoseconds for which event loops of these workers were blocked by that."""
+def _blocked_ns(blocked: Blocked, workers: Int32, cause: int) -> int:
+    """Sum the nanoseconds in which a cause blocked the event loops of these workers."""
     rows = (blocked.cause == cause) & np.isin(blocked.worker, workers)
     return int((blocked.stop[rows] - blocked.start[rows]).sum())
 
@@ -88,7 +191,7 @@ def _speed(nbytes: Int64, count: Int64, ns: int) -> float:
 
 
 def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
-    """Bytes a second, of all that were moved while somebody waited."""
+    """Bytes a second of those that were moved while a run waited."""
     used = (count > 0) & (ns > 0)
     moved_bytes, took = float(nbytes[used].sum()), float(ns[used].sum() - LATENCY * count[used].sum())
     if not moved_bytes or took <= 0:
@@ -96,19 +199,19 @@ def _rate(nbytes: Int64, count: Int64, ns: Int64 | Float64) -> float:
     return moved_bytes / took * 1e9
 
 
-def unmanaged_of(trace: RunTrace) -> Int64:
-    """By worker: bytes of its process beside results, the median of its heartbeats.
+def read_unmanaged(trace: RunTrace) -> Int64:
+    """By worker: bytes of its process without results, the median of its heartbeats.
 
     Returns
     -------
     array, shape (workers,)
-        Where no heartbeat says it, that of the others.
+        The others' median for a worker without heartbeats.
     """
     series = trace.series
-    beside = series.memory - np.nan_to_num(series.managed) + np.nan_to_num(series.spilled)
+    unmanaged = series.memory - np.nan_to_num(series.managed) + np.nan_to_num(series.spilled)
     found = np.full(len(trace.workers), MISSING, np.int64)
     for worker in range(len(trace.workers)):
-        of = beside[(series.worker == worker) & ~np.isnan(beside)]
+        of = unmanaged[(series.worker == worker) & ~np.isnan(unmanaged)]
         if len(of):
             found[worker] = max(int(np.median(of)), 0)
     known = found[found != MISSING]

@@ -1,45 +1,113 @@
-"""Ensemble: one job under several seeds, as a cluster's runs differ too."""
+"""Ensemble: one job simulated under several seeds, as runs of a cluster differ too."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.cluster import ClusterSpec
 
-#: Tasks of all seeds together up to which each seed's trace is kept until the one in the middle is known: some 10 MB.
-#: Above it, that seed is simulated once more.
+
+@dataclass(frozen=True, slots=True)
+class SimulationJob:
+    """Job of a simulation: the cluster and the changes, as they travel to the engine's process.
+
+    Parameters
+    ----------
+    cluster
+        Cluster to simulate the run on.
+    without
+        Parts to leave out, of :data:`~dask_efficiency.runs.replay.changes.REMOVABLE`.
+    prefixes
+        By prefix: factor of its tasks' computing time.
+    validate
+        Have Dask check its own state after every step; slow.
+    """
+
+    cluster: ClusterSpec
+    without: frozenset[str] = frozenset()
+    prefixes: Mapping[str, float] | None = None
+    validate: bool = False
+    #: By prefix: share of its tasks' time alone in which they hold Python's lock (GIL), where known.
+    gil: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data."""
+        return {
+            "cluster": self.cluster.to_dict(),
+            "without": sorted(self.without),
+            "prefixes": dict(self.prefixes or {}),
+            "validate": self.validate,
+            "gil": dict(self.gil),
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Read the data of :meth:`to_dict`."""
+        return cls(
+            ClusterSpec.from_dict(given["cluster"]),
+            frozenset(given["without"]),
+            given["prefixes"],
+            given["validate"],
+            given["gil"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One simulated run.
+
+    Parameters
+    ----------
+    seed
+        Its seed.
+    makespan_seconds
+        Of its critical path, as :func:`~dask_efficiency.critical_path` finds it.
+    kinds
+        What the seconds of that were spent on, by kind of segment.
+    trace
+        What a recorder would have recorded of it; None where it was not asked for.
+    """
+
+    seed: int
+    makespan_seconds: float
+    kinds: Mapping[str, float]
+    trace: RunTrace | None = None
+
+
+#: Tasks of all seeds together up to which all traces are kept until the median one is known: some 10 MB. Above it, the
+#: median seed is simulated once more.
 MAX_TRACED = 50_000
 
-#: Student's t at 95 % by degrees of freedom, from 1; beyond them it falls to 1.645 only, so that the last one is used.
+#: Student's t at 95 % by degrees of freedom, from 1 to 30; the last is used beyond, where t falls only to 1.645.
 _T95 = (
     *(6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812),
     *(1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725),
     *(1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697),
 )
 
-#: Standard deviations of the normal distribution within which 90 of 100 cases are.
+#: Standard deviations of the normal distribution that contain 90 % of cases.
 NORMAL_95 = 1.645
 
 
-class Engine(Protocol):
-    """What simulates a job; :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds` does."""
+class Simulator(Protocol):
+    """Simulator of jobs, such as :func:`~dask_efficiency.simulation.engine.launch.simulate_seeds`."""
 
     def __call__(
         self,
         trace: RunTrace,
-        job: Job,
+        job: SimulationJob,
         seeds: Sequence[int],
         *,
         traces: Collection[int] = (),
         processes: int | None = None,
         report: Callable[[float], object] = lambda runs: None,
     ) -> list[Simulated]:
-        """One simulated run for each seed; those of ``traces`` with their traces. Reports how many are done."""
+        """Simulate a run for each seed, with a trace for those in ``traces``; reports the number that is done."""
         ...
 
 
@@ -52,7 +120,7 @@ class Ensemble:
     makespans
         Seconds by seed; at least one.
     trace
-        Of the seed whose makespan is nearest to the median; None where it was not asked for.
+        Of the seed whose makespan is nearest to the median; None if not asked for.
     """
 
     makespans: Mapping[int, float]
@@ -60,39 +128,39 @@ class Ensemble:
 
     @classmethod
     def of(cls, found: Iterable[Simulated]) -> Self:
-        """Those that were simulated, without a trace."""
+        """Collect simulated runs, without a trace."""
         return cls({one.seed: one.makespan_seconds for one in found})
 
     @property
     def median(self) -> float:
-        """The middle of the makespans, in seconds."""
+        """Median of the makespans, in seconds."""
         return median(self.makespans.values())
 
     @property
     def nearest(self) -> int:
-        """The seed whose makespan is nearest to the median; the smallest of several."""
+        """Seed whose makespan is nearest to the median; the smallest of several."""
         middle = self.median
         return min(self.makespans, key=lambda seed: (abs(self.makespans[seed] - middle), seed))
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Seconds between which one further run would be in 90 of 100 cases, if seeds differed as runs do.
+        """Seconds between which one further run is in 90 of 100 cases, if runs differed only as seeds do.
 
         Returns
         -------
         tuple
-            Student's prediction interval, ``mean +- t * s * sqrt(1 + 1 / n)``, of the logarithms, and no narrower than
-            the median needs. NaN of a single seed.
+            Student's prediction interval, ``mean +- t * s * sqrt(1 + 1 / n)``, of the logarithms, widened to include
+            the median. NaN for a single seed.
         """
         return self.spread_with(0.0)
 
     def spread_with(self, noise: float) -> tuple[float, float]:
-        """:attr:`spread`, if runs differ by something beside.
+        """Compute :attr:`spread` with further noise of runs.
 
         Parameters
         ----------
         noise
-            Standard deviation of that, as a share of the makespan.
+            Its standard deviation, as a share of the makespan.
         """
         logs = [math.log(max(seconds, 1e-9)) for seconds in self.makespans.values()]
         if len(logs) < 2:
@@ -102,15 +170,17 @@ class Ensemble:
         return min(math.exp(fmean(logs) - half), self.median), max(math.exp(fmean(logs) + half), self.median)
 
 
-def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *, traced: bool = True) -> Ensemble:
+def ensemble(
+    engine: Simulator, trace: RunTrace, job: SimulationJob, seeds: Sequence[int], *, traced: bool = True
+) -> Ensemble:
     """Simulate a job under each seed.
 
     Parameters
     ----------
     traced
-        Whether the trace of the seed in the middle is wanted.
+        True if the trace of the median seed is wanted.
     """
-    at_once = traced and runs_of(trace, seeds) == len(seeds)
+    at_once = traced and simulated_runs(trace, seeds) == len(seeds)
     found = engine(trace, job, seeds, traces=tuple(seeds) if at_once else ())
     runs = Ensemble.of(found)
     if not traced:
@@ -120,13 +190,13 @@ def ensemble(engine: Engine, trace: RunTrace, job: Job, seeds: Sequence[int], *,
     return Ensemble(runs.makespans, next(one.trace for one in found if one.seed == runs.nearest))
 
 
-def runs_of(trace: RunTrace, seeds: Sequence[int]) -> int:
-    """How many runs are simulated for one that is traced: one more than seeds, where not all traces can be kept."""
+def simulated_runs(trace: RunTrace, seeds: Sequence[int]) -> int:
+    """Count the runs that a traced ensemble simulates: one more than seeds if not all traces can be kept."""
     return len(seeds) + (len(trace.tasks) * len(seeds) > MAX_TRACED)
 
 
-def seeds_of(given: int | Sequence[int]) -> tuple[int, ...]:
-    """The seeds: those given, or as many as a number says.
+def check_seeds(given: int | Sequence[int]) -> tuple[int, ...]:
+    """Check the seeds, or make a number of them.
 
     Raises
     ------

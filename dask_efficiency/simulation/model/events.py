@@ -1,4 +1,4 @@
-"""EventHeap: virtual time, and what is to happen in it."""
+"""EventHeap: virtual time and its events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class EventHeap:
-    """A clock that jumps from one event to the next; events of one instant happen in the order of their making."""
+    """Clock that jumps from one event to the next; events of one instant happen in the order of their scheduling."""
 
     __slots__ = ("_events", "_made", "now", "seconds")
 
@@ -22,17 +22,17 @@ class EventHeap:
         return len(self._events)
 
     def clear(self) -> None:
-        """Nothing is to happen any more."""
+        """Drop all events."""
         self._events.clear()
 
     def at(self, when: int, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function at an instant, or now if that has passed."""
+        """Schedule a call at an instant, or now if that has passed."""
         self._made = made = self._made + 1
         now = self.now
         heappush(self._events, (when if when > now else now, made, function, arguments))
 
     def step(self) -> bool:
-        """Let the next event happen; whether there was one."""
+        """Process the next event; False if there was none."""
         if not self._events:
             return False
         now, _, function, arguments = heappop(self._events)
@@ -41,7 +41,7 @@ class EventHeap:
         return True
 
     def steps(self, count: int) -> bool:
-        """Let so many events happen; whether there were as many."""
+        """Process a number of events; False if there were fewer."""
         events = self._events
         for _ in range(count):
             if not events:
@@ -52,12 +52,12 @@ class EventHeap:
         return True
 
     def run(self, left: Collection[object]) -> bool:
-        """Let events happen until a collection is empty; whether it is.
+        """Process events until a collection is empty; False if they end before.
 
         Parameters
         ----------
         left
-            What is waited for.
+            The collection, which events empty.
         """
         events = self._events
         while left and events:

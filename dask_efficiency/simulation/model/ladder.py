@@ -1,4 +1,4 @@
-"""IdealLadder: from the recorded run to the fastest that there could be, and what each step is worth."""
+"""IdealLadder: a recorded run with one overhead removed after the other, down to its lower bounds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.finding import Finding
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay, own_job
-from dask_efficiency.simulation.model.ensemble import Engine, Ensemble, ensemble
-from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.ensemble import Ensemble, Simulator, ensemble
+from dask_efficiency.simulation.model.run_figures import RunFigures
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What is left out, one after the other, and what each step is called.
+#: Parts that are left out, one after the other, and the names of the steps.
 STEPS = (("spill", "no spill"), ("transfer", "no transfers"), ("scheduler", "no scheduling"))
 
 MEASURED = "measured"
@@ -30,17 +30,17 @@ NO_WAITING = "no waiting in tasks"
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One step of the ladder.
+    """Step of the ladder.
 
     Parameters
     ----------
     name
-        What has been taken away, beside all that was before.
+        The overhead that is removed, in addition to those before.
     seconds
-        How long the run takes then.
+        Makespan without it.
     simulated_seconds
-        The median of the simulations, before it was held between the floor and the step above; None where the step is
-        a bound that is not simulated.
+        Median of the simulations, before it was bounded by the floor and the step above; None if the step is a bound
+        that is not simulated.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IdealLadder(Shown):
-    """A recorded run, and what it would take with one part after another gone.
+    """Recorded run, and its makespan with one part after another removed.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class IdealLadder(Shown):
     rungs
         From the recorded run down to the floor.
     notes
-        What a reader must know to trust the ladder.
+        Caveats, a sentence each.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.ladder"
@@ -70,27 +70,27 @@ class IdealLadder(Shown):
 
     @property
     def recorded(self) -> RunFigures:
-        """The main figures of the recorded run."""
+        """Main figures of the recorded run."""
         return self.self_replay.recorded
 
     @property
     def worth(self) -> dict[str, float]:
         """Seconds that each step saves, by its name.
 
-        The first one, from the measured run to its simulation, is no saving: it is what the simulation is off by, and
-        below 0 where that is longer than the run. No other is below 0.
+        The first, from the measured run to its simulation, is no saving but the error of the simulation, below 0 if
+        that is longer than the run. No other is below 0.
         """
         steps = zip(self.rungs, self.rungs[1:], strict=False)
         return {lower.name: upper.seconds - lower.seconds for upper, lower in steps}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What each step would save, the most first: replayed where the step is simulated, else a bound."""
+        """Findings of the savings of each step, the largest first: replayed if the step is simulated, else a bound."""
         found: tuple[Finding, ...] = self._from_sections("findings")
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each step. Needs pandas.
+        """Tabulate the steps. Needs pandas.
 
         Returns
         -------
@@ -106,14 +106,14 @@ class IdealLadder(Shown):
 
 
 def ladder(
-    engine: Engine, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
+    engine: Simulator, trace: RunTrace, seeds: Sequence[int], notes: tuple[str, ...] = (), *, force: bool = False
 ) -> IdealLadder:
-    """Take one part after another away from a run.
+    """Remove one part after another from a run.
 
     Raises
     ------
     SimulationRefusedError
-        If the run's own simulation is off by more than 15 %, and nobody insists.
+        If the run's own simulation is off by more than 15 %, without ``force``.
     """
     own, recorded = own_job(trace), RunFigures.of(trace)
     as_it_was = ensemble(engine, trace, own, seeds, traced=False)
@@ -130,7 +130,7 @@ def ladder(
 
 
 def _descending(simulated: dict[str, Ensemble], path: CriticalPath) -> Iterator[Rung]:
-    """The steps below the measured run: none above the one before it, none below what bounds it."""
+    """Yield the steps below the measured run: none above the one before it, none below its bound."""
     full = max(path.slot_bound_seconds, path.floor_seconds)
     upper = float("inf")
     for name, runs in simulated.items():

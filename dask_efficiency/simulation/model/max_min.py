@@ -1,4 +1,4 @@
-"""Max-min fair sharing: what each of many transfers gets of the links that it crosses, and when it ends."""
+"""Max-min fair sharing of links by transfers, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import ceil
 
 from dask_efficiency.simulation.model.events import EventHeap
 
-#: The links that a transfer crosses, by their positions.
+#: Positions of the links that a transfer crosses.
 Path = tuple[int, ...]
 
 
 class SharedLinks:
-    """Links at work: transfers that share them, in virtual time.
+    """Links that transfers share, in virtual time.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ class SharedLinks:
         self._loads = _Loads(len(capacities))
         self._lanes: dict[Path, _Lane] = {}
         self._started = 0
-        #: How often the links have been shared.
+        #: Number of times that the rates were computed.
         self.sharings = 0
         self._to_share = False
 
     def start(self, path: Path, nbytes: int, arrived: Callable[[], object]) -> None:
-        """Send bytes over these links from now on."""
+        """Start to send bytes over these links."""
         if nbytes <= 0 or not path:
             self._clock.at(self._clock.now, arrived)
             return
@@ -49,7 +49,7 @@ class SharedLinks:
         self._changed()
 
     def backlog(self, link: int) -> float:
-        """Bytes that are still to cross a link that is full; 0 for one that is not."""
+        """Bytes that wait to cross a full link; 0 for one that is not full."""
         if link not in self._loads.full:
             return 0.0
         now = self._clock.now
@@ -60,7 +60,7 @@ class SharedLinks:
         return max(left, 0.0)
 
     def _changed(self) -> None:
-        # Once for all that changes in an instant.
+        # Once for all changes of an instant.
         if not self._to_share:
             self._to_share = True
             self._clock.at(self._clock.now, self._share)
@@ -77,7 +77,7 @@ class SharedLinks:
             if rate != lane.rate:
                 lane.advance(now)
                 lane.rate = rate
-            # From now on, as instants may be so large that their fractions are lost.
+            # Relative to now, as large instants lose their fractions.
             left = (lane.ends[0][0] - lane.served) / rate - (now - lane.at)
             if left < soonest:
                 soonest, first = left, lane
@@ -89,9 +89,9 @@ class SharedLinks:
         now = self._clock.now
         ended: list[tuple[int, Callable[[], object]]] = []
         for lane in list(self._lanes.values()):
-            # Rates are not whole: what is done within the nanosecond is done.
+            # Rates are fractions: a transfer that ends within this nanosecond has ended.
             reached = lane.served + (now + 1 - lane.at) * lane.rate
-            if lane is first:  # however its bytes were rounded, or this would be tried for ever
+            if lane is first:  # it ends now, however its bytes were rounded, or this would repeat for ever
                 reached = max(reached, lane.ends[0][0])
             while lane.ends and lane.ends[0][0] <= reached:
                 _, order, arrived = heappop(lane.ends)
@@ -106,20 +106,20 @@ class SharedLinks:
 
 
 class _Lane:
-    """The transfers over one path: as they have the same rate, each ends at a number of bytes served to all."""
+    """Transfers over one path: they have the same rate, so each ends at a number of bytes that is served to all."""
 
     __slots__ = ("at", "ends", "path", "rate", "served", "transfers")
 
     def __init__(self, path: Path, now: int) -> None:
         self.path = path
-        #: How many transfers there are.
+        #: Number of transfers.
         self.transfers = 0
         self.at = now
-        #: Bytes that a transfer has been sent that was there from the start, at the instant ``at``.
+        #: Bytes that a transfer from the beginning would have sent by the instant ``at``.
         self.served = 0.0
-        #: Bytes a nanosecond, of each.
+        #: Bytes a nanosecond of each transfer.
         self.rate = 0.0
-        #: Bytes served at which a transfer ends, its number, and what is then called.
+        #: By transfer: bytes served at which it ends, its number, and the function to call then.
         self.ends: list[tuple[float, int, Callable[[], object]]] = []
 
     def advance(self, now: int) -> None:
@@ -128,13 +128,13 @@ class _Lane:
 
 
 class _Loads:
-    """Which lanes cross each link, and how many transfers."""
+    """Lanes and numbers of transfers that cross each link."""
 
     def __init__(self, links: int) -> None:
-        # Dictionaries for their order: that of sets would differ from one process to the next.
+        # Dictionaries, for their order: that of sets differs between processes.
         self._crossing: list[dict[_Lane, None]] = [{} for _ in range(links)]
         self._transfers = [0] * links
-        #: Links on which transfers could have more if it had: as of the last sharing.
+        #: Links that limit some transfer, as of the last sharing.
         self.full: set[int] = set()
 
     def crossing(self, link: int) -> Iterable[_Lane]:
@@ -154,7 +154,7 @@ class _Loads:
             self._transfers[link] += change
 
     def rates(self, capacities: Sequence[float]) -> dict[_Lane, float]:
-        """The max-min fair rate of each lane's transfers: none can have more without taking from one that has no more.
+        """Compute the max-min fair rates: no transfer can have more without taking from one that has no more than it.
 
         References
         ----------
@@ -178,7 +178,7 @@ class _Loads:
                 heapreplace(shares, (now, link))
                 continue
             heappop(shares)
-            # What is left is the difference of nearly equal numbers: never let its error take from a share.
+            # The rest is a difference of nearly equal numbers: its error must not reduce a share.
             level = max(level, now)
             self.full.add(link)
             for lane in self._crossing[link]:

@@ -1,4 +1,4 @@
-"""Networks: how long bytes take from one host to another."""
+"""Networks, which move bytes from one host to another in virtual time."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ Arrived = Callable[[], object]
 
 
 class NetworkModel(Protocol):
-    """A network at work, in the virtual time of one simulation."""
+    """Network at work, in the virtual time of one simulation."""
 
     def transfer(self, source: str, destination: str, nbytes: int, arrived: Arrived) -> None:
         """Send bytes from one host to another."""
         ...
 
     def delay(self, source: str, destination: str) -> int:
-        """Nanoseconds by which a small message is later than those of the recorded run."""
+        """Nanoseconds that a small message takes in addition to the recorded ones."""
         ...
 
 
-class Network(Protocol):
-    """A description of a network: a value."""
+class NetworkSpec(Protocol):
+    """Description of a network: an immutable value."""
 
     def model(self, clock: EventHeap) -> NetworkModel:
-        """The network at work."""
+        """Make the network at work."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as plain data; ``kind`` says which network it is."""
+        """Convert to plain data, with the ``kind`` of the network."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
-    """Bytes take no time."""
+class InstantNetwork:
+    """Network on which bytes take no time."""
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102  # as the protocol says
-        return _Alone(clock, 0.0, 0)
+        return _UnsharedNetwork(clock, 0.0, 0)
 
     def to_dict(self) -> dict[str, Any]:  # noqa: D102
         return {"kind": "instant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """Every transfer has a bandwidth of its own, whatever else is under way.
+class ConstantNetwork:
+    """Network on which every transfer has the same bandwidth, whatever else is under way.
 
     Parameters
     ----------
     bandwidth
         Bytes a second, above 0.
     latency_seconds
-        From a message's start to its first byte.
+        Time from a message's start to its first byte.
     """
 
     bandwidth: float
@@ -71,13 +71,13 @@ class Constant:
             raise ValueError(f"expected a latency of at least 0 s, got {self.latency_seconds!r}")
 
     def model(self, clock: EventHeap) -> NetworkModel:  # noqa: D102
-        return _Alone(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
+        return _UnsharedNetwork(clock, 1e9 / self.bandwidth, round(1e9 * self.latency_seconds))
 
     def to_dict(self) -> dict[str, Any]:  # noqa: D102
         return {"kind": "constant", "bandwidth": self.bandwidth, "latency_seconds": self.latency_seconds}
 
 
-class _Alone:
+class _UnsharedNetwork:
     def __init__(self, clock: EventHeap, ns_a_byte: float, latency: int) -> None:
         self._clock, self._ns_a_byte, self._latency = clock, ns_a_byte, latency
 
@@ -88,16 +88,16 @@ class _Alone:
         return 0
 
 
-#: Reads a description that :meth:`Network.to_dict` wrote, by its kind.
-_READ: dict[str, Callable[..., Network]] = {
-    "instant": Instant,
-    "constant": Constant,
+#: By kind: reads a description of :meth:`NetworkSpec.to_dict`.
+_READ: dict[str, Callable[..., NetworkSpec]] = {
+    "instant": InstantNetwork,
+    "constant": ConstantNetwork,
     "topology": Topology.from_parts,
 }
 
 
-def network_of(described: dict[str, Any]) -> Network:
-    """The network that :meth:`Network.to_dict` described."""
+def network_from_dict(described: dict[str, Any]) -> NetworkSpec:
+    """Read a description of :meth:`NetworkSpec.to_dict`."""
     given = dict(described)
     kind = given.pop("kind", None)
     if kind not in _READ:

@@ -1,4 +1,4 @@
-"""Overheads: what event loops, messages and threads cost around tasks, as samples of a recorded run."""
+"""Overheads of event loops, messages and threads around tasks, as samples of a recorded run."""
 
 from __future__ import annotations
 
@@ -10,58 +10,109 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.runs.replay.durations import prefix_of_runs
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, Outcome, Runs
-from dask_efficiency.simulation.model.cold_starts import cold_starts
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, RunOutcome, Runs
 
-#: Nanoseconds that are assumed where a trace shows nothing of the kind; medians of Dask 2026.8 on one machine, as are
-#: the next ones: a message on its way, around a task in its thread, from one task to the next in a slot.
+#: Nanoseconds from which a blocked loop counts as a cold start: reading a message with a task takes 0.1 ms, importing
+#: pandas for it 300 ms and more.
+MIN_NS = 50_000_000
+
+#: Nanoseconds between the reading of a message and the loop's next tick: Dask's interval of ticks.
+_TURN = 20_000_000
+
+#: Causes of a loop that is blocked by reading a message: data, or its own work; not waiting for a core or the lock.
+_READING = (MISSING, BLOCKED_BY.index("computing"), BLOCKED_BY.index("call"))
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStarts:
+    """Time, once, to read the first task of a prefix, such as for importing a library; and the runs that waited."""
+
+    #: By recorded worker and prefix, 0 without a cold start; shape (workers, prefixes + 1).
+    ns: Int64
+    #: By run: True if its message was read during or after one.
+    waited: Bool
+
+
+def cold_starts(trace: RunTrace) -> ColdStarts:
+    """Find event loops that were blocked while they read the first task of a prefix."""
+    runs, blocked = trace.runs, trace.blocked
+    ns = np.zeros((len(trace.workers), len(trace.prefixes) + 1), np.int64)
+    waited = np.zeros(len(runs), np.bool_)
+    rows = np.flatnonzero(
+        (blocked.worker >= 0)
+        & (blocked.worker < len(trace.workers))
+        & (blocked.stop - blocked.start >= MIN_NS)
+        & np.isin(blocked.cause, _READING)
+    )
+    if not len(rows):
+        return ColdStarts(ns, waited)
+    prefix = prefix_of_runs(trace)
+    known = (runs.assigned != MISSING) & (runs.received != MISSING)
+    for row in rows.tolist():
+        worker, start, stop = int(blocked.worker[row]), int(blocked.start[row]), int(blocked.stop[row])
+        of_worker = known & (runs.worker == worker)
+        took = runs.received - np.maximum(runs.assigned, start)
+        read = of_worker & (runs.received > start) & (runs.received <= stop + _TURN) & (took >= MIN_NS)
+        if not read.any():
+            continue
+        first = np.flatnonzero(read)[np.argmin(runs.received[read])]
+        if (of_worker & (prefix == prefix[first]) & (runs.received < runs.received[first])).any():
+            # The worker had read such tasks before: this one was large.
+            continue
+        ns[worker, prefix[first]] = took[first]
+        waited |= read
+    return ColdStarts(ns, waited)
+
+
+#: Assumed nanoseconds where a trace shows none, as are the next ones; medians of Dask 2026.8 on one machine: a message
+#: on its way, around a task in its thread, from one task to the next in a slot.
 _MESSAGE, AROUND, _SWITCH = 1_000_000, 500_000, 45_000
 
-#: What a scheduler takes for a message that changes no task's state, and for each transition of a task.
+#: A scheduler's time for a message that changes no task's state, and for each transition of a task.
 _SCHEDULER, _TRANSITION = 250_000, 50_000
 
-#: What a worker takes for a task that it is given.
+#: A worker's time for a task that it is given.
 _WORKER = 50_000
 
-#: Between two messages of a batch there is less than this; what comes later has not waited for the one before.
+#: Nanoseconds between two messages of one batch, at most: a later one did not wait for the one before.
 _BATCH = 1_000_000
 
-#: Nanoseconds between two batches of a worker's messages, and of a scheduler's: as in Dask.
+#: Nanoseconds between two batches of messages of a worker, and of a scheduler: as in Dask.
 _TO_SCHEDULER, _TO_WORKER = 2_000_000, 5_000_000
 
-#: Fewer samples than this say nothing about what is rare or lowest.
+#: Fewest samples of which a median or a low quantile says something: a guess.
 _MIN_SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Samples in nanoseconds, none empty; a simulated run draws from them, so that it varies as a real one does.
+    """Samples in nanoseconds, none empty, from which a simulated run draws, so that it varies as a real one.
 
-    Ways are those of messages that waited for no other one: waiting is what a simulation adds.
+    Travel times are those of messages that waited for no other one: the simulation adds waiting.
     """
 
-    #: By prefix, and at last of tasks without one: from a slot until the start in the thread, without reading inputs
-    #: back from disk; from the end in the thread until the slot is free, without writing to disk.
+    #: By prefix, and last for tasks without one: from the slot to the start in the thread, without reading inputs from
+    #: disk; from the end in the thread until the slot is free, without writing to disk.
     prepare: tuple[Int64, ...]
     finish: tuple[Int64, ...]
-    #: From a slot's being free until the next task has it.
+    #: From a free slot until the next task has it.
     switch: Int64
-    #: A message's way from the scheduler until a worker takes it up, and from a worker until the scheduler does.
+    #: A message's way from the scheduler until a worker reads it, and back.
     to_worker: Int64
     to_scheduler: Int64
-    #: What the scheduler takes for the end of a task beside its transitions; for a transition.
+    #: The scheduler's time for the end of a task without its transitions; for a transition.
     scheduler: int
     transition: int
-    #: What a worker takes for a task that it is given.
+    #: A worker's time for a task that it is given.
     worker: int
-    #: By graph: from when its tasks were there until all of them had their first state.
+    #: By graph: from the creation of its tasks until all of them have their first state.
     settling: Int64
-    #: By recorded worker and prefix: what it took, once, to read the first of its tasks, beside the way.
+    #: By recorded worker and prefix: extra time, once, to read the first task.
     cold: Int64
 
 
 def overheads(trace: RunTrace) -> Overheads:
-    """What a recorded run shows of them."""
+    """Read the overheads from a recorded run."""
     runs = trace.runs
     ended = _ended(runs)
     prefix = prefix_of_runs(trace)
@@ -72,7 +123,7 @@ def overheads(trace: RunTrace) -> Overheads:
         prepare=_by_prefix(runs.start - runs.executing - runs.unspill_ns, ended, prefix, len(trace.prefixes)),
         finish=_by_prefix(runs.ended - runs.stop - runs.spill_ns, ended, prefix, len(trace.prefixes)),
         switch=_sample(_switches(runs), _SWITCH),
-        # What came during a cold start waited for that, or while the loop moved data to disk or back.
+        # Messages during a cold start, or while the loop used the disk, waited for that.
         to_worker=_sample(
             _ways_to_workers(runs, last, cold.waited | _at_disk(trace, runs.assigned, runs.received)), _MESSAGE
         ),
@@ -88,8 +139,8 @@ def overheads(trace: RunTrace) -> Overheads:
 
 
 def _ended(runs: Runs) -> Bool:
-    """Runs of which every instant is known."""
-    known: Bool = runs.outcome == Outcome.SUCCEEDED
+    """Mark the runs whose instants are all known."""
+    known: Bool = runs.outcome == RunOutcome.SUCCEEDED
     for instant in (runs.executing, runs.start, runs.stop, runs.ended):
         known &= instant != MISSING
     return known
@@ -100,7 +151,7 @@ def _sample(ns: Int64, otherwise: int) -> Int64:
 
 
 def _by_prefix(ns: Int64, known: Bool, prefix: Int32, prefixes: int) -> tuple[Int64, ...]:
-    """The samples of each prefix, those of all where it has none."""
+    """Collect the samples of each prefix, those of all prefixes if it has none."""
     everything = _sample(ns[known], AROUND)
     order = np.flatnonzero(known)[np.argsort(prefix[known], kind="stable")]
     starts = np.searchsorted(prefix[order], np.arange(prefixes + 1))
@@ -109,7 +160,7 @@ def _by_prefix(ns: Int64, known: Bool, prefix: Int32, prefixes: int) -> tuple[In
 
 
 def _switches(runs: Runs) -> Int64:
-    """From each slot's being free until the next run in it, where that had been ready."""
+    """Measure the time from each free slot to the next run in it, if that was ready before."""
     known = np.flatnonzero((runs.slot >= 0) & (runs.ready != MISSING) & (runs.executing != MISSING))
     order = known[np.lexsort((runs.executing[known], runs.slot[known], runs.worker[known]))]
     before, after = order[:-1], order[1:]
@@ -121,7 +172,7 @@ def _switches(runs: Runs) -> Int64:
 
 
 def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
-    """By run, whether the loop of its worker moved data between memory and disk at any time between two instants."""
+    """Mark the runs whose worker's loop used the disk at any time between two instants."""
     runs, blocked = trace.runs, trace.blocked
     seen = blocked.take(np.isin(blocked.cause, [BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")]))
     read = np.flatnonzero((runs.unspill_ns > 0) & (runs.submitted != MISSING))
@@ -136,16 +187,16 @@ def _at_disk(trace: RunTrace, since: Int64, until: Int64) -> Bool:
     found = np.zeros(len(runs), np.bool_)
     for each in np.unique(worker).tolist():
         rows, there = np.flatnonzero(runs.worker == each), worker == each
-        # Of those that had begun by the end, some had not ended at the beginning.
+        # Intervals that overlap the run's: more have begun by its end than ended by its beginning.
         begun = np.searchsorted(np.sort(begin[there]), until[rows], side="left")
         found[rows] = begun > np.searchsorted(np.sort(end[there]), since[rows], side="right")
     return found
 
 
 def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
-    """From when the scheduler could send a task until its worker has it, where neither had another one before it."""
+    """Measure the time from a task's assignment to its arrival, for messages that waited for no other one."""
     known = np.flatnonzero((runs.assigned != MISSING) & (runs.received != MISSING) & (runs.worker >= 0))
-    # What a stimulus made leaves when all its transitions are done.
+    # Messages of a stimulus leave after all its transitions.
     sent = np.maximum(runs.assigned[known], _end_of(last, runs.assigned[known]))
     order = np.lexsort((sent, runs.worker[known]))
     rows, sent = known[order], sent[order]
@@ -158,7 +209,7 @@ def _ways_to_workers(runs: Runs, last: Int64, waited: Bool) -> Int64:
 
 
 def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
-    """From each run's end until the scheduler has its report, where neither had another one before it."""
+    """Measure the time from a run's end to its report, for messages that waited for no other one."""
     known = np.flatnonzero((runs.ended != MISSING) & (runs.reported != MISSING))
     by_worker = known[np.lexsort((runs.ended[known], runs.worker[known]))]
     batched = np.zeros(len(runs), np.bool_)
@@ -173,14 +224,14 @@ def _ways_to_scheduler(runs: Runs, waited: Bool) -> Int64:
 
 
 def _per_report(runs: Runs) -> int:
-    """What the scheduler takes for the end of a task: the least that there is between two of them."""
+    """Estimate the scheduler's time for the end of a task: the 1 % quantile between two of them."""
     reported = np.unique(runs.reported[runs.reported != MISSING])
     gaps = np.diff(reported)
     return min(int(np.quantile(gaps, 0.01)), 2 * _SCHEDULER) if len(gaps) >= 5 * _MIN_SAMPLES else _SCHEDULER
 
 
 def _per_task(runs: Runs) -> int:
-    """What a worker takes for a task that it is given: the time between those of one batch."""
+    """Estimate a worker's time for a task that it is given: the median between two of one batch."""
     known = np.flatnonzero((runs.received != MISSING) & (runs.worker >= 0))
     order = known[np.lexsort((runs.received[known], runs.worker[known]))]
     gaps = np.diff(runs.received[order])[runs.worker[order][1:] == runs.worker[order][:-1]]
@@ -189,7 +240,7 @@ def _per_task(runs: Runs) -> int:
 
 
 def _stimuli(trace: RunTrace) -> tuple[Int64, Int64]:
-    """When the first and the last transition of each stimulus were, by stimulus; MISSING where it has none."""
+    """By stimulus: instants of its first and last transition; MISSING if it has none."""
     transitions, count = trace.transitions, len(trace.stimuli)
     known = (transitions.stimulus >= 0) & (transitions.stimulus < count) & (transitions.at != MISSING)
     of, at = transitions.stimulus[known], transitions.at[known]
@@ -200,7 +251,7 @@ def _stimuli(trace: RunTrace) -> tuple[Int64, Int64]:
 
 
 def _end_of(last: Int64, at: Int64) -> Int64:
-    """The end of the stimulus that was at work at these instants."""
+    """Find the end of the stimulus that was under way at each instant."""
     ends = np.sort(last[last != MISSING])
     if not len(ends):
         return at
@@ -209,7 +260,7 @@ def _end_of(last: Int64, at: Int64) -> Int64:
 
 
 def _per_transition(trace: RunTrace, first: Int64, last: Int64) -> int:
-    """What one transition takes, in stimuli of several, without those of graphs."""
+    """Estimate the time of a transition, from stimuli with several, without those of graphs."""
     transitions, count = trace.transitions, len(trace.stimuli)
     known = (transitions.stimulus >= 0) & (transitions.stimulus < count)
     number = np.bincount(transitions.stimulus[known], minlength=count)
@@ -220,7 +271,7 @@ def _per_transition(trace: RunTrace, first: Int64, last: Int64) -> int:
 
 
 def _settling(trace: RunTrace, last: Int64) -> Int64:
-    """By graph: from when its tasks were there until all of them had their first state."""
+    """By graph: time from the creation of its tasks until all of them had their first state."""
     taken_in, found = trace.graphs.taken_in, np.zeros(len(trace.graphs), np.int64)
     graph = trace.stimuli.graph
     rows = np.flatnonzero((graph >= 0) & (graph < len(found)) & (last != MISSING))

@@ -1,4 +1,4 @@
-"""A topology as text: a tree of switches with the hosts that hang on them."""
+"""Picture of a topology as text: a tree of switches and hosts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 from itertools import groupby
 
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.simulation.model.host_names import pattern_of
+from dask_efficiency.simulation.model.cluster_file import abbreviate_names
 from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_bandwidth, shown_count, shown_seconds
 
-#: What stands before a branch, before the last one, and before what is below either.
+#: Prefix of a branch, of the last one, and of the lines below either.
 UNICODE = ("├─ ", "└─ ", "│  ", "   ")
 ASCII = ("|- ", "`- ", "|  ", "   ")
 
-#: Of a line: what hangs there, its link, and what there is to say of it.
+#: Columns of a line: the names, their link, and a description.
 _Row = tuple[str, str, str]
 
 
@@ -27,19 +27,19 @@ def draw_topology(
     *,
     branches: tuple[str, str, str, str] = UNICODE,
 ) -> str:
-    """A picture of a topology.
+    """Draw a topology.
 
-    The switch in the middle is the root. Hosts of a switch that are alike and follow each other are one line. A host
-    that hangs on another switch than most of its room is marked.
+    The central switch is the root. Equal consecutive hosts of a switch share a line. A host on another switch than most
+    of its room is marked.
 
     Parameters
     ----------
     topology
-        What to draw.
+        The network.
     workers
-        Their number is said of each host.
+        Their number is shown for each host.
     scheduler_host
-        Is marked; by name or address.
+        Name or address of the host to mark.
     branches
         :data:`UNICODE` or :data:`ASCII`.
 
@@ -49,23 +49,23 @@ def draw_topology(
         Lines without trailing spaces and without a newline at the end.
     """
     tree = _Tree(topology, workers, scheduler_host)
-    rows = [(tree.root, "", tree.said([tree.root])), *_rows(tree, tree.root, "", branches)]
+    rows = [(tree.root, "", tree.description([tree.root])), *_rows(tree, tree.root, "", branches)]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    lines = [f"{label:<{widths[0]}}  {link:<{widths[1]}}  {said}".rstrip() for label, link, said in rows]
+    lines = [f"{label:<{widths[0]}}  {link:<{widths[1]}}  {text}".rstrip() for label, link, text in rows]
     return "\n".join([*lines, *tree.other_links()])
 
 
 def _rows(tree: _Tree, name: str, indent: str, branches: tuple[str, str, str, str]) -> Iterator[_Row]:
-    """What hangs on a switch, hosts first."""
+    """Make the lines below a switch, hosts first."""
     groups = tree.groups(name)
     for i, names in enumerate(groups):
         last = i == len(groups) - 1
-        yield indent + branches[last] + pattern_of(names), tree.link_of(names[0]), tree.said(names)
+        yield indent + branches[last] + abbreviate_names(names), tree.link_of(names[0]), tree.description(names)
         yield from _rows(tree, names[0], indent + branches[2 + last], branches)
 
 
 class _Tree:
-    """Which link leads from each host or switch towards the root."""
+    """Tree of hosts and switches, with the link of each towards the root."""
 
     def __init__(self, topology: Topology, workers: Iterable[WorkerSpec], scheduler_host: str) -> None:
         self._topology = topology
@@ -76,7 +76,7 @@ class _Tree:
         scheduler = topology.host(scheduler_host)
         self._scheduler = "" if scheduler is None else scheduler.name
         self.root = _middle(topology)
-        #: By name: the position of its link, and the name that this leads to.
+        #: By name: position of its link, and its parent.
         self._up: dict[str, tuple[int, str]] = {}
         self._below: dict[str, list[str]] = {self.root: []}
         for name, i, parent in _reached(topology, self.root):
@@ -86,17 +86,17 @@ class _Tree:
         self._odd = _odd_hosts(topology, {name: parent for name, (_, parent) in self._up.items()})
 
     def groups(self, name: str) -> list[list[str]]:
-        """What hangs on a switch: hosts, those that are alike together, then each switch."""
+        """Group the children of a switch: runs of equal hosts, then each switch."""
         below = self._below[name]
         hosts = [one for one in below if one in self._hosts]
         alike = [list(names) for _, names in groupby(sorted(hosts, key=self._order.__getitem__), self._look)]
         return alike + [[one] for one in below if one not in self._hosts]
 
     def _look(self, name: str) -> tuple[Host, str, str]:
-        return replace(self._hosts[name], name="", address=""), self.link_of(name), self.said([name])
+        return replace(self._hosts[name], name="", address=""), self.link_of(name), self.description([name])
 
     def link_of(self, name: str) -> str:
-        """The link towards the root."""
+        """Describe the link towards the root."""
         i, _ = self._up[name]
         link = self._topology.links[i]
         up, down = (link.bandwidth, link.back) if link.ends[0] == name else (link.back, link.bandwidth)
@@ -105,14 +105,14 @@ class _Tree:
             rate = f"{rate} up, {shown_bandwidth(down)} down"
         return f"{rate}, {shown_seconds(link.latency_seconds)}" if link.latency_seconds else rate
 
-    def said(self, names: list[str]) -> str:
-        """What there is to say of hosts that are alike; nothing of a switch."""
+    def description(self, names: list[str]) -> str:
+        """Describe equal hosts; empty for a switch."""
         host = self._hosts.get(names[0])
         if host is None:
             return ""
-        slots = _counted(host.slots, "slot")
+        slots = _count_or_no(host.slots, "slot")
         if self._workers:
-            slots = f"{slots}, {_counted(self._workers[host.name], 'worker')}"
+            slots = f"{slots}, {_count_or_no(self._workers[host.name], 'worker')}"
         parts = [slots + " each" * (len(names) > 1)]
         if host.speed != 1.0:
             parts.append(f"{host.speed:g} times as fast")
@@ -123,7 +123,7 @@ class _Tree:
         return "; ".join(parts)
 
     def other_links(self) -> list[str]:
-        """Links that are in no tree, as a sentence each."""
+        """Describe the links that are not in the tree, a line each."""
         used = {i for i, _ in self._up.values()}
         others = [link for i, link in enumerate(self._topology.links) if i not in used]
         return [
@@ -133,12 +133,12 @@ class _Tree:
         ]
 
 
-def _counted(count: int, word: str) -> str:
+def _count_or_no(count: int, word: str) -> str:
     return shown_count(count, word) if count else f"no {word}s"
 
 
 def _reached(topology: Topology, root: str) -> Iterator[tuple[str, int, str]]:
-    """All that can be reached, in order of distance: its name, its link towards the root, and where that leads."""
+    """Yield all reachable hosts and switches in order of distance: name, link towards the root, and parent."""
     seen, names = {root}, [root]
     switches = {*topology.switches, root}
     for name in names:
@@ -152,7 +152,7 @@ def _reached(topology: Topology, root: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _middle(topology: Topology) -> str:
-    """The switch from which the farthest host is nearest; the first such one."""
+    """Find the switch from which the farthest host is nearest; the first such one."""
     hosts = {host.name for host in topology.hosts}
 
     def distance(switch: str) -> int:
@@ -165,7 +165,7 @@ def _middle(topology: Topology) -> str:
 
 
 def _odd_hosts(topology: Topology, parents: dict[str, str]) -> dict[str, str]:
-    """Hosts on another switch than more than half of their room, and that switch."""
+    """Find hosts on another switch than more than half of their room; returns that switch for each."""
     rooms: dict[str, Counter[str]] = {}
     for host in topology.hosts:
         if host.room and host.name in parents:

@@ -1,29 +1,121 @@
-"""Where workers run: on the hosts of a topology, by slots, or as copies of recorded ones."""
+"""Placement of workers: hostfiles, slots of a topology's hosts, and copies of recorded workers."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
+from dask_efficiency.files.text_files import TextFileError, read_text
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.topology import Host, Topology
 from dask_efficiency.simulation.model.units import shown_count
 
-#: Of the first worker of a host; those that a topology places have one after the other. What it is does not matter.
+#: ``host:4`` of MPICH; a host in brackets is an IPv6 address.
+_HOST = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\s:=\[\]]+)(?::(?P<slots>\S+))?")
+
+#: ``slots=4`` of Open MPI; spaces around the sign are allowed.
+_SETTING = re.compile(r"(?P<name>[A-Za-z_-]+)\s*=\s*(?P<value>\S+)")
+
+_EXPECTED = "expected 'host', 'host:4' or 'host slots=4 max_slots=8'"
+
+
+@dataclass(frozen=True, slots=True)
+class Hostfile:
+    """Contents of a hostfile.
+
+    Parameters
+    ----------
+    slots
+        By host, in the order of the file: number of workers.
+    lines
+        By host: first line that names it.
+    """
+
+    slots: Mapping[str, int]
+    lines: Mapping[str, int]
+
+
+def read_hostfile(path: str | os.PathLike[str]) -> Hostfile:
+    """Read a hostfile.
+
+    Raises
+    ------
+    TextFileError
+        With the line that cannot be understood.
+    OSError
+        If the file cannot be read.
+
+    References
+    ----------
+    Open MPI's ``slots=``, ``max_slots=`` (also ``max-slots``, ``count``) and the host alone for one slot; MPICH's
+    ``host:slots``; repeated hosts add up. We differ: relative names such as ``+n0`` and a user before the host are
+    refused, as a worker needs neither.
+    """
+    return parse_hostfile(read_text(path), path)
+
+
+def parse_hostfile(text: str, path: str | os.PathLike[str]) -> Hostfile:
+    """Parse a hostfile's text; the path is for errors."""
+    slots: dict[str, int] = {}
+    lines: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not (content := line.partition("#")[0].strip()):
+            continue
+        host, count, limit = _parsed(content, path, number)
+        lines.setdefault(host, number)
+        slots[host] = slots.get(host, 0) + count
+        if limit is not None:
+            most[host] = limit
+        if slots[host] > most.get(host, slots[host]):
+            raise TextFileError(path, number, f"{host!r} has {slots[host]} slots, and max_slots={most[host]}")
+    if not any(slots.values()):
+        raise TextFileError(path, 0, "no slot of any host in the hostfile")
+    return Hostfile(slots, lines)
+
+
+def _parsed(content: str, path: str | os.PathLike[str], number: int) -> tuple[str, int, int | None]:
+    """Parse a line: the host, its slots, and its largest number of slots."""
+    found = _HOST.match(content)
+    rest = content[found.end() :] if found else ""
+    if found is None or (rest and not rest[0].isspace()):
+        raise TextFileError(path, number, f"{_EXPECTED}, got {content[:80]!r}")
+    given = {} if found["slots"] is None else {"slots": found["slots"]}
+    for setting in _SETTING.finditer(rest):
+        name = setting["name"].replace("-", "_")
+        name = {"count": "slots"}.get(name, name)
+        if name not in ("slots", "max_slots") or name in given:
+            raise TextFileError(path, number, f"{_EXPECTED}, got {setting[0]!r}")
+        given[name] = setting["value"]
+    if left := _SETTING.sub("", rest).strip():
+        raise TextFileError(path, number, f"{_EXPECTED}, got {left[:80]!r}")
+    counts = {name: _count(name, value, path, number) for name, value in given.items()}
+    return found["host"].strip("[]"), counts.get("slots", 1), counts.get("max_slots")
+
+
+def _count(name: str, value: str, path: str | os.PathLike[str], number: int) -> int:
+    if not value.isascii() or not value.isdecimal() or len(value) > 6:
+        raise TextFileError(path, number, f"{name}: expected a whole number of at least 0, got {value[:80]!r}")
+    return int(value)
+
+
+#: Port of the first worker that a topology places on a host; the others follow. Nothing depends on it.
 FIRST_PORT = 40_000
 
 
 class PlacementError(ValueError):
-    """More workers than there is room for.
+    """There are more workers than slots.
 
     Parameters
     ----------
     host
-        Where; empty for the cluster as a whole.
+        The host; empty for the cluster as a whole.
     wrong
-        How many, and how many there can be.
+        Message with both numbers.
     """
 
     def __init__(self, host: str, wrong: str) -> None:
@@ -32,14 +124,14 @@ class PlacementError(ValueError):
 
 
 def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[WorkerSpec, ...]:
-    """Workers on the hosts of a topology.
+    """Place workers on the hosts of a topology.
 
     Parameters
     ----------
     topology
-        Its hosts say how many threads and how much memory a worker has.
+        Its hosts give the threads and the memory of a worker.
     workers
-        By name of a host: how many, in the order in which they join.
+        By name of a host: number of workers, in the order in which they join.
 
     Raises
     ------
@@ -65,7 +157,7 @@ def place_workers(topology: Topology, workers: Mapping[str, int]) -> tuple[Worke
 
 
 def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -> tuple[WorkerSpec, ...]:
-    """These workers, and more of them in the free slots, host by host.
+    """Add workers in the free slots, host by host.
 
     Raises
     ------
@@ -90,9 +182,9 @@ def add_to_hosts(topology: Topology, workers: Sequence[WorkerSpec], more: int) -
 
 
 def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[WorkerSpec, WorkerSpec], ...]:
-    """Copies of workers, taken in turn, each with the one that it is like.
+    """Copy workers, taken in turn; each copy comes with its original.
 
-    Where there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
+    If there is more than one host, hosts are copied along: twice the workers are on twice the hosts.
     """
     hosts = {worker.host for worker in workers}
     names = {worker.name for worker in workers}
@@ -102,7 +194,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
         original, turn = workers[i % len(workers)], i // len(workers) + 1
         host = original.host if len(hosts) == 1 else _unused(original.host, hosts, turn)
         name = _unused(original.name, names, turn)
-        # The host is found in the address.
+        # The address contains the host.
         address = _unused(_address(host, i), addresses, 0)
         names.add(name)
         addresses.add(address)
@@ -111,7 +203,7 @@ def copy_workers(workers: Sequence[WorkerSpec], more: int) -> tuple[tuple[Worker
 
 
 def _unused(name: str, used: Iterable[str], turn: int) -> str:
-    """A name that nothing has yet."""
+    """Make an unused name."""
     candidates = (f"{name}-{turn}{'+' * i}" if turn else f"{name}{'0' * i}" for i in count())
     return next(candidate for candidate in candidates if candidate not in used)
 

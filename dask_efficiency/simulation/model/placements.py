@@ -1,4 +1,4 @@
-"""Placements: one run under several placements on the same machines, ranked."""
+"""Placements: a run under several placements on the same machines, ranked."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from dask_efficiency.runs.path.kinds import Kind
 from dask_efficiency.runs.trace.run_trace import RunTrace
 from dask_efficiency.show.shown import Shown
-from dask_efficiency.simulation.model.listed import not_simulated
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.topology import Topology
+from dask_efficiency.simulation.model.units import note_not_simulated
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Workers on hosts, and what a run would take there.
+    """Placement of workers on hosts, with the prediction of a run.
 
     Parameters
     ----------
     name
-        What it is called: its hostfile.
+        Name of its hostfile.
     prediction
-        The run on it.
+        Prediction of the run.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Placement:
 
     @property
     def moving_seconds(self) -> float:
-        """Seconds of the makespan in which the critical path waits for inputs from other workers."""
+        """Seconds of the critical path that wait for inputs from other workers."""
         kinds = self.prediction.breakdown
         return sum(kinds.get(kind, 0.0) for kind in (Kind.TRANSFER, Kind.TRANSFER_QUEUE))
 
@@ -49,7 +49,7 @@ class Placement:
 
     @property
     def fullest_link(self) -> tuple[str, float] | None:
-        """The link that moves bytes for the largest share of the makespan, and that share; None without a topology."""
+        """Link that moves bytes for the largest share of the makespan, and that share; None without a topology."""
         topology = self.prediction.cluster.network
         if not isinstance(topology, Topology):
             return None
@@ -57,7 +57,7 @@ class Placement:
 
 
 def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
-    """Bytes of all transfers that arrived, by the hosts that they came from and went to; two different ones."""
+    """Sum the bytes of all transfers between different hosts, by source and destination."""
     transfers, workers = trace.transfers, len(trace.workers)
     hosts = list(dict.fromkeys(worker.host for worker in trace.workers))
     number = np.array([hosts.index(worker.host) for worker in trace.workers], np.int64)
@@ -70,16 +70,16 @@ def moved_between_hosts(trace: RunTrace) -> dict[tuple[str, str], int]:
 
 
 class LinkLoad(NamedTuple):
-    """What crosses a link in its busier direction.
+    """Load of a link in its busier direction.
 
     Parameters
     ----------
     name
         The link's ends.
     nbytes
-        That cross it.
+        Bytes that cross it.
     seconds
-        That they would fill it.
+        Seconds for which they fill it.
     """
 
     name: str
@@ -88,7 +88,7 @@ class LinkLoad(NamedTuple):
 
 
 def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tuple[LinkLoad, ...]:
-    """What crosses each link that is used, the busiest first; from bytes by the hosts that they go from and to."""
+    """Compute the load of each link that is used, the busiest first, from bytes by source and destination host."""
     crossing: dict[tuple[int, bool], int] = {}
     for (source, destination), nbytes in moved.items():
         for way in topology.route(source, destination).links:
@@ -102,21 +102,21 @@ def link_loads(topology: Topology, moved: Mapping[tuple[str, str], int]) -> tupl
 
 
 def fullest_link(topology: Topology, trace: RunTrace, seconds: float) -> tuple[str, float] | None:
-    """The link whose busier direction needs the largest share of some seconds for the bytes of a trace."""
+    """Find the link that needs the largest share of some seconds for the bytes of a trace."""
     loads = link_loads(topology, moved_between_hosts(trace))
     return (loads[0].name, loads[0].seconds / seconds) if loads and seconds else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Placements(Shown):
-    """A recorded run under several placements of its workers, the fastest first.
+    """Recorded run under several placements of its workers, the fastest first.
 
     Parameters
     ----------
     ranked
         By makespan; at least one.
     not_simulated
-        Names of the others, where Ctrl-C ended it early.
+        Names of the others, if Ctrl-C ended it early.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.places"
@@ -126,32 +126,32 @@ class Placements(Shown):
 
     @property
     def best(self) -> Placement:
-        """The fastest."""
+        """Fastest placement."""
         return self.ranked[0]
 
     @property
     def saved_seconds(self) -> float:
-        """By how much the best is faster than the next best; 0.0 where there is only one."""
+        """Seconds by which the best is faster than the next best; 0.0 if there is only one."""
         return self.ranked[1].makespan_seconds - self.best.makespan_seconds if len(self.ranked) > 1 else 0.0
 
     @property
     def is_clear(self) -> bool:
-        """Whether the best is faster than the next best by more than runs differ."""
+        """True if the best is faster than the next best by more than runs differ."""
         return len(self.ranked) > 1 and self.is_clearly_slower(self.ranked[1])
 
     def is_clearly_slower(self, placement: Placement) -> bool:
-        """Whether a placement is slower than the best by more than runs differ: their spreads do not overlap.
+        """True if a placement is slower than the best by more than runs differ: their spreads do not overlap.
 
-        What the model is off by is common to both, so that it is not in the spreads.
+        The error of the model is common to both, so it is not in the spreads.
         """
         return placement.prediction.runs.spread[0] > self.best.prediction.runs.spread[1]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know to trust the predictions."""
-        return (*not_simulated(self.not_simulated, "placements"), *self.best.prediction.notes)
+        """Caveats of the predictions, a sentence each."""
+        return (*note_not_simulated(self.not_simulated, "placements"), *self.best.prediction.notes)
 
 
 def ranked(placements: list[Placement], not_simulated: tuple[str, ...] = ()) -> Placements:
-    """The placements, the fastest first."""
+    """Sort placements, the fastest first."""
     return Placements(tuple(sorted(placements, key=lambda one: one.makespan_seconds)), not_simulated)

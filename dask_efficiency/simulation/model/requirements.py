@@ -1,4 +1,4 @@
-"""Requirements: what a trace and a cluster must be before anything is simulated, checked and named."""
+"""Requirements: checks of a trace and a cluster before a simulation, and notes on what it leaves out."""
 
 from __future__ import annotations
 
@@ -7,24 +7,63 @@ from typing import Any
 
 import numpy as np
 
+from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace, WorkerSpec
 from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.left_out import left_out
-from dask_efficiency.simulation.model.listed import MAX_NAMES, listed
+from dask_efficiency.simulation.model.p2p import shuffles
+from dask_efficiency.simulation.model.units import MAX_NAMES, few_names
 
-#: Tables without whose rows the work of a run is not known.
+#: How the name of a client begins that a task opened on its worker.
+WORKER_CLIENT = "Client-worker-"
+
+
+def left_out(trace: RunTrace) -> tuple[str, ...]:
+    """List what is not simulated as it was recorded, a sentence each."""
+    found, runs = [], trace.runs
+    if shuffles(trace):
+        found.append(
+            "P2P shuffles are simulated as if each worker got as large a part of every input as it has of the outputs; "
+            "their buffers and their files are left out."
+        )
+    actors = [task for task, constraint in trace.constraints.items() if constraint.get("actor")]
+    if actors:
+        found.append(f"{len(actors)} actors are simulated as tasks: calls of their methods are left out.")
+    if any(name.startswith(WORKER_CLIENT) for name in trace.clients):
+        found.append("Tasks submitted tasks: these are sent when they were, not when those that sent them get there.")
+    data = data_before(trace)
+    if data:
+        found.append(f"{len(data)} results that were there before the recording are there from the start.")
+    if np.any(runs.gpu_ns > 0):
+        found.append("Each worker is taken to have a GPU of its own, of which its tasks' kernels share the time.")
+    return tuple(found)
+
+
+def data_before(trace: RunTrace) -> list[int]:
+    """List tasks of no graph that did not run: their results were there before the recording."""
+    ran = np.zeros(len(trace.tasks), bool)
+    ran[trace.runs.task[trace.runs.task != MISSING]] = True
+    found: list[int] = np.flatnonzero((trace.tasks.graph == MISSING) & ~ran).tolist()
+    return found
+
+
+def overfull(names: Sequence[str]) -> str:
+    """Note workers that used more memory than their nannies would allow."""
+    return f"Memory of {few_names(names)} gets so full that a nanny would end it: here, it goes on."
+
+
+#: Tables whose dropped rows leave the work of a run incomplete.
 WORK = ("tasks", "runs", "graphs")
 
-#: A note of a trace that is a simulation.
+#: Note of a simulated trace.
 SIMULATED = "A simulation: its times are predicted, not recorded."
 
-#: How the note of a replay begins.
+#: Beginning of the note of a replay.
 REPLAYED = "A replay:"
 
 
 class UnplaceableError(ValueError):
-    """There are tasks that no worker of the cluster may run."""
+    """No worker of the cluster may run some tasks."""
 
 
 def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
@@ -33,8 +72,8 @@ def check_cluster(trace: RunTrace, cluster: ClusterSpec) -> None:
     Raises
     ------
     UnplaceableError
-        If tasks are restricted to workers or hosts that it does not have, or need a resource that none of those has,
-        or inputs that are larger than the memory of every worker.
+        If tasks are restricted to workers or hosts that it lacks, need a resource that none of those has, or have
+        inputs larger than the memory of every worker.
     """
     names = {worker.address: worker.name for worker in trace.workers}
     for task, constraints in trace.constraints.items():
@@ -60,9 +99,9 @@ def _check_inputs(trace: RunTrace, workers: Sequence[WorkerSpec]) -> None:
 
 
 def _may_run(worker: WorkerSpec, constraints: Mapping[str, Any], names: Mapping[str, str]) -> bool:
-    """Whether Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice.
+    """True if Dask would let a worker run a task: its address, name or host is allowed, and its resources suffice.
 
-    A recorded worker's address, in ``names``, stands for the worker of that name, wherever it is now.
+    A recorded worker's address, in ``names``, refers to the worker of that name, wherever it is now.
     """
     allowed = {names.get(place, place) for place in constraints.get("restrictions") or ()}
     is_bound = allowed and not constraints.get("loose_restrictions")
@@ -88,23 +127,23 @@ def _unplaceable(trace: RunTrace, task: int, constraints: Mapping[str, Any], wor
 
 
 def _names(names: Sequence[str]) -> str:
-    return listed([f"{name!r:.80}" for name in names])
+    return few_names([f"{name!r:.80}" for name in names])
 
 
 def check_trace(trace: RunTrace, installed: str, *, force: bool) -> tuple[str, ...]:
-    """What a reader must know of a trace that is to be simulated, a sentence each: its own notes, and what is left out.
+    """Check a trace before a simulation; returns its caveats, a sentence each.
 
     Parameters
     ----------
     installed
-        The version of distributed whose scheduler and workers are simulated.
+        Version of distributed whose scheduler and workers are simulated.
     force
-        Take a trace in which work is missing.
+        Accept a trace in which work is missing.
 
     Raises
     ------
     SimulationRefusedError
-        If tasks, runs or graphs of the trace were dropped, and nobody insists.
+        If tasks, runs or graphs of the trace were dropped, without ``force``.
     """
     dropped = {table: count for table, count in trace.dropped.items() if count}
     missing = ", ".join(f"{count} {table}" for table, count in dropped.items() if table in WORK)

@@ -1,4 +1,4 @@
-"""Sweep: one run on clusters of several sizes, and which of them are worth it."""
+"""Sweep: a run on clusters of several sizes, with the best of them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dask_efficiency.show.shown import Shown
 from dask_efficiency.simulation.model.accuracy import SelfReplay
-from dask_efficiency.simulation.model.listed import not_simulated
-from dask_efficiency.simulation.model.makespan import RunFigures
 from dask_efficiency.simulation.model.result import Prediction
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.units import note_not_simulated
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dask_efficiency.show.document import Section
 
-#: A cluster is called the best if none within this share of the fastest makespan takes fewer worker-seconds.
+#: Share above the fastest makespan within which the cluster with the fewest worker-seconds is the best: a convention.
 NEARLY = 0.10
 
-#: Twice as many workers are worth it as long as they save this share of the time; twice as fast saves 0.5.
+#: Share of the time that twice as many workers must save to be worth it; twice as fast saves 0.5: a convention.
 MIN_SAVED = 0.20
 
 
 # It has no slots, because cached properties need a ``__dict__``.
 @dataclass(frozen=True, repr=False)
 class Sweep(Shown):
-    """A recorded run, predicted on clusters of several sizes.
+    """Recorded run, predicted on clusters of several sizes.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Sweep(Shown):
     price_per_worker_hour
         Any currency; None leaves money out.
     not_simulated
-        The other numbers of workers, where Ctrl-C ended it early.
+        The other numbers of workers, if Ctrl-C ended it early.
     """
 
     _sections_module: ClassVar[str] = "dask_efficiency.simulation.sections.sweep"
@@ -51,37 +51,37 @@ class Sweep(Shown):
 
     @property
     def recorded(self) -> RunFigures:
-        """The main figures of the recorded run."""
+        """Main figures of the recorded run."""
         return self.self_replay.recorded
 
     @property
     def self_replay(self) -> SelfReplay:
-        """By which all of them are judged."""
+        """Self replay that is common to all predictions."""
         return self.predictions[0].self_replay
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know to trust the predictions."""
-        left = not_simulated(list(map(str, self.not_simulated)), "numbers of workers")
+        """Caveats of the predictions, a sentence each."""
+        left = note_not_simulated(list(map(str, self.not_simulated)), "numbers of workers")
         return (*left, *self.predictions[0].notes)
 
     @cached_property
     def best(self) -> Prediction:
-        """The cheapest, in worker-seconds, of those within 10 % of the fastest; of two that cost equally, the smaller.
+        """Prediction with the fewest worker-seconds of those within 10 % of the fastest; the smaller of equal ones.
 
-        Starting workers, and workers that stand there before and after, cost nothing in it.
+        Workers cost nothing while they start, and before and after the run.
         """
         near = [one for one in self.predictions if one.makespan_seconds <= (1 + NEARLY) * self.fastest.makespan_seconds]
         return min(near, key=worker_seconds)
 
     @property
     def fastest(self) -> Prediction:
-        """The one with the smallest makespan."""
+        """Prediction with the smallest makespan."""
         return min(self.predictions, key=lambda one: one.makespan_seconds)
 
     @cached_property
     def knee(self) -> Prediction:
-        """The last one, from the smallest up, to which each step saved at least a fifth of the time for a doubling.
+        """Last prediction, from the smallest cluster up, for which each doubling saved at least a fifth of the time.
 
         A step from ``n`` to ``m`` workers counts as ``log2(m / n)`` doublings.
         """
@@ -94,19 +94,19 @@ class Sweep(Shown):
         return reached
 
     def money(self, prediction: Prediction) -> float | None:
-        """Price of a run: all workers, from its first graph to its last result. None where no price is known."""
+        """Price of all workers from the first graph to the last result of a run; None if no price is given."""
         if self.price_per_worker_hour is None:
             return None
         return worker_seconds(prediction) / 3600 * self.price_per_worker_hour
 
     @property
     def section(self) -> Section:
-        """What a report's page says of it."""
+        """Section for a report's page."""
         found: Section = self._from_sections("in_report")
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each cluster. Needs pandas.
+        """Tabulate the clusters. Needs pandas.
 
         Returns
         -------
@@ -140,12 +140,12 @@ def _row(one: Prediction) -> dict[str, float]:
 
 
 def worker_seconds(prediction: Prediction) -> float:
-    """Workers times makespan: what is paid for."""
+    """Workers times makespan, which is paid for."""
     return len(prediction.cluster.workers) * prediction.makespan_seconds
 
 
-def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
-    """Numbers of workers, in order, each once; of a text a list (``"4,6,12"``) or a range of doublings (``"2..64"``).
+def parse_sizes(workers: str | Sequence[int]) -> tuple[int, ...]:
+    """Sort numbers of workers, or parse a list (``"4,6,12"``) or a range of doublings (``"2..64"``).
 
     Raises
     ------
@@ -154,7 +154,7 @@ def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
     TypeError
         If they are not whole numbers.
     """
-    numbers: Sequence[int] = _sizes_in(workers.strip()) if isinstance(workers, str) else workers
+    numbers: Sequence[int] = _parse_range(workers.strip()) if isinstance(workers, str) else workers
     if not isinstance(numbers, Sequence):
         raise TypeError(f"workers is {workers!r:.80}; expected numbers of workers, such as [2, 4, 8]")
     for number in numbers:
@@ -167,7 +167,7 @@ def sizes_of(workers: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(set(numbers)))
 
 
-def _sizes_in(text: str) -> tuple[int, ...]:
+def _parse_range(text: str) -> tuple[int, ...]:
     if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = map(int, found.groups())
         if 1 <= first <= last:

@@ -12,20 +12,20 @@ from typing import Any, Self
 from dask_efficiency.simulation.model.events import EventHeap
 from dask_efficiency.simulation.model.max_min import Path, SharedLinks
 
-#: Of a link's bandwidth, what is left for data: 1448 of the 1538 bytes that a full frame takes on Ethernet (preamble,
-#: headers of Ethernet, IP and TCP with timestamps, and the gap between frames). A link of 1 Gbit carries 941 Mbit/s.
+#: Share of a link's bandwidth for data: 1448 of the 1538 bytes that a full frame takes on Ethernet (preamble, headers
+#: of Ethernet, IP and TCP with timestamps, and the gap between frames). A link of 1 Gbit carries 941 Mbit/s.
 ETHERNET_PAYLOAD = 1448 / 1538
 
 
 class TopologyError(ValueError):
-    """A topology that cannot be.
+    """The topology is invalid.
 
     Parameters
     ----------
     about
-        The host, switch or link that is wrong, by its name.
+        Name of the wrong host, switch or link.
     wrong
-        What is wrong.
+        The mistake.
     """
 
     def __init__(self, about: str, wrong: str) -> None:
@@ -36,26 +36,26 @@ class TopologyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine that workers can run on.
+    """Machine that workers can run on.
 
     Parameters
     ----------
     name
         Unique among hosts and switches.
     slots
-        How many workers it has room for.
+        Most workers that it can run.
     nthreads
-        Of each of its workers.
+        Threads of each of its workers.
     memory
-        Bytes; each slot has an equal part. 0 is no limit.
+        Bytes, of which each slot has an equal part; 0 is no limit.
     address
-        Its name or number on the network, where that is not its name: a trace knows hosts by these.
+        Its name or number on the network, as in traces, if that is not its name.
     speed
-        How many times as fast as the middle of the recorded workers its workers compute.
+        Speed of its workers as a multiple of the median recorded worker's.
     loopback
         Bytes a second between its own workers; None is without limit.
     room
-        Where it stands; for the picture.
+        Its room, for the picture.
     """
 
     name: str
@@ -69,8 +69,8 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A cable between two hosts or switches; what goes there leaves what comes back alone (full duplex).
+class Cable:
+    """Link between two hosts or switches; its directions do not share their bandwidth (full duplex).
 
     Parameters
     ----------
@@ -79,11 +79,11 @@ class Link:
     bandwidth
         Bytes a second from the first to the second, above 0.
     latency_seconds
-        Each way.
+        Latency of each direction.
     bandwidth_back
-        Bytes a second from the second to the first; None is the same.
+        Bytes a second from the second to the first; None for the same.
     queue_seconds
-        How long a message waits at most where the link is full: what a switch's buffer takes to send.
+        Longest wait of a message if the link is full: the time in which a switch sends its buffer.
     """
 
     ends: tuple[str, str]
@@ -94,7 +94,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """Its ends."""
+        """Names of its ends."""
         return " - ".join(self.ends)
 
     @property
@@ -105,14 +105,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way from one host to another.
+    """Way from one host to another.
 
     Parameters
     ----------
     links
-        Positions of the links, each with whether it is crossed from its first end to its second.
+        Positions of the links, each with True if it is crossed from its first end to its second.
     latency_seconds
-        Of all of them.
+        Sum of their latencies.
     """
 
     links: tuple[tuple[int, bool], ...]
@@ -121,28 +121,28 @@ class Route:
 
 @dataclass(frozen=True)
 class Topology:
-    """A network of hosts, switches and links.
+    """Network of hosts, switches and links.
 
     Concurrent transfers share each direction of a link max-min fairly; a transfer's first byte comes after the
-    latencies of its links. A route has the fewest links that it can, then the smallest latency, then the links that
-    come first. Hosts pass nothing on.
+    latencies of its links. A route has the fewest links, then the smallest latency, then the first links. Hosts forward
+    nothing.
 
     Parameters
     ----------
     hosts, switches, links
         In any order.
     payload
-        The part of a link's bandwidth that data get, above 0 and at most 1; the rest are headers.
+        Share of a link's bandwidth for data, above 0 and at most 1; the rest is for headers.
 
     Raises
     ------
     TopologyError
-        Where names are not unique, a link has an unknown end, a number is out of range, or hosts are not connected.
+        If names are not unique, a link has an unknown end, a number is out of range, or hosts are not connected.
     """
 
     hosts: tuple[Host, ...]
     switches: tuple[str, ...]
-    links: tuple[Link, ...]
+    links: tuple[Cable, ...]
     payload: float = ETHERNET_PAYLOAD
     _routes: dict[str, dict[str, Route]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -154,11 +154,11 @@ class Topology:
     # -- what is where -----------------------------------------------------------------------------
 
     def host(self, name: str) -> Host | None:
-        """The host of a name or address, if there is one."""
+        """Look up a host by name or address; None if there is none."""
         return self._by_name.get(name)
 
     def route(self, source: str, destination: str) -> Route:
-        """The way between two hosts, by name.
+        """Find the route between two hosts, by name.
 
         Raises
         ------
@@ -177,12 +177,12 @@ class Topology:
 
     @cached_property
     def _by_name(self) -> dict[str, Host]:
-        # A host's own name counts more than that another host has it as its address.
+        # A host's name wins over another host's address.
         return {host.address: host for host in self.hosts if host.address} | {host.name: host for host in self.hosts}
 
     @cached_property
     def neighbours(self) -> dict[str, list[tuple[str, int, bool]]]:
-        """By host and switch: what hangs there, over which link, and whether that is crossed as it is written."""
+        """By host and switch: neighbours, with the link's position, and True if it is crossed from its first end."""
         found: dict[str, list[tuple[str, int, bool]]] = {name: [] for name in self.switches}
         found |= {host.name: [] for host in self.hosts}
         for i, link in enumerate(self.links):
@@ -192,7 +192,7 @@ class Topology:
         return found
 
     def _routes_from(self, source: str) -> dict[str, Route]:
-        """The best routes from a host, by the host they lead to."""
+        """Find the best routes from a host, by destination."""
         best: dict[str, Route] = {}
         heap: list[tuple[int, float, tuple[tuple[int, bool], ...], str]] = [(0, 0.0, (), source)]
         switches = set(self.switches)
@@ -212,11 +212,11 @@ class Topology:
     # -- at work and on the way --------------------------------------------------------------------
 
     def model(self, clock: EventHeap) -> TopologyModel:
-        """The network at work."""
+        """Make the network at work."""
         return TopologyModel(self, clock)
 
     def to_dict(self) -> dict[str, Any]:
-        """The description as plain data."""
+        """Convert to plain data."""
         return {
             "kind": "topology",
             "hosts": [asdict(host) for host in self.hosts],
@@ -233,11 +233,11 @@ class Topology:
         links: Iterable[Mapping[str, Any]],
         payload: float,
     ) -> Self:
-        """What :meth:`to_dict` wrote, less its kind."""
+        """Read the data of :meth:`to_dict`, without its kind."""
         return cls(
             tuple(Host(**host) for host in hosts),
             tuple(switches),
-            tuple(Link(**{**link, "ends": tuple(link["ends"])}) for link in links),
+            tuple(Cable(**{**link, "ends": tuple(link["ends"])}) for link in links),
             payload,
         )
 
@@ -289,7 +289,7 @@ def _check_above_0(about: str, quantity: str, value: float) -> None:
 
 
 class TopologyModel:
-    """A topology at work: each direction of a link, and each loopback, is shared by what crosses it."""
+    """Topology at work: transfers share each direction of a link, and each loopback."""
 
     def __init__(self, topology: Topology, clock: EventHeap) -> None:
         self._topology = topology
@@ -315,7 +315,7 @@ class TopologyModel:
             self._links.start(path, nbytes, arrived)
 
     def delay(self, source: str, destination: str) -> int:
-        """Nanoseconds that a small message takes: latencies, and its wait for what is before it on full links."""
+        """Nanoseconds that a small message takes: latencies, and waits on full links."""
         path, delay = self._way(source, destination)
         links, count = self._topology.links, 2 * len(self._topology.links)
         for i in path:
@@ -324,7 +324,7 @@ class TopologyModel:
         return delay
 
     def _way(self, source: str, destination: str) -> tuple[Path, int]:
-        """Positions of the capacities that are used, and the latency in nanoseconds."""
+        """Look up the positions of the capacities that a transfer uses, and its latency in nanoseconds."""
         way = self._ways.get((source, destination))
         if way is None:
             way = self._ways[source, destination] = self._found(source, destination)

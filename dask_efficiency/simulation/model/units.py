@@ -1,23 +1,24 @@
-"""Quantities as people write them: bandwidths, times and sizes with a unit."""
+"""Quantities and lists of names in text: bandwidths, times and sizes with a unit, and ``a, b and 3 more``."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 _NUMBER = re.compile(r"\s*(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>.*?)\s*", re.DOTALL)
 
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
-#: Bytes a second. A rate in bits is what a network card says ("1 Gbit", "1 Gbps"), one in bytes what programs say.
+#: By unit: bytes a second. Network cards have rates in bits ("1 Gbit", "1 Gbps"), programs rates in bytes.
 BANDWIDTHS = {f"{prefix}{unit}": factor / 8 for prefix, factor in _PREFIXES.items() for unit in ("bit", "bit/s", "bps")}
 BANDWIDTHS |= {f"{prefix}B/s": float(factor) for prefix, factor in (_PREFIXES | _BINARY).items()}
 
-#: Seconds.
+#: By unit: seconds.
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 
-#: Bytes.
+#: By unit: bytes.
 SIZES = {f"{prefix}{unit}": float(factor) for prefix, factor in _PREFIXES.items() for unit in ("B", "")}
 SIZES |= {f"{prefix}{unit}": float(factor) for prefix, factor in _BINARY.items() for unit in ("B", "")}
 
@@ -28,8 +29,8 @@ _EXAMPLES = (
 )
 
 
-def bandwidth_of(text: str) -> float:
-    """Bytes a second.
+def parse_bandwidth(text: str) -> float:
+    """Parse a bandwidth in bytes a second.
 
     Raises
     ------
@@ -42,8 +43,8 @@ def bandwidth_of(text: str) -> float:
     return value
 
 
-def seconds_of(text: str) -> float:
-    """Seconds, at least 0.
+def parse_seconds(text: str) -> float:
+    """Parse a time in seconds, at least 0.
 
     Raises
     ------
@@ -53,8 +54,8 @@ def seconds_of(text: str) -> float:
     return _value(text, TIMES)
 
 
-def nbytes_of(text: str) -> int:
-    """Whole bytes, at least 0.
+def parse_nbytes(text: str) -> int:
+    """Parse a size in whole bytes, at least 0.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def _refusal(text: str, units: dict[str, float]) -> str:
 
 
 def shown_bandwidth(bandwidth: float) -> str:
-    """Bytes a second as network cards have them: ``1 Gbit``."""
+    """Format bytes a second as for network cards: ``1 Gbit``."""
     bits = 8 * bandwidth
     for prefix in ("T", "G", "M", "k"):
         if bits >= _PREFIXES[prefix]:
@@ -90,13 +91,37 @@ def shown_bandwidth(bandwidth: float) -> str:
 
 
 def shown_count(count: int, word: str) -> str:
-    """How many of something: ``4 slots``."""
+    """Format a number of things: ``4 slots``."""
     return f"{count} {word}{'s' * (count != 1)}"
 
 
 def shown_seconds(seconds: float) -> str:
-    """A latency: ``50 us``."""
+    """Format a latency: ``50 us``."""
     for unit in ("s", "ms", "us"):
         if seconds >= TIMES[unit]:
             return f"{seconds / TIMES[unit]:.4g} {unit}"
     return f"{seconds / TIMES['ns']:.4g} ns" if seconds else "0 s"
+
+
+#: Names that a sentence lists.
+MAX_NAMES = 5
+
+
+def few_names(names: Sequence[str], what: str = "") -> str:
+    """List a few names, and the number of the others: ``a, b and 3 more``.
+
+    Parameters
+    ----------
+    names
+        As displayed.
+    what
+        Word after the number of the others.
+    """
+    more = len(names) - MAX_NAMES
+    rest = f" and {more} more {what}".rstrip() if more > 0 else ""
+    return ", ".join(names[:MAX_NAMES]) + rest
+
+
+def note_not_simulated(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """Note what Ctrl-C left out, if anything."""
+    return (f"ended early by Ctrl-C; not simulated: {what} {few_names(names)}",) if names else ()

@@ -1,1 +1,1 @@
-"""What is shown of predictions, sweeps and placements."""
+"""Documents of predictions, sweeps, placements and ladders."""

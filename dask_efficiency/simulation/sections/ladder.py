@@ -1,8 +1,9 @@
-"""What a ladder says: what each part of Dask, and a cluster without bounds, would be worth to a run."""
+"""Document of a ladder: the worth of each part of Dask, and of an unbounded cluster, to a run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.runs.path.findings import TITLES
 from dask_efficiency.show.document import Document, Label, Section, Share, Table, section, with_content
@@ -17,10 +18,9 @@ from dask_efficiency.simulation.model.ladder import (
     STEPS,
     IdealLadder,
 )
-from dask_efficiency.simulation.sections.data import ladder as to_dict
-from dask_efficiency.simulation.sections.prediction import notes, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, notes, recorded_in_words, title
 
-#: What each step is, for a reader.
+#: By step: its meaning, for a reader.
 MEANINGS = {
     MEASURED: "the recorded run",
     SIMULATED: "what the simulation is off by; no saving",
@@ -32,7 +32,7 @@ MEANINGS = {
     NO_WAITING: "that chain, with its CPU and GPU time only",
 }
 
-#: What a step takes away, and what helps against it.
+#: By step: kind of finding, the overhead that it removes, and advice.
 FINDINGS = {
     "no spill": ("ladder/spill", "Spilling to disk", TITLES["path/spill"][1]),
     "no transfers": ("ladder/transfer", "Transfers, once nothing spills", TITLES["path/transfer"][1]),
@@ -44,7 +44,7 @@ FINDINGS = {
 
 
 def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
-    """What each step would save, the most first; each comes after those above it, so that they add up."""
+    """Make a finding of each step, the largest saving first; each adds to those above it, so that they add up."""
     simulated = {rung.name for rung in ladder.rungs if rung.simulated_seconds is not None}
     found = [
         Finding(
@@ -62,7 +62,7 @@ def findings(ladder: IdealLadder) -> tuple[Finding, ...]:
 
 
 def headline(ladder: IdealLadder) -> str:
-    """How long the run would take without the part of Dask that takes most, and without all, without a full stop."""
+    """Word the run's time, the largest part of Dask in it, and its time without all parts; without a full stop."""
     measured = format_seconds(ladder.recorded.makespan_seconds)
     steps = {name.removeprefix("no "): ladder.worth[name] for _, name in STEPS}
     name = max(steps, key=lambda step: steps[step])
@@ -72,19 +72,21 @@ def headline(ladder: IdealLadder) -> str:
 
 
 def document(ladder: IdealLadder) -> Document:
-    """What each step is worth."""
-    sections = with_content(steps(ladder), sure(ladder), notes(ladder.notes))
+    """Make the document of a ladder."""
+    sections = with_content(steps(ladder), certainty(ladder), notes(ladder.notes))
     first = tuple(one.lines for one in findings(ladder)[:MAX_SHOWN])
-    return Document(title(ladder.recorded), was(ladder.recorded), headline(ladder), sections, findings=first)
+    return Document(
+        title(ladder.recorded), recorded_in_words(ladder.recorded), headline(ladder), sections, findings=first
+    )
 
 
 def page(ladder: IdealLadder) -> Document:
-    """The same for a page of its own."""
+    """Make a page of a ladder."""
     return replace(document(ladder), data=to_dict(ladder))
 
 
 def steps(ladder: IdealLadder) -> Section:
-    """From the recorded run down to the fastest that there could be."""
+    """Section of the steps, from the recorded run down to the lower bound."""
     longest = max(rung.seconds for rung in ladder.rungs)
     measured = ladder.recorded.makespan_seconds
     scale = time_scale(longest)
@@ -104,11 +106,11 @@ def steps(ladder: IdealLadder) -> Section:
     )
 
 
-def sure(ladder: IdealLadder) -> Section:
-    """How far the ladder can be trusted, and what was done so that it never rises."""
+def certainty(ladder: IdealLadder) -> Section:
+    """Section on the certainty of the ladder, with the steps that were bounded."""
     seeds = len(ladder.self_replay.runs.makespans)
     lines = [
-        f"Simulated on its own cluster, the run takes {ladder.self_replay.said}.",
+        f"Simulated on its own cluster, the run takes {ladder.self_replay.in_words}.",
         f"Each simulated step is the median of {seeds} runs, held between the bound below it and the step above it.",
     ]
     upper = float("inf")
@@ -120,3 +122,18 @@ def sure(ladder: IdealLadder) -> Section:
             )
         upper = min(upper, rung.seconds)
     return section("How sure this is", *lines, caveat=bool(ladder.self_replay.doubt))
+
+
+def to_dict(ladder: IdealLadder) -> dict[str, Any]:
+    """The steps of the ladder, ready for JSON; the first saves None."""
+    rows = [
+        {
+            "step": rung.name,
+            "seconds": rung.seconds,
+            "saved_seconds": ladder.worth.get(rung.name),
+            "simulated_seconds": rung.simulated_seconds,
+        }
+        for rung in ladder.rungs
+    ]
+    summary = {"headline": ladder.headline, "findings": [one.to_dict() for one in ladder.findings]}
+    return summary | about_run(ladder.self_replay, ladder.notes) | {"steps": rows}

@@ -1,9 +1,10 @@
-"""What placements say: which is the fastest, by how much, and why."""
+"""Document of placements: the fastest, by how much, and why."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.show.document import Aside, Document, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
@@ -17,48 +18,54 @@ from dask_efficiency.show.figures import (
     time_scale,
 )
 from dask_efficiency.simulation.model.placements import Placement, Placements
-from dask_efficiency.simulation.sections.data import placements as to_dict
-from dask_efficiency.simulation.sections.prediction import notes, of_cluster, title, was
+from dask_efficiency.simulation.sections.prediction import (
+    about_run,
+    cluster_size,
+    figures,
+    notes,
+    recorded_in_words,
+    title,
+)
 
-#: Characters of a placement's name in a headline.
+#: Characters of a placement's name in a headline: two fit in 100.
 MAX_NAME = 24
 
 
 def headline(placements: Placements) -> str:
-    """Which is the fastest and by how much, without a full stop."""
+    """Word the fastest placement, and by how much; without a full stop."""
     best = placements.best
-    said = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
+    first = f"{shorten(name_of(best.name), MAX_NAME)}: {format_seconds(best.makespan_seconds)}"
     if len(placements.ranked) == 1:
-        return said
+        return first
     other = placements.ranked[1]
     name = shorten(name_of(other.name), MAX_NAME)
     share = placements.saved_seconds / other.makespan_seconds if other.makespan_seconds else 0.0
     if not placements.is_clear:
-        return f"{said}, but {name} may be as fast: runs differ by more"
-    return f"{said}, {format_share(share)} less than {name}, more than runs differ"
+        return f"{first}, but {name} may be as fast: runs differ by more"
+    return f"{first}, {format_share(share)} less than {name}, more than runs differ"
 
 
 def document(placements: Placements) -> Document:
-    """Placements, the fastest first."""
+    """Make the document of placements, the fastest first."""
     prediction = placements.best.prediction
     runs = format_count(len(prediction.makespans), "simulated run")
     early = "; ended early" if placements.not_simulated else ""
-    context = f"{was(prediction.recorded)}; {runs} of each placement{early}"
+    context = f"{recorded_in_words(prediction.recorded)}; {runs} of each placement{early}"
     return Document(title(prediction.recorded), context, headline(placements), sections(placements))
 
 
 def page(placements: Placements) -> Document:
-    """The same for a page of its own."""
+    """Make a page of placements."""
     return replace(document(placements), data=to_dict(placements))
 
 
 def sections(placements: Placements) -> tuple[Section, ...]:
-    """Every section that has something to say, in reading order."""
-    return with_content(ranking(placements), sure(placements), notes(placements.notes))
+    """List all sections with content, in reading order."""
+    return with_content(ranking(placements), certainty(placements), notes(placements.notes))
 
 
 def ranking(placements: Placements) -> Section:
-    """A row for each placement, the fastest first, and why the others are slower."""
+    """Section with a row for each placement, the fastest first, and reasons why the others are slower."""
     slowest = placements.ranked[-1].makespan_seconds
     scale = time_scale(slowest)
     heads = ("placement", "workers", f"time, {scale.unit}", "runs", f"waits, {scale.unit}", "moved", "fullest link")
@@ -76,7 +83,7 @@ def ranking(placements: Placements) -> Section:
     )
     bars = tuple(Share(one.makespan_seconds / slowest if slowest else 0.0) for one in placements.ranked)
     drawn = Table(heads, rows, strong=(0,), drawings=bars, drawn_behind=2)
-    reasons = (why(placements, one) for one in placements.ranked[1:])
+    reasons = (reason(placements, one) for one in placements.ranked[1:])
     means = (
         "runs: within which 90 of 100 are; waits: for inputs from other workers, on the critical path; moved: from one "
         "host to another; fullest link: the one that moves bytes for the largest share of the time, and that share."
@@ -92,36 +99,57 @@ def _fullest(link: tuple[str, float] | None) -> str:
     return "-" if link is None else f"{name_of(link[0])}, {format_share(link[1])}"
 
 
-def why(placements: Placements, placement: Placement) -> str:
-    """Why a placement is slower than the best; empty where it is not clearly so."""
+def reason(placements: Placements, placement: Placement) -> str:
+    """Explain why a placement is slower than the best; empty if it is not clearly slower."""
     if not placements.is_clearly_slower(placement):
         return ""
     best = placements.best
     later = placement.makespan_seconds - best.makespan_seconds
     moving = placement.moving_seconds - best.moving_seconds
-    said = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
+    text = f"{name_of(placement.name)} takes {format_seconds(later)} longer"
     if placement.prediction.cluster.nthreads < best.prediction.cluster.nthreads:
-        fewer = of_cluster(placement.prediction.cluster)
-        return (
-            f"{said}, as it is smaller: {fewer}, where {name_of(best.name)} has {of_cluster(best.prediction.cluster)}."
-        )
+        fewer, more = (cluster_size(one.prediction.cluster) for one in (placement, best))
+        return f"{text}, as it is smaller: {fewer}, where {name_of(best.name)} has {more}."
     if moving < later / 2:
         waits = f"{format_seconds(moving)} longer" if moving > 0 else "no longer"
-        return f"{said}, mostly not because inputs move: its critical path waits for them {waits}."
-    said = f"{said}: its critical path waits {format_seconds(moving)} longer for inputs from other workers"
+        return f"{text}, mostly not because inputs move: its critical path waits for them {waits}."
+    text = f"{text}: its critical path waits {format_seconds(moving)} longer for inputs from other workers"
     link = placement.fullest_link
-    return f"{said}. {_full(*link)}." if link is not None else f"{said}."
+    return f"{text}. {_full(*link)}." if link is not None else f"{text}."
 
 
 def _full(link: str, share: float) -> str:
     return f"The fullest link, {name_of(link)}, moves bytes for {format_share(share)} of the time"
 
 
-def sure(placements: Placements) -> Section:
-    """How far the ranking can be trusted."""
+def certainty(placements: Placements) -> Section:
+    """Section on the certainty of the ranking."""
     judged = placements.best.prediction.self_replay
     return section(
         "How sure this is",
-        f"Simulated on its own cluster, the run takes {judged.said}; that is common to all placements.",
+        f"Simulated on its own cluster, the run takes {judged.in_words}; that is common to all placements.",
         caveat=bool(judged.doubt),
     )
+
+
+def to_dict(placements: Placements) -> dict[str, Any]:
+    """Placements, the fastest first, ready for JSON."""
+    rows = []
+    for one in placements.ranked:
+        link = one.fullest_link
+        rows.append(
+            {
+                "placement": one.name,
+                **figures(one.prediction),
+                "moving_seconds": one.moving_seconds,
+                "moved_bytes": one.moved_bytes,
+                "fullest_link": None if link is None else {"name": link[0], "share": link[1]},
+                "clearly_slower": placements.is_clearly_slower(one),
+            }
+        )
+    return about_run(placements.best.prediction.self_replay, placements.notes) | {
+        "placements": rows,
+        "saved_seconds": placements.saved_seconds,
+        "is_clear": placements.is_clear,
+        "not_simulated": list(placements.not_simulated),
+    }

@@ -1,9 +1,10 @@
-"""What a sweep says: how long a run would take with other numbers of workers, and how many are enough."""
+"""Document of a sweep: the makespan by number of workers, and how many are enough."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dask_efficiency.show.document import Curve, Document, Point, Section, Share, Table, section, with_content
 from dask_efficiency.show.figures import (
@@ -16,19 +17,18 @@ from dask_efficiency.show.figures import (
 )
 from dask_efficiency.simulation.model.result import Prediction
 from dask_efficiency.simulation.model.sweeps import MIN_SAVED, NEARLY, Sweep, worker_seconds
-from dask_efficiency.simulation.sections.data import sweep as to_dict
-from dask_efficiency.simulation.sections.prediction import notes, title, was
+from dask_efficiency.simulation.sections.prediction import about_run, figures, notes, recorded_in_words, title
 
 
 def headline(sweep: Sweep) -> str:
-    """How many workers are enough, without a full stop."""
+    """Word how many workers are enough, without a full stop."""
     best, fastest = sweep.best, sweep.fastest
-    said = f"{_workers(best)}: {format_seconds(best.makespan_seconds)}"
+    text = f"{_workers(best)}: {format_seconds(best.makespan_seconds)}"
     if best is fastest:
-        return f"{said}, the least of all; none within {100 * NEARLY:.0f} % of it is cheaper"
+        return f"{text}, the least of all; none within {100 * NEARLY:.0f} % of it is cheaper"
     cost = worker_seconds(best) / worker_seconds(fastest)
     least = f"{_workers(fastest)}, {format_seconds(fastest.makespan_seconds)}"
-    return f"{said}, within {100 * NEARLY:.0f} % of the fastest ({least}), at {format_share(cost)} of its cost"
+    return f"{text}, within {100 * NEARLY:.0f} % of the fastest ({least}), at {format_share(cost)} of its cost"
 
 
 def _workers(prediction: Prediction) -> str:
@@ -36,26 +36,26 @@ def _workers(prediction: Prediction) -> str:
 
 
 def document(sweep: Sweep) -> Document:
-    """What a run would take with other numbers of workers."""
-    sections = with_content(clusters(sweep), sure(sweep), notes(sweep.notes))
+    """Make the document of a sweep."""
+    sections = with_content(clusters(sweep), certainty(sweep), notes(sweep.notes))
     return Document(title(sweep.recorded), _context(sweep), headline(sweep), sections)
 
 
 def page(sweep: Sweep) -> Document:
-    """The same for a page of its own."""
+    """Make a page of a sweep."""
     return replace(document(sweep), stats=_stats(sweep), data=to_dict(sweep))
 
 
 def in_report(sweep: Sweep) -> Section:
-    """What a report's page says of it."""
-    parts = (clusters(sweep), sure(sweep), notes(sweep.notes))
+    """Section for a report's page."""
+    parts = (clusters(sweep), certainty(sweep), notes(sweep.notes))
     return section("By number of workers", f"{headline(sweep)}.", *(block for part in parts for block in part.blocks))
 
 
 def _context(sweep: Sweep) -> str:
     seeds = len(sweep.predictions[0].makespans)
     early = "; ended early" if sweep.not_simulated else ""
-    return f"{was(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster{early}"
+    return f"{recorded_in_words(sweep.recorded)}; {format_count(seeds, 'simulated run')} of each cluster{early}"
 
 
 def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:
@@ -70,12 +70,12 @@ def _stats(sweep: Sweep) -> tuple[tuple[str, str], ...]:
 
 
 def clusters(sweep: Sweep) -> Section:
-    """A row for each cluster, and a plot."""
+    """Section with a plot and a row for each cluster."""
     return section("By number of workers", curve(sweep), table(sweep), knee(sweep))
 
 
 def curve(sweep: Sweep) -> Curve:
-    """The makespan by number of workers, with its interval; and as it would be if twice as many were twice as fast."""
+    """Plot the makespan by number of workers with its interval, and a line for perfect scaling."""
     first = sweep.predictions[0]
     points = []
     for one in sweep.predictions:
@@ -88,7 +88,7 @@ def curve(sweep: Sweep) -> Curve:
 
 
 def table(sweep: Sweep) -> Table:
-    """A row for each cluster; the best one stands out."""
+    """Tabulate the clusters; the best one stands out."""
     longest = max(one.makespan_seconds for one in sweep.predictions)
     scale = time_scale(longest)
     heads = ["workers", f"makespan, {scale.unit}", "90 of 100 runs", "speedup", "efficient", "in tasks"]
@@ -117,7 +117,7 @@ def table(sweep: Sweep) -> Table:
 
 
 def knee(sweep: Sweep) -> str:
-    """Up to which number of workers more of them are worth it."""
+    """Word up to which number of workers more are worth it."""
     if len(sweep.predictions) < 2:
         return ""
     share = f"{100 * MIN_SAVED:.0f} %"
@@ -128,11 +128,24 @@ def knee(sweep: Sweep) -> str:
     return f"Up to {_workers(sweep.knee)}, twice as many save at least {share} of the time; beyond, less."
 
 
-def sure(sweep: Sweep) -> Section:
-    """How far the predictions can be trusted."""
+def certainty(sweep: Sweep) -> Section:
+    """Section on the certainty of the predictions."""
     return section(
         "How sure this is",
-        f"Simulated on its own cluster, the run takes {sweep.self_replay.said}.",
+        f"Simulated on its own cluster, the run takes {sweep.self_replay.in_words}.",
         "What starting workers costs, and what they cost before and after the run, is not in it.",
         caveat=bool(sweep.self_replay.doubt),
     )
+
+
+def to_dict(sweep: Sweep) -> dict[str, Any]:
+    """The sweep's figures, ready for JSON: a row for each cluster, and the numbers of workers that stand out."""
+    rows = [figures(one) | {"money": sweep.money(one)} for one in sweep.predictions]
+    return about_run(sweep.self_replay, sweep.notes) | {
+        "clusters": rows,
+        "best_workers": len(sweep.best.cluster.workers),
+        "fastest_workers": len(sweep.fastest.cluster.workers),
+        "knee_workers": len(sweep.knee.cluster.workers),
+        "price_per_worker_hour": sweep.price_per_worker_hour,
+        "not_simulated": list(sweep.not_simulated),
+    }

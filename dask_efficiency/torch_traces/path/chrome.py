@@ -12,7 +12,7 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.files.storage import writing
 from dask_efficiency.runs.path.kinds import KINDS
-from dask_efficiency.runs.trace.events import Place, TraceEvents, Written
+from dask_efficiency.runs.trace.events import TraceEvents, Written, WrittenSlice
 from dask_efficiency.torch_traces.kineto.trace import GPU_WORK, KINETO_CATEGORIES, Category, KinetoTrace, RankTrace
 from dask_efficiency.torch_traces.path.graph import FLOW_CATEGORIES, EdgeKind, TorchGraph
 from dask_efficiency.torch_traces.path.streams import queue_lengths
@@ -164,7 +164,7 @@ class _Export:
         self.overlay = overlay
         self.events = events
         #: Slices by rank and row.
-        self.places: dict[tuple[int, int], Place] = {}
+        self.places: dict[tuple[int, int], WrittenSlice] = {}
 
     def walk(self) -> None:
         """A track with the stretches of the window by kind."""
@@ -291,7 +291,7 @@ class _Export:
                 self.events.flow(one, leaves, other, arrives, RANKS, "critical_path_rank")
 
 
-def _instant(place: Place, *, is_start: bool) -> int:
+def _instant(place: WrittenSlice, *, is_start: bool) -> int:
     return place.start if is_start else max(place.stop - 1, place.start)
 
 

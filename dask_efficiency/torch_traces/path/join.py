@@ -13,9 +13,8 @@ import numpy as np
 from dask_efficiency.accounts.tables import MISSING, Bool, Int32, Int64
 from dask_efficiency.gpu.intervals import Intervals, length, overlaps, union
 from dask_efficiency.runs.path.kinds import COMPUTE, Kind
-from dask_efficiency.runs.path.segments import CODES, Row, Segments
-from dask_efficiency.runs.trace.profiles import Profile
-from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.path.segments import CODES, SegmentRow, Segments
+from dask_efficiency.runs.trace.run_trace import RunTrace, TaskProfile
 from dask_efficiency.torch_traces.kineto.errors import KinetoFileError
 from dask_efficiency.torch_traces.kineto.load import read_rank
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category, Events, RankTrace
@@ -37,7 +36,7 @@ _CPU, _NONCPU = CODES[Kind.COMPUTE_CPU], CODES[Kind.COMPUTE_NONCPU]
 _Stretch = tuple[int, int, int]
 
 #: Stretches of profiles that were read before, as one trace may be asked for many paths.
-_READ: WeakKeyDictionary[Profile, list[_Stretch]] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[TaskProfile, list[_Stretch]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class _ProfiledRun:
         return length(overlaps(union(kernels.start, kernels.stop), window)[0])
 
 
-def read_profile(profile: Profile, name: str) -> _ProfiledRun | None:
+def read_profile(profile: TaskProfile, name: str) -> _ProfiledRun | None:
     """Read a run's profile; None if its thread did not use torch. Raises :class:`KinetoFileError` if it is damaged."""
     trace = read_rank(io.BytesIO(profile.content), name)
     ahead = profile.start - profile.started
@@ -140,7 +139,7 @@ def expand(segments: Segments, trace: RunTrace) -> tuple[Segments, tuple[str, ..
     if not stretches:
         return segments, tuple(notes)
 
-    def profiled(row: Row) -> int:
+    def profiled(row: SegmentRow) -> int:
         return row[4] if row[0] in _COMPUTE and row[4] in stretches else MISSING
 
     blocks = [(run, list(block)) for run, block in groupby(segments.rows(), key=profiled)]
@@ -162,19 +161,19 @@ def with_gpu_times(trace: RunTrace) -> RunTrace:
     return replace(trace, runs=replace(trace.runs, gpu_ns=gpu_ns)) if trace.profiles else trace
 
 
-def _read(trace: RunTrace, profile: Profile) -> _ProfiledRun | None:
+def _read(trace: RunTrace, profile: TaskProfile) -> _ProfiledRun | None:
     try:
         return read_profile(profile, _name(trace, profile))
     except KinetoFileError:
         return None
 
 
-def _name(trace: RunTrace, profile: Profile) -> str:
+def _name(trace: RunTrace, profile: TaskProfile) -> str:
     task = int(trace.runs.task[profile.run])
     return f"the profile of {trace.keys[task]!r:.80}" if 0 <= task < len(trace.keys) else "the profile of a task"
 
 
-def _stretches(trace: RunTrace, profile: Profile) -> list[_Stretch]:
+def _stretches(trace: RunTrace, profile: TaskProfile) -> list[_Stretch]:
     """Stretches of the profiled time on the trace's clock, without gaps; empty if torch was not used."""
     stretches = _READ.get(profile)
     if stretches is None:
@@ -192,7 +191,7 @@ def _stretches_of(found: _ProfiledRun) -> list[_Stretch]:
     return list(zip(tiled.kind[first].tolist(), start.tolist(), stop.tolist(), strict=True))
 
 
-def _expanded(block: list[Row], stretches: list[_Stretch]) -> Iterator[Row]:
+def _expanded(block: list[SegmentRow], stretches: list[_Stretch]) -> Iterator[SegmentRow]:
     """Consecutive segments of one run's computing, replaced by stretches where there are any."""
     _, _, _, *rest = block[0]
     start, stop = block[0][1], block[-1][2]

@@ -10,7 +10,7 @@ from benchmarks.simulated_traces import SAMPLES, transfer_bound
 from dask_efficiency import critical_path
 from dask_efficiency.cli import main
 from dask_efficiency.runs import compare_paths
-from dask_efficiency.runs.sections.path_data import to_dict
+from dask_efficiency.runs.sections.path import to_dict
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +45,14 @@ def test_json_holds_the_figures_of_the_run_and_of_the_change() -> None:
     assert changed == to_dict(path.what_if(speed_up={"sum": 2.0}, without=("transfer",), repair=("w1",)))
 
 
-def test_a_change_is_told_in_words() -> None:
+def test_a_change_is_put_in_words() -> None:
     said = words(run("run.trace", "--without", "transfer", "--repair", "w1").stdout)
     assert "With no transfer and worker 'w1' as fast as the others: " in said
     assert "% shorter." in said
     assert "% of the critical path is" in said.partition("Then: ")[2]
 
 
-def test_what_moved_onto_the_path_since_an_earlier_run_is_told() -> None:
+def test_moves_onto_the_path_since_an_earlier_run_are_shown() -> None:
     SAMPLES["spilling"]().save("before.trace")
     said = run("run.trace", "--before", "before.trace").stdout
     assert compare_paths(critical_path(SAMPLES["spilling"]()), critical_path(transfer_bound())).headline in words(said)
@@ -61,7 +61,7 @@ def test_what_moved_onto_the_path_since_an_earlier_run_is_told() -> None:
     assert found["before"] == to_dict(critical_path(SAMPLES["spilling"]()))
 
 
-def test_where_an_improvement_would_help_is_told() -> None:
+def test_the_best_improvements_are_shown() -> None:
     assert "Where 10 % would help most" in run("run.trace", "--speedups").stdout
     found = json.loads(run("run.trace", "--speedups", "--json").stdout)["speedups"]
     assert found[0]["what"] == "(transfer)"
@@ -78,7 +78,7 @@ def test_a_trace_for_perfetto_and_a_page_are_written() -> None:
     assert Path("few.json").stat().st_size < Path("run.json").stat().st_size
 
 
-def test_what_is_written_of_a_what_if_is_the_changed_path() -> None:
+def test_a_what_if_writes_the_changed_path() -> None:
     assert run("run.trace", "--what-if", "sum=2", "--html", "run.html").exit_code == 0
     assert critical_path(transfer_bound()).what_if(speed_up={"sum": 2.0}).headline in Path("run.html").read_text()
 

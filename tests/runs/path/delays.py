@@ -1,4 +1,4 @@
-"""What the tests slow down in a cluster, by a known time; it runs in the worker or in the scheduler."""
+"""Delays of a known time that tests inject into a worker or the scheduler of a cluster."""
 
 from __future__ import annotations
 

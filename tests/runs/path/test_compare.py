@@ -9,7 +9,7 @@ from dask_efficiency import critical_path
 from dask_efficiency.runs import compare_paths
 
 
-def test_what_left_the_path_and_what_came_onto_it_is_told() -> None:
+def test_moves_off_the_path_and_onto_it_are_named() -> None:
     # 50 ms beside 40 ms; the longer one five times as fast leaves the path to the other.
     graph = Graph(["long", "short", "both"], [[], [], [0, 1]], [50 * MS, 40 * MS, 10 * MS], [1, 1, 1], {2})
     before = critical_path(simulate(graph))
@@ -42,7 +42,7 @@ def test_a_long_name_leaves_the_headline_short_and_harmless() -> None:
     assert len(headline) <= 100
 
 
-def test_equal_runs_are_said_to_be_equal() -> None:
+def test_equal_runs_have_no_difference() -> None:
     path = critical_path(SAMPLES["tree"]())
     assert compare_paths(path, path).headline == "No difference: both took 0.434 s"
 

@@ -80,7 +80,7 @@ def test_what_is_small_is_no_finding() -> None:
         (1.0, 1.0, 2.0, "is_uneven", "task", " that compute"),
     ],
 )
-def test_what_limits_tasks_that_compute_is_said(
+def test_the_limit_of_tasks_that_compute_is_named(
     floor: float, slots: float, longest: float, is_a: str, kind: str, said: str
 ) -> None:
     kinds, changes = {"compute-cpu": 9.0, "report": 1.0}, {is_a: True} if is_a else {}
@@ -113,7 +113,7 @@ def test_of_tasks_off_the_cpu_nothing_is_promised(limit: dict[str, float]) -> No
 
 
 @pytest.mark.parametrize("busy", LOOPS)
-def test_what_kept_the_event_loops_busy_is_said_where_it_is_known(busy: str) -> None:
+def test_the_cause_of_busy_event_loops_is_named_if_known(busy: str) -> None:
     kinds = {"worker-loop": 6.0, "compute-cpu": 4.0}
     found = first(kinds, loop_causes={busy: 4.0})
     assert found.kind == (f"path/event-loop-{busy}" if busy else "path/event-loop")

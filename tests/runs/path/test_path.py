@@ -11,13 +11,13 @@ from dask_efficiency import critical_path
 from dask_efficiency.runs.path import path as paths
 from dask_efficiency.runs.path.path import NOBODY, NOT_EXPANDED
 from dask_efficiency.runs.trace.errors import EmptyTraceError, UnknownNameError
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import Runs
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("by", ["kind", "prefix", "worker", "host"])
-def test_seconds_add_up_to_the_makespan_whatever_they_are_told_by(name: str, by: str) -> None:
+def test_seconds_add_up_to_the_makespan_for_each_grouping(name: str, by: str) -> None:
     path = critical_path(SAMPLES[name]())
     assert sum(path.seconds(by).values()) == pytest.approx(path.makespan_seconds)
     assert list(path.seconds(by).values()) == sorted(path.seconds(by).values(), reverse=True)
@@ -108,7 +108,7 @@ def test_a_span_has_the_tasks_of_those_in_it() -> None:
         critical_path(within, span="out")
 
 
-def test_errors_name_what_there_is() -> None:
+def test_errors_list_the_known_names() -> None:
     trace = SAMPLES["tree"]()
     with pytest.raises(UnknownNameError, match="no task 'lod-1' in this trace; there is: 'load-0', 'load-1'"):
         critical_path(trace, target="lod-1")
@@ -149,7 +149,7 @@ def test_the_table_of_speedups_has_prefixes_and_parts_with_the_most_helpful_firs
     assert "(spill)" not in table.index
 
 
-def test_a_prefix_named_as_a_part_is_told_apart_from_it() -> None:
+def test_a_prefix_with_the_name_of_a_part_is_distinguished_from_it() -> None:
     graph = Graph(["transfer", "sum"], [[], [0]], [40 * MS, 20 * MS], [8_000_000, 1], {1})
     path = critical_path(simulate(graph, workers=1, nthreads=1))
     assert {"transfer", "sum", "(scheduler)"} == set(path.speedups().index)
@@ -169,7 +169,7 @@ def test_the_public_names_are_functions_even_after_their_modules_were_imported()
 def test_where_nobody_reads_a_trace_s_profiles_the_path_stays_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = SAMPLES["tree"]()
     monkeypatch.setattr(paths, "offered", lambda name: None)
-    profiled = critical_path(replace(trace, profiles=(Profile(0, 1, trace.start, trace.stop, 0, b""),)))
+    profiled = critical_path(replace(trace, profiles=(TaskProfile(0, 1, trace.start, trace.stop, 0, b""),)))
     assert profiled.seconds() == critical_path(trace).seconds()
     assert profiled.notes == (NOT_EXPANDED,)
     assert critical_path(trace).notes == ()

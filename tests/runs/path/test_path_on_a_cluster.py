@@ -18,7 +18,7 @@ import tests.runs.path.workloads
 from dask_efficiency import CriticalPath, EfficiencyPlugin, critical_path, efficiency_report
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace.schema import RunOutcome
 from tests.plugin.watch import addresses
 from tests.runs.path.workloads import (
     asks_for_more,
@@ -98,7 +98,7 @@ def test_a_failed_try_is_on_the_path(client: Client, tmp_path: Path) -> None:
     file = str(tmp_path / "tried")
     path = path_of(client, lambda: client.submit(fails_at_first, file, retries=2).result())
     outcomes = path.trace.runs.outcome[np.unique(path.segments.run[path.segments.run >= 0])]
-    assert {Outcome.FAILED, Outcome.SUCCEEDED} <= set(outcomes.tolist())
+    assert {RunOutcome.FAILED, RunOutcome.SUCCEEDED} <= set(outcomes.tolist())
     assert path.seconds_computing()["fails_at_first"] >= 0.4
 
 
@@ -136,7 +136,7 @@ def test_a_task_that_is_stolen_waited_on_the_worker_it_was_taken_from(client: Cl
 
     path = path_of(client, work)
     runs, keys = path.trace.runs, path.trace.keys
-    taken = np.flatnonzero((runs.outcome == Outcome.CANCELLED) & (runs.start == MISSING))
+    taken = np.flatnonzero((runs.outcome == RunOutcome.CANCELLED) & (runs.start == MISSING))
     assert len(taken), "nothing was stolen"
     waited = []
     for run in taken.tolist():

@@ -12,7 +12,7 @@ from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.trace.errors import EmptyTraceError
-from dask_efficiency.runs.trace.schema import Outcome, Shuffled, Transfers, Transitions, WorkerChange
+from dask_efficiency.runs.trace.schema import RunOutcome, Shuffled, Transfers, Transitions, WorkerChange
 from tests.runs.trace.samples import damaged_traces, traces
 
 
@@ -169,7 +169,7 @@ def test_of_all_that_was_lost_with_a_worker_a_task_follows_its_own_try() -> None
     # The first and the last are on worker 0, and the last is what the end waits for.
     graph = Graph(["short", "elsewhere", "long"], [[], [], []], [80 * MS, MS, 90 * MS], [1] * 3, {0, 1, 2})
     trace = simulate(graph, workers=2, nthreads=2, dies=(0, 40 * MS), saturation=1.0)
-    lost = np.flatnonzero(trace.runs.outcome == Outcome.LOST)
+    lost = np.flatnonzero(trace.runs.outcome == RunOutcome.LOST)
     assert trace.runs.task[lost].tolist() == [0, 2]
     path = critical_path(trace)
     assert [run for run in np.unique(path.segments.run).tolist() if run in lost] == [lost[1]]

@@ -1,4 +1,4 @@
-"""What the tests of paths run on real clusters."""
+"""Workloads of the tests of paths on real clusters."""
 
 from __future__ import annotations
 

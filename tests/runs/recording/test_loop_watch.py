@@ -1,18 +1,254 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from distributed import protocol
+from distributed.comm import utils as comm_utils
 from tornado.ioloop import PeriodicCallback
+from tornado.iostream import IOStream, SSLIOStream
+from tornado.tcpclient import TCPClient
+from tornado.tcpserver import TCPServer
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.recording import loop_watch
-from dask_efficiency.runs.recording.loop_watch import LoopWatch
+from dask_efficiency.runs.recording.loop_watch import DataMoves, LoopWatch
 from dask_efficiency.runs.trace.schema import BLOCKED_BY
+from tests.plugin.watch import eventually
+
+ORIGINALS = {
+    (owner, name): vars(owner)[name]
+    for owner, name in [
+        (IOStream, "read_from_fd"),
+        (IOStream, "write_to_fd"),
+        (SSLIOStream, "read_from_fd"),
+        (SSLIOStream, "write_to_fd"),
+        (protocol, "dumps"),
+        (protocol, "loads"),
+        (comm_utils, "offload"),
+    ]
+}
+
+#: Takes Dask some milliseconds to serialise.
+MESSAGE = {str(i): "x" for i in range(30_000)}
+
+known_schedstat = pytest.mark.skipif(
+    not Path("/proc/thread-self/schedstat").exists(), reason="what another thread does is only known on Linux"
+)
+
+
+def in_place() -> bool:
+    """True if upstream's own functions are in place."""
+    return all(vars(owner)[name] is original for (owner, name), original in ORIGINALS.items())
+
+
+class Compute:
+    """Stands in for what (de)serialises, and measures itself inside."""
+
+    wall = cpu = 0
+
+    def __call__(self, *frames: object) -> int:
+        start, cpu = time.monotonic_ns(), time.thread_time_ns()
+        total = sum(range(5_000_000))
+        self.cpu = time.thread_time_ns() - cpu
+        self.wall = time.monotonic_ns() - start
+        return total
+
+
+IDLE_NS = 300_000_000
+
+
+def idle(*frames: object) -> None:
+    time.sleep(IDLE_NS / 1e9)
+
+
+def moved(call: Callable[[], object]) -> tuple[int, int]:
+    """Nanoseconds that went to data during a call, and that it took."""
+    moves = DataMoves()
+    start = time.monotonic_ns()
+    moves.turn(0)
+    call()
+    took = time.monotonic_ns() - start
+    found = moves.turn(took)
+    moves.close()
+    assert 0 <= found <= took
+    return found, took
+
+
+def offloaded(call: Callable[[], object]) -> None:
+    """Have Dask's thread for large messages make a call."""
+
+    async def offload() -> None:
+        await comm_utils.offload(call)
+
+    asyncio.run(offload())
+
+
+class Download(TCPServer):
+    def __init__(self, nbytes: int) -> None:
+        super().__init__()
+        self.nbytes = nbytes
+
+    async def handle_stream(self, stream: IOStream, address: object) -> None:
+        await stream.write(b"x" * self.nbytes)
+
+
+async def download(nbytes: int) -> None:
+    """Have so many bytes sent and read, as Dask reads them."""
+    server = Download(nbytes)
+    server.listen(0, "127.0.0.1")
+    [socket] = server._sockets.values()
+    stream = await TCPClient().connect(*socket.getsockname()[:2])
+    buffer = bytearray(nbytes)
+    assert await stream.read_into(buffer) == nbytes
+    assert buffer == b"x" * nbytes
+    stream.close()
+    server.stop()
+
+
+@pytest.mark.parametrize("other", [(IOStream, "write_to_fd"), (IOStream, "read_from_fd")], ids=["reads", "writes"])
+def test_what_a_stream_reads_and_writes_counts(monkeypatch, other):
+    moves = DataMoves()
+    monkeypatch.setattr(*other, ORIGINALS[other])
+    asyncio.run(download(20_000_000))
+    monkeypatch.undo()
+    assert moves.turn(10**12) > 0
+    moves.close()
+    assert in_place()
+
+
+def test_what_is_too_small_to_keep_a_loop_does_not_count():
+    assert moved(lambda: asyncio.run(download(1_000)))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["dumps", "loads"])
+def test_what_is_serialised_and_deserialised_counts_whatever_the_load(monkeypatch, name):
+    compute = Compute()
+    monkeypatch.setattr(protocol, name, compute)
+    found, _ = moved(lambda: getattr(protocol, name)([]))
+    assert found > compute.wall / 2
+
+
+def test_what_a_call_sleeps_does_not_count(monkeypatch):
+    monkeypatch.setattr(protocol, "loads", idle)
+    found, took = moved(lambda: protocol.loads([]))
+    assert found <= took - IDLE_NS
+
+
+def test_what_is_no_data_does_not_count():
+    assert moved(Compute())[0] == moved(idle)[0] == 0
+
+
+def test_what_counted_once_does_not_count_in_the_next_turn():
+    moves = DataMoves()
+    protocol.dumps(MESSAGE)
+    assert moves.turn(10**9) > 0
+    assert moves.turn(10**9) == 0
+    moves.close()
+
+
+@known_schedstat
+def test_what_the_loop_waits_while_another_thread_deserialises_counts(monkeypatch):
+    compute = Compute()
+    monkeypatch.setattr(protocol, "loads", compute)
+    found, _ = moved(lambda: offloaded(lambda: protocol.loads([])))
+    assert found > compute.cpu / 2
+
+
+@known_schedstat
+def test_it_counts_while_the_other_thread_is_still_at_it(monkeypatch):
+    done = threading.Event()
+    monkeypatch.setattr(protocol, "loads", lambda frames: (Compute()(), done.wait(100)))
+
+    async def offload() -> None:
+        moves = DataMoves()
+        message = asyncio.ensure_future(comm_utils.offload(protocol.loads, []))
+        await asyncio.sleep(0)  # it begins
+        # Far more than it took: a loop that waits for a core meanwhile has not slept all of it.
+        eventually(lambda: time.sleep(0.05) or moves.turn(10**9))
+        done.set()
+        await message
+        moves.close()
+
+    asyncio.run(offload())
+
+
+def test_what_the_loop_waits_while_another_thread_waits_too_does_not_count(monkeypatch):
+    monkeypatch.setattr(protocol, "loads", idle)
+    found, took = moved(lambda: offloaded(lambda: protocol.loads([])))
+    assert found <= took - IDLE_NS
+
+
+def test_an_error_of_upstream_is_the_same_and_its_time_counts():
+    moves = DataMoves()
+    frames = protocol.dumps(MESSAGE)
+    assert moves.turn(10**9) > 0
+    with pytest.raises(ValueError, match="incomplete"):
+        protocol.loads([frames[0][:-1]])
+    assert moves.turn(10**9) > 0
+    with pytest.raises(TypeError, match="frames"):
+        protocol.loads()
+    moves.close()
+
+
+def test_two_at_once_both_count_and_the_last_one_puts_upstream_back():
+    first, second = DataMoves(), DataMoves()
+    protocol.dumps(MESSAGE)
+    assert first.turn(10**9) > 0  # not the same: each reads the thread's clock for itself
+    assert second.turn(10**9) > 0
+    first.close()
+    assert not in_place()
+    protocol.dumps(MESSAGE)
+    assert second.turn(10**9) > 0
+    second.close()
+    assert in_place()
+
+
+def test_a_version_of_dask_with_other_arguments_is_called_as_ever(monkeypatch):
+    monkeypatch.setattr(protocol, "dumps", lambda msg, *, level=1: [Compute()(), msg, level])
+    moves = DataMoves()
+    assert protocol.dumps("x", level=2)[1:] == ["x", 2]
+    assert moves.turn(10**9) > 0
+    moves.close()
+
+
+def test_what_somebody_else_put_over_it_stays_and_works(monkeypatch):
+    moves = DataMoves()
+    timed = protocol.dumps
+    over = lambda message: timed(message)  # noqa: E731  # it has to be told from all others
+    monkeypatch.setattr(protocol, "dumps", over)
+    moves.close()
+    assert protocol.dumps is over
+    assert protocol.loads(protocol.dumps({"op": "x"})) == {"op": "x"}
+
+
+def test_what_upstream_does_not_have_is_left_out(monkeypatch):
+    monkeypatch.delattr(protocol, "loads")
+    assert moved(lambda: protocol.dumps(MESSAGE))[0] > 0
+    assert not hasattr(protocol, "loads")
+
+
+def test_without_the_time_of_waiting_for_a_core_cpu_time_counts(monkeypatch):
+    def missing(path, flags):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "open", missing)
+    monkeypatch.setattr(protocol, "loads", Compute())
+    assert moved(lambda: protocol.loads([]))[0] > 0
+    assert moved(lambda: offloaded(lambda: protocol.loads([])))[0] == 0
+
+
+def test_no_file_stays_open(monkeypatch):
+    before = sorted(os.listdir("/dev/fd"))
+    moved(lambda: offloaded(lambda: protocol.dumps(MESSAGE)))
+    assert sorted(os.listdir("/dev/fd")) == before
+
 
 INTERVAL_MS = 20
 
@@ -20,7 +256,7 @@ INTERVAL_MS = 20
 async def watch(
     block: Callable[[], object], *, stop_first: bool = False
 ) -> tuple[list[tuple[int, int, int, int]], int, int, list[int]]:
-    """What was reported, when the loop was blocked, and when it ticked."""
+    """Return the reports, the times in which the loop was blocked, and its ticks."""
     blocked: list[tuple[int, int, int, int]] = []
     ticks: list[int] = []
     tick = PeriodicCallback(lambda: ticks.append(time.monotonic_ns()), INTERVAL_MS)
@@ -55,7 +291,7 @@ def test_once_stopped_it_reports_nothing():
     assert all(stop <= start for _, stop, *_ in blocked)
 
 
-def test_what_a_loop_did_not_turn_for_because_it_moved_data_is_told_apart():
+def test_a_loop_blocked_by_moving_data_is_distinguished():
     message = {str(i): "x" for i in range(300_000)}
     blocked, start, stop, _ = asyncio.run(watch(lambda: protocol.loads(protocol.dumps(message))))
     begins, ends, moving, _ = max(blocked, key=lambda row: row[2])
@@ -91,7 +327,7 @@ def test_without_a_tick_to_watch_nothing_breaks():
         ((80, 80), 0, 60, None),
     ],
 )
-def test_what_kept_a_loop_is_told_by_the_clocks(
+def test_the_cause_of_a_blocked_loop_follows_from_the_clocks(
     monkeypatch: pytest.MonkeyPatch, used: tuple[int, int], waited: int, moving: int, cause: str | None
 ) -> None:
     watch = LoopWatch(SimpleNamespace(periodic_callbacks={}), print)
@@ -106,7 +342,7 @@ def longest(blocked: list[tuple[int, int, int, int]]) -> str:
     return BLOCKED_BY[max(blocked, key=lambda row: row[1] - row[0])[3]]
 
 
-def test_a_loop_that_computes_is_told_from_one_that_stands_in_a_call():
+def test_a_loop_that_computes_is_distinguished_from_one_in_a_blocking_call():
     def compute() -> None:
         while time.thread_time() - began < 0.5:
             pass

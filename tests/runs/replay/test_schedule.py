@@ -8,13 +8,13 @@ import pytest
 from benchmarks.simulated_traces import wide
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.replay.schedule import room
-from dask_efficiency.runs.trace.causes import Causes
+from dask_efficiency.runs.trace.run_causes import RunCauses
 
 
 @pytest.mark.parametrize(("nthreads", "saturation"), [(1, 1.0), (2, 1.1), (2, 2.0), (4, 1.5)])
 def test_a_worker_has_room_for_as_many_tasks_as_the_scheduler_gave_it(nthreads: int, saturation: float) -> None:
     trace = wide(100, nthreads=nthreads, saturation=saturation)
-    causes = Causes(trace)
+    causes = RunCauses(trace)
     opener = np.where(causes.queued, causes.run, MISSING)
     assert room(trace, opener) == [math.ceil(nthreads * saturation)] * 4
 

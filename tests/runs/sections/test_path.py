@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import io
+import re
 from dataclasses import replace
 
 import pytest
 
 from benchmarks.simulated_traces import SAMPLES, tree, two_computations
-from dask_efficiency import critical_path
+from dask_efficiency import CriticalPath, critical_path
 from dask_efficiency.runs import compare_paths
 from dask_efficiency.runs.sections.path import (
     bounds,
@@ -13,12 +15,16 @@ from dask_efficiency.runs.sections.path import (
     by_name,
     context,
     differences,
+    document,
     improvements,
     kinds,
     notes,
     sections,
     what_if,
+    what_if_document,
 )
+from dask_efficiency.show.terminal.coloured import show
+from dask_efficiency.show.terminal.plain import plain
 from tests.runs.path_samples import hostile, transfers
 
 
@@ -52,7 +58,7 @@ def test_hosts_are_left_out_where_they_say_what_the_workers_say() -> None:
     assert not by_host(critical_path(replace(path.trace, workers=alone))).rows
 
 
-def test_the_bounds_are_told() -> None:
+def test_the_bounds_are_shown() -> None:
     said = " ".join(bounds(critical_path(tree(8))).lines)
     assert "no cluster is faster" in said
     assert "divided by the 8 slots" in said
@@ -65,7 +71,7 @@ def test_what_was_dropped_and_noted_is_a_caveat() -> None:
     assert section.lines == ("clocks differ", "Not recorded, as there was no room or it was lost: 7 transitions.")
 
 
-def test_a_change_is_told_with_its_sign_and_what_is_left() -> None:
+def test_a_change_is_shown_with_its_sign_and_the_new_path() -> None:
     before = transfers()
     after = before.what_if(without=("transfer",))
     said, by_kind, by_prefix = what_if(before, after, "With no transfer")
@@ -86,7 +92,7 @@ def test_a_change_that_makes_it_longer_is_explained() -> None:
     assert "in another order" in said.lines[1]
 
 
-def test_where_an_improvement_would_help_is_told_with_its_error() -> None:
+def test_the_best_improvements_are_shown_with_their_errors() -> None:
     section = improvements(transfers())
     assert section.title == "Where 10 % would help most"
     assert section.rows[0][0] == "(transfer)"
@@ -116,3 +122,59 @@ def test_names_of_users_are_harmless_and_bounded() -> None:
     for text in texts:
         assert text.isprintable()
         assert len(text) <= 400
+
+
+@pytest.mark.parametrize("width", [1, 40, 80, 200])
+@pytest.mark.parametrize("path", [transfers(), hostile()], ids=["transfers", "hostile"])
+def test_plain_text_is_ascii_and_not_wider_than_the_screen(path: CriticalPath, width: int) -> None:
+    text = plain(document(path), width)
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+    if width >= 80:
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_headline_comes_before_the_tables() -> None:
+    path = transfers()
+    text = " ".join(plain(document(path), 500).split())
+    places = [path.headline, f"1. {path.findings[0].title}", "What the makespan was spent on", "By task prefix"]
+    assert list(map(text.index, places)) == sorted(map(text.index, places))
+
+
+def test_a_path_is_shown_by_itself() -> None:
+    path = transfers()
+    assert str(path) == plain(document(path))
+    stream = io.StringIO()
+    show(document(path), stream)
+    assert path.headline[:30] in stream.getvalue()
+
+
+def test_rich_says_what_plain_text_says() -> None:
+    console = pytest.importorskip("rich.console")
+    path = transfers()
+    screen = io.StringIO()
+    console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(path)
+    words = re.findall(r"[\w.%-]+", plain(document(path)))
+    assert [word for word in words if word not in screen.getvalue() and not set(word) <= set("-")] == []
+
+
+def test_a_change_is_shown_with_what_would_bound_the_run_then(capsys: pytest.CaptureFixture[str]) -> None:
+    before = transfers()
+    after = before.what_if(without=("transfer",))
+    show(what_if_document(before, after, "With no transfer"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert before.headline in said
+    assert f"Then: {after.headline}" in said
+
+
+def test_a_comparison_is_shown_by_itself_in_plain_text_and_in_rich() -> None:
+    console = pytest.importorskip("rich.console")
+    comparison = compare_paths(transfers(), critical_path(SAMPLES["spilling"]()))
+    assert "onto the path" in str(comparison)
+    text = str(comparison)
+    assert " ".join(text.split()).index(comparison.headline) < text.index("By kind") < text.index("By task prefix")
+    assert text.index("By task prefix") < text.index("Before: ") < text.index("Now: ")
+    screen = io.StringIO()
+    console.Console(file=screen, width=80, color_system=None, legacy_windows=False).print(comparison)
+    assert [word for word in re.findall(r"[\w.%-]+", text) if word not in screen.getvalue() and set(word) > {"-"}] == []

@@ -15,9 +15,8 @@ from dask_efficiency.report.sections import report as report_sections
 from dask_efficiency.runs.path.kinds import KINDS, Kind
 from dask_efficiency.runs.path.segments import Segments
 from dask_efficiency.runs.sections import path as sections
-from dask_efficiency.runs.sections.path_data import to_dict
-from dask_efficiency.runs.sections.path_kinds import KIND_COLOURS
-from dask_efficiency.runs.sections.spent import STEPS
+from dask_efficiency.runs.sections.by_kind import KIND_COLOURS, STEPS
+from dask_efficiency.runs.sections.path import to_dict
 from dask_efficiency.show.html.render import fragment, page
 from tests.report.samples import by_hand
 from tests.report.test_comparison_page import Opened
@@ -41,7 +40,7 @@ def in_report(path: CriticalPath) -> str:
 
 
 @pytest.mark.parametrize("render", [render_html, render_page, in_report])
-def test_headline_bounds_and_tables_are_said(render: Any) -> None:
+def test_headline_bounds_and_tables_are_shown(render: Any) -> None:
     path = transfers()
     html = render(path)
     assert escape(path.headline) in html

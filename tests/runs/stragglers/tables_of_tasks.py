@@ -36,14 +36,14 @@ def tasks(
 
 
 def slowed(frame: pd.DataFrame, names: str | Sequence[str], times: float, *, cpu_too: bool = True) -> pd.DataFrame:
-    """The same with tasks of some workers that many times as long; their CPU time too, or all of it waiting."""
+    """Lengthen the tasks of some workers by a factor, with their CPU time or by waiting."""
     return changed(frame, names, lambda rows: _longer(rows, times, cpu_too))
 
 
 def changed(
     frame: pd.DataFrame, names: str | Sequence[str], change: Callable[[pd.DataFrame], pd.DataFrame]
 ) -> pd.DataFrame:
-    """The same with the rows of some workers changed."""
+    """Change the rows of some workers."""
     its = frame.worker.isin([names] if isinstance(names, str) else list(names))
     return pd.concat([frame[~its], change(frame[its].copy())], ignore_index=True)
 

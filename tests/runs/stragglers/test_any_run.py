@@ -1,4 +1,4 @@
-"""Whatever is known of a run, it can be judged: columns, hosts, groups and history may be there or not."""
+"""Any run can be judged, with or without optional columns, hosts, groups and history."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_without_cpu_times_the_cause_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(("column", "cause"), [("disk_seconds", Cause.DISK), ("transfer_seconds", Cause.NETWORK)])
-def test_slow_disks_and_networks_are_told_apart_from_slow_tasks(column: str, cause: Cause) -> None:
+def test_slow_disks_and_networks_are_distinguished_from_slow_tasks(column: str, cause: Cause) -> None:
     frame = tasks()
     rng = np.random.default_rng(1)
     frame[column] = 0.5 * np.exp(0.1 * rng.standard_normal(len(frame))) * np.where(frame.worker == "w07", 3.0, 1.0)
@@ -241,7 +241,7 @@ def test_a_factor_that_is_no_positive_number_is_refused(factor: float) -> None:
         find_stragglers(tasks(), factor=factor)
 
 
-def test_what_is_usual_is_worked_out_once_for_several_runs() -> None:
+def test_usual_figures_are_computed_once_for_several_runs() -> None:
     before = usual([tasks(2, seed=seed) for seed in range(5)])
     assert names(find_stragglers(slowed(tasks(2, seed=9), "w00", 1.5), history=before)) == ["w00"]
 
@@ -305,7 +305,7 @@ def test_more_healthy_workers_do_not_hide_a_straggler_nor_make_one(seed: int, mo
 
 
 @pytest.mark.parametrize(("end", "signal"), [("sender", "send"), ("receiver", "receive")])
-def test_a_slow_sender_is_told_from_a_slow_receiver(end: str, signal: str) -> None:
+def test_a_slow_sender_is_distinguished_from_a_slow_receiver(end: str, signal: str) -> None:
     trace = transfer_bound(64, seed=1, workers=5)
     moved = trace.transfers
     slow = getattr(moved, end) == 3

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from benchmarks.simulated_traces import SAMPLES
 from dask_efficiency import RunTrace
 from dask_efficiency.runs.stragglers.offline import find_stragglers, judge_run
-from dask_efficiency.runs.stragglers.tables import Run, TableError, run_of_table, run_of_trace
+from dask_efficiency.runs.stragglers.tables import ObservedRun, TableError, run_of_table, run_of_trace
 from dask_efficiency.straggler.disk import AGAINST_USUAL
 from tests.runs.stragglers.tables_of_tasks import slowed, tasks
 from tests.runs.trace.samples import damaged_traces
 
 
-def signals(run: Run) -> set[str]:
+def signals(run: ObservedRun) -> set[str]:
     return {observations.signal for observations in run.observations}
 
 

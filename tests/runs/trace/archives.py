@@ -22,7 +22,7 @@ def archive(**members: str) -> bytes:
 
 
 def forged(content: bytes, description: str, change: Change) -> bytes:
-    """The same file with its description or columns changed, and its checksums right."""
+    """Change the description or columns of a file, with right checksums."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = {name: file.read(name) for name in file.namelist()}
     described = json.loads(members[description])

@@ -1,4 +1,4 @@
-"""Whether two traces hold the same."""
+"""Comparison of traces."""
 
 from __future__ import annotations
 

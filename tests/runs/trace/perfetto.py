@@ -25,7 +25,7 @@ def query(trace: str | os.PathLike[str], *sql: str) -> list[list[list[Any]]]:
 
 
 def query_each(traces: Sequence[str | os.PathLike[str]], *sql: str) -> list[list[list[list[Any]]]]:
-    """The same for several traces."""
+    """Read several traces."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; Perfetto's trace processor runs under it")

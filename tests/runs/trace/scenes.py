@@ -9,7 +9,7 @@ from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode, encode
 from dask_efficiency.runs.trace.build import build
-from dask_efficiency.runs.trace.recorder import Recorder, TaskFacts
+from dask_efficiency.runs.trace.recorder import TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.recording import Recording
 
 #: The scheduler's clock of the day, when its monotonic clock is at zero.
@@ -30,7 +30,7 @@ class Scene:
         self.offsets = offsets
         #: By key: prefix, span, priority, what it needs, constraints.
         self.facts: dict[Any, tuple[str, str, tuple[int, int, int], Sequence[Any], dict[str, Any] | None]] = {}
-        self.recorder = Recorder(self.read, max_tasks=max_tasks)
+        self.recorder = TraceRecorder(self.read, max_tasks=max_tasks)
         self.run_ids = 0
         self.seq = 0
 

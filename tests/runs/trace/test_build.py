@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.tables import MISSING
-from dask_efficiency.runs.trace.schema import SHUFFLED, Outcome, WorkerChange
-from tests.runs.trace.scenes import EPOCH, Scene, runs_of
+from dask_efficiency.runs.trace.schema import SHUFFLED, RunOutcome, WorkerChange
+from tests.runs.trace.scenes import EPOCH, Scene, needs_of, runs_of
 
 INSTANTS = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
 
@@ -15,7 +16,7 @@ def instants(run):
     return [run[name] for name in INSTANTS]
 
 
-def test_a_run_is_what_the_scheduler_and_the_worker_say_of_it():
+def test_a_run_joins_the_rows_of_the_scheduler_and_the_worker():
     scene = Scene()
     scene.run("a", 1, scene.submit({"a": ()}), slot=3, thread=99)
     trace = scene.trace()
@@ -27,7 +28,7 @@ def test_a_run_is_what_the_scheduler_and_the_worker_say_of_it():
     assert trace.tasks.nbytes.tolist() == [28]
 
 
-def test_what_a_worker_says_is_put_on_the_scheduler_s_clock():
+def test_a_worker_s_instants_are_converted_to_the_scheduler_s_clock():
     same, apart = Scene(), Scene(offsets=(10**15, -(10**12)))
     for scene in (same, apart):
         scene.run("b", 1, scene.run("a", 0, scene.submit({"a": (), "b": ("a",)})))
@@ -39,18 +40,18 @@ def test_what_a_worker_says_is_put_on_the_scheduler_s_clock():
 @pytest.mark.parametrize(
     ("finish", "kind", "removed", "outcome"),
     [
-        ("memory", "task-finished", False, Outcome.SUCCEEDED),
-        ("erred", "task-erred", False, Outcome.FAILED),
-        ("released", "task-erred", False, Outcome.FAILED),
-        ("released", "execute-unknown-error", False, Outcome.FAILED),
-        ("released", "reschedule", False, Outcome.CANCELLED),
-        ("released", "client-releases-keys", False, Outcome.CANCELLED),
-        ("released", "task-finished", False, Outcome.CANCELLED),
-        ("released", "handle-worker-cleanup", True, Outcome.LOST),
-        ("erred", "handle-worker-cleanup", True, Outcome.LOST),
+        ("memory", "task-finished", False, RunOutcome.SUCCEEDED),
+        ("erred", "task-erred", False, RunOutcome.FAILED),
+        ("released", "task-erred", False, RunOutcome.FAILED),
+        ("released", "execute-unknown-error", False, RunOutcome.FAILED),
+        ("released", "reschedule", False, RunOutcome.CANCELLED),
+        ("released", "client-releases-keys", False, RunOutcome.CANCELLED),
+        ("released", "task-finished", False, RunOutcome.CANCELLED),
+        ("released", "handle-worker-cleanup", True, RunOutcome.LOST),
+        ("erred", "handle-worker-cleanup", True, RunOutcome.LOST),
     ],
 )
-def test_what_becomes_of_a_run_is_told_by_its_end_and_its_cause(finish, kind, removed, outcome):
+def test_the_outcome_of_a_run_follows_from_its_end_and_its_cause(finish, kind, removed, outcome):
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
     cause = scene.cause(kind)
@@ -66,7 +67,7 @@ def test_a_worker_that_leaves_later_makes_no_run_lost():
     scene.move("a", "processing", "released", scene.cause("client-releases-keys"))
     cause = scene.cause("retire-workers")
     scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
-    assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [Outcome.CANCELLED]
+    assert [run["outcome"] for run in runs_of(scene.trace(), "a")] == [RunOutcome.CANCELLED]
 
 
 def test_a_run_that_its_closing_worker_cut_off_is_cancelled_and_not_lost():
@@ -77,7 +78,7 @@ def test_a_run_that_its_closing_worker_cut_off_is_cancelled_and_not_lost():
     scene.recorder.worker_changed(scene.tick(), 0, WorkerChange.LEFT, stimulus_id=cause)
     scene.send(0, scene.on_worker(0, run_id))
     (run,) = runs_of(scene.trace(), "a")
-    assert run["outcome"] == Outcome.CANCELLED
+    assert run["outcome"] == RunOutcome.CANCELLED
     assert run["reported"] == MISSING
 
 
@@ -85,7 +86,7 @@ def test_what_has_not_ended_is_running():
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
     (run,) = runs_of(scene.trace(), "a")
-    assert run["outcome"] == Outcome.RUNNING
+    assert run["outcome"] == RunOutcome.RUNNING
     assert run["reported"] == MISSING
 
 
@@ -99,8 +100,8 @@ def test_a_stolen_task_has_a_run_on_each_worker():
     scene.move("a", "processing", "memory", scene.cause("task-finished"), 1, 28)
     trace = scene.trace()
     given_up, done = runs_of(trace, "a")
-    assert (given_up["worker"], given_up["outcome"]) == (0, Outcome.CANCELLED)
-    assert (done["worker"], done["outcome"]) == (1, Outcome.SUCCEEDED)
+    assert (given_up["worker"], given_up["outcome"]) == (0, RunOutcome.CANCELLED)
+    assert (done["worker"], done["outcome"]) == (1, RunOutcome.SUCCEEDED)
     assert "steal" in trace.stimulus_kinds
     assert trace.stimuli.at[list(trace.stimuli.kind).index(trace.stimulus_kinds.index("steal"))] == MISSING
 
@@ -113,7 +114,7 @@ def test_what_was_processing_when_the_recording_began_has_a_run_and_no_transitio
     scene.move("a", "processing", "memory", scene.cause("task-finished"), 0, 28)
     trace = scene.trace()
     (run,) = runs_of(trace, "a")
-    assert (run["outcome"], run["assigned"], run["received"]) == (Outcome.SUCCEEDED, MISSING, MISSING)
+    assert (run["outcome"], run["assigned"], run["received"]) == (RunOutcome.SUCCEEDED, MISSING, MISSING)
     assert run["executing"] > EPOCH
     assert len(trace.transitions) == 1
     assert trace.transitions.stimulus.tolist() == [0]
@@ -144,7 +145,7 @@ def test_the_task_that_left_its_slot_is_named():
     assert [runs_of(trace, key)[0]["after"] for key in "abc"] == [MISSING, list(trace.keys).index("a"), MISSING]
 
 
-def test_of_a_run_that_is_told_twice_the_later_row_counts():
+def test_of_two_rows_of_a_run_the_later_counts():
     scene = Scene()
     run_id = scene.process("a", 0, scene.submit({"a": ()}))
     scene.send(0, scene.on_worker(0, run_id, stop=MISSING, ended=MISSING, thread=MISSING))
@@ -155,7 +156,7 @@ def test_of_a_run_that_is_told_twice_the_later_row_counts():
     assert run["stop"] != MISSING
 
 
-def test_where_a_row_was_lost_what_the_scheduler_was_told_stands_in():
+def test_a_lost_row_is_replaced_by_the_scheduler_s_message():
     scene = Scene()
     scene.process("a", 0, scene.submit({"a": ()}))
     begins = scene.tick()
@@ -248,3 +249,26 @@ def test_an_empty_recording_is_an_empty_trace():
     trace = Scene().trace()
     assert len(trace.tasks) == len(trace.runs) == len(trace.transitions) == len(trace.transfers) == 0
     assert len(trace.phases) == 0
+
+
+def test_a_part_holds_what_was_going_on_and_the_tasks_that_it_names():
+    scene = Scene()
+    scene.run("early", 0, scene.submit({"early": (), "never": ()}))
+    stimulus = scene.submit({"long": ("early",)}, retries=1)
+    run_id = scene.process("long", 0, stimulus)
+    start = scene.tick()
+    scene.run("late", 1, scene.submit({"late": ("early",)}), after=run_id)
+    scene.send(0, scene.on_worker(0, run_id))
+    scene.move("long", "processing", "memory", scene.cause("task-finished"), 0, 28)
+    trace = scene.trace(start=start)
+    assert trace.start == EPOCH + start
+    assert set(trace.keys) == {"early", "long", "late"}
+    assert not runs_of(trace, "early")
+    assert runs_of(trace, "long")[0]["outcome"] == RunOutcome.SUCCEEDED
+    assert trace.keys[int(runs_of(trace, "late")[0]["after"])] == "long"
+    assert needs_of(trace, "late") == {"early"}
+    assert (trace.transitions.at >= trace.start).all()
+    assert np.isin(trace.transitions.stimulus, np.arange(len(trace.stimuli))).all()
+    assert len(trace.graphs) == 1
+    assert dict(zip(trace.keys, trace.tasks.graph.tolist(), strict=True)) == {"early": -1, "long": -1, "late": 0}
+    assert {trace.keys[task]: value for task, value in trace.constraints.items()} == {"long": {"retries": 1}}

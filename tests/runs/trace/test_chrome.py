@@ -15,7 +15,7 @@ from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.chrome import PathSlice, save_chrome
 from dask_efficiency.runs.trace.errors import EmptyTraceError
 from dask_efficiency.runs.trace.events import Written
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Outcome, Series, Shuffled, WorkerEvents
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, RunOutcome, Series, Shuffled, WorkerEvents
 from tests.runs.trace.perfetto import FAULTS, query, query_each
 
 COUNTS = ("select count(*) from slice", "select count(*) from flow", "select count(*) from counter", FAULTS)
@@ -46,7 +46,7 @@ def test_perfetto_finds_all_that_was_written_and_no_fault(tmp_path: Path) -> Non
     traces = {name: make() for name, make in SAMPLES.items()} | {"everything": with_everything()}
     written = {}
     for name, trace in traces.items():
-        done = np.flatnonzero(trace.runs.outcome == Outcome.SUCCEEDED)
+        done = np.flatnonzero(trace.runs.outcome == RunOutcome.SUCCEEDED)
         critical = run_path(trace, int(done[0]), int(done[-1]))
         written[name] = save_chrome(trace, tmp_path / name, critical=critical)
         assert written[name].slices > len(trace.runs)

@@ -3,9 +3,15 @@ from __future__ import annotations
 import io
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
-from dask_efficiency.runs.trace.events import Place, TraceEvents
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.events import TraceEvents, WrittenSlice, lanes
 from tests.runs.trace.perfetto import FAULTS, query
 
 EPOCH = 1_700_000_000_000_000_000
@@ -66,7 +72,7 @@ def test_an_arrow_joins_its_two_slices_and_no_others(tmp_path: Path) -> None:
 
 def test_an_arrow_back_in_time_is_neither_written_nor_counted() -> None:
     events = TraceEvents(io.BytesIO(), 0)
-    late, early, nothing = Place(1, 2, 50, 60), Place(1, 3, 0, 10), Place(1, 3, 70, 70)
+    late, early, nothing = WrittenSlice(1, 2, 50, 60), WrittenSlice(1, 3, 0, 10), WrittenSlice(1, 3, 70, 70)
     for source, target in ((late, early), (early, nothing), (nothing, late)):
         events.arrow(source, target, "a", "c")
     assert events.written.flows == 0
@@ -81,3 +87,29 @@ def test_a_figure_that_is_no_number_is_left_out() -> None:
     (event,) = json.loads(file.getvalue())["traceEvents"]
     assert event["args"] == {"process": 1.0}
     assert events.written.counters == 1
+
+
+intervals = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8), st.integers(MISSING, 3)), max_size=15)
+
+
+@given(intervals)
+def test_no_two_intervals_of_a_lane_overlap(rows: list[tuple[int, int, int]]) -> None:
+    start, length, wanted = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    stop = start + length
+    found = lanes(start, stop, wanted)
+    for lane in np.unique(found):
+        mine = sorted(zip(start[found == lane].tolist(), stop[found == lane].tolist(), strict=True))
+        assert all(before[1] <= after[0] for before, after in pairwise(mine))
+
+
+@given(intervals)
+def test_there_are_no_more_lanes_than_intervals_at_once(rows: list[tuple[int, int, int]]) -> None:
+    start = np.array([row[0] for row in rows], np.int64)
+    stop = start + np.array([row[1] + 1 for row in rows], np.int64)
+    at_once = max((int(((start <= at) & (stop > at)).sum()) for at in start), default=0)
+    assert len(np.unique(lanes(start, stop))) == at_once
+
+
+def test_a_wish_is_granted_where_the_lane_is_free() -> None:
+    start, stop = np.array([0, 0, 5, 6]), np.array([10, 5, 7, 8])
+    assert lanes(start, stop, np.array([1, 0, 0, 0])).tolist() == [1, 0, 0, 2]

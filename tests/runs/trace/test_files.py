@@ -16,15 +16,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.simulated_traces import SAMPLES, random_graph, simulate, tree
+from benchmarks.simulated_traces import SAMPLES, lost_worker, random_graph, simulate, tree
 from dask_efficiency import RunTrace, load_trace
 from dask_efficiency.accounts.tables import MISSING, Column, Table, Texts
 from dask_efficiency.runs.trace import archive as archives
-from dask_efficiency.runs.trace import packing
-from dask_efficiency.runs.trace.files import TraceFileError, save_trace
-from dask_efficiency.runs.trace.positions import MAX_NS, MAX_NUMBER
+from dask_efficiency.runs.trace import archive as packing
+from dask_efficiency.runs.trace.files import (
+    MAX_NS,
+    MAX_NUMBER,
+    POINTS_INTO,
+    TraceFileError,
+    check_positions,
+    save_trace,
+)
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
-from dask_efficiency.runs.trace.schema import Series, Shuffled
+from dask_efficiency.runs.trace.schema import Blocked, Releases, Series, Shuffled
 from dask_efficiency.show import progress
 from tests.runs.trace.archives import Change, archive, forged, set_to
 from tests.runs.trace.equal import assert_same
@@ -283,9 +289,7 @@ def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
     assert os.path.getsize(tmp_path / "run.trace") <= 100 * len(trace.tasks)
 
 
-def test_ctrl_c_leaves_the_old_file_whole_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_leaves_the_old_file_whole_and_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, packed = tree(leaves=4), []
 
     def pack(*column: Any) -> Any:
@@ -325,3 +329,68 @@ class Seen:
 
     def close(self, work: progress.Work, seconds: float) -> None:
         self.closed.append(work)
+
+
+COLUMNS = [(table, column) for table, columns in POINTS_INTO.items() for column in columns]
+
+
+def full() -> RunTrace:
+    """A trace that has a row in every table."""
+    return replace(
+        lost_worker(),
+        releases=Releases.from_columns({"at": [1], "client": [0], "task": [0]}),
+        blocked=Blocked.from_columns({"worker": [0], "start": [1], "stop": [2]}),
+        series=Series.from_columns({"at": [1], "worker": [0]}),
+        shuffled=Shuffled.from_columns({"task": [0], "sender": [0], "receiver": [1]}),
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_samples_fit(name: str) -> None:
+    check_positions(SAMPLES[name]())
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_a_position_out_of_range_is_named(table: str, column: str) -> None:
+    trace = full()
+    for wrong in (-2, 127):
+        values = getattr(getattr(trace, table), column).copy()
+        values[0] = wrong if values.dtype == np.int8 or wrong < 0 else 1 << 14
+        broken = replace(trace, **{table: replace(getattr(trace, table), **{column: values})})
+        with pytest.raises(ValueError, match=rf"{table}\.{column} is {values[0]} in row 0; expected -1 to"):
+            check_positions(broken)
+
+
+def test_a_position_may_be_missing() -> None:
+    trace = full()
+    for table, column in COLUMNS:
+        values = getattr(getattr(trace, table), column).copy()
+        values[0] = MISSING
+        check_positions(replace(trace, **{table: replace(getattr(trace, table), **{column: values})}))
+
+
+@pytest.mark.parametrize(
+    ("starts", "edges", "found"),
+    [
+        ([0, 0], [], "dependency_starts has 2 rows; expected 4"),
+        ([0, 1, 1, 1], [3], "dependencies is 3 in row 0; expected 0 to 2"),
+        ([0, 1, 1, 1], [-1], "dependencies is -1 in row 0; expected 0 to 2"),
+        ([0, 1, 0, 1], [0], "does not rise from 0 to the 1 dependencies"),
+        ([0, 0, 0, 0], [0], "does not rise"),
+        ([1, 1, 1, 1], [0], "does not rise"),
+    ],
+)
+def test_dependencies_that_do_not_fit_are_named(starts: list[int], edges: list[int], found: str) -> None:
+    trace = replace(
+        tree(2), dependency_starts=np.array(starts, np.int64), dependencies=np.array(edges, np.int32).reshape(-1)
+    )
+    with pytest.raises(ValueError, match=found):
+        check_positions(trace)
+
+
+def test_keys_and_constraints_belong_to_tasks() -> None:
+    trace = tree(2)
+    with pytest.raises(ValueError, match="there are 2 keys; expected one for each of 3 tasks"):
+        check_positions(replace(trace, keys=trace.keys[:2]))
+    with pytest.raises(ValueError, match="constraints"):
+        check_positions(replace(trace, constraints={3: {"retries": 1}}))

@@ -17,16 +17,14 @@ from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace import files, recorder
 from dask_efficiency.runs.trace.batch import decode, encode
-from dask_efficiency.runs.trace.build import build
-from dask_efficiency.runs.trace.files import TraceFileError, save_trace
-from dask_efficiency.runs.trace.part import since_start
-from dask_efficiency.runs.trace.positions import check_positions
-from dask_efficiency.runs.trace.profiles import MAX_PROFILE_BYTES, Profile
-from dask_efficiency.runs.trace.recorder import Recorder, TaskFacts
+from dask_efficiency.runs.trace.build import build, since_start
+from dask_efficiency.runs.trace.files import TraceFileError, check_positions, save_trace
+from dask_efficiency.runs.trace.recorder import TaskFacts, TraceRecorder
+from dask_efficiency.runs.trace.run_trace import MAX_PROFILE_BYTES, TaskProfile
 from tests.runs.trace.equal import assert_same
 from tests.runs.trace.test_files import everything
 
-PROFILE = Profile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
+PROFILE = TaskProfile(run=7, thread=123, start=10, stop=20, started=1_000_010, content=b"\x1f\x8b...")
 OLD_FILE = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
 
 
@@ -71,9 +69,9 @@ def read(keys: Any) -> TaskFacts:
     return TaskFacts(["f"] * count, [""] * count, [(0, 0, 0)] * count, [()] * count, {})
 
 
-def recorded(*profiles: Profile) -> Recorder:
+def recorded(*profiles: TaskProfile) -> TraceRecorder:
     """Three tasks, whose runs are 5, 6 and 7; the worker's clock is 1,000 behind."""
-    found = Recorder(read, max_tasks=100)
+    found = TraceRecorder(read, max_tasks=100)
     found.graph(["a", "b", "c"], [], client="client", stimulus_id="update-graph-1", received=1, at=2)
     for run, key in ((5, "a"), (6, "b"), (7, "c")):
         found.transition(run, key, "waiting", "processing", "update-graph-1", 0, run)
@@ -81,7 +79,7 @@ def recorded(*profiles: Profile) -> Recorder:
     return found
 
 
-def traced(found: Recorder, **kwargs: Any) -> Any:
+def traced(found: TraceRecorder, **kwargs: Any) -> Any:
     frozen = found.freeze()
     worker = {"name": "w", "address": "w", "host": "h", "nthreads": 1, "memory_limit": 0, "resources": {}}
     frozen.facts.update(
@@ -115,7 +113,7 @@ def test_profiles_of_runs_that_were_lost_are_counted() -> None:
     assert trace.dropped == {"profiles": 2}
 
 
-def test_a_trace_says_what_was_not_profiled() -> None:
+def test_a_trace_notes_the_runs_that_were_not_profiled() -> None:
     assert traced(recorded()).notes == ("not profiled, though asked for: 1 runs, as busy",)
     assert traced(recorded()).profiles == ()
 

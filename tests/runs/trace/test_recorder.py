@@ -6,8 +6,35 @@ from hypothesis import strategies as st
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace import recorder
-from dask_efficiency.runs.trace.schema import Outcome
+from dask_efficiency.runs.trace import recorder as module
+from dask_efficiency.runs.trace.recorder import MAX_NAME_LENGTH, Names
+from dask_efficiency.runs.trace.schema import RunOutcome
 from tests.runs.trace.scenes import Scene, needs_of, runs_of
+
+
+def test_names_are_numbered_in_order_of_first_use():
+    names = Names()
+    assert [names.number(name) for name in ("a", "b", "a")] == [0, 1, 0]
+    assert names.all() == ["a", "b"]
+
+
+def test_too_many_names_are_one_and_long_ones_are_cut(monkeypatch):
+    monkeypatch.setattr(module, "MAX_NAMES", 2)
+    names = Names()
+    assert [names.number(str(i)) for i in range(5)] == [0, 1, 2, 2, 2]
+    assert names.all() == ["0", "1", "(other)"]
+    assert Names().number("x" * 1_000) == 0
+    long = Names()
+    long.number("x" * 1_000)
+    assert long.all() == ["x" * MAX_NAME_LENGTH]
+    assert [long.number("x" * 1_000), long.number("y")] == [0, 1]
+
+
+def test_many_names_are_numbered_as_one_after_the_other() -> None:
+    together, one_by_one = Names(), Names()
+    for texts in (["b", "a", "b"], ["a", "b"], ["c", "a"], []):
+        assert together.numbers(texts) == [one_by_one.number(text) for text in texts]
+    assert together.all() == ["b", "a", "c"]
 
 
 def test_a_task_is_met_with_all_that_it_needs():
@@ -61,7 +88,7 @@ def test_it_keeps_the_newest_tasks_and_counts_what_it_drops(max_tasks, count):
     assert min(count, max_tasks // 2) <= len(kept) <= max_tasks
     assert len(kept) + trace.dropped.get("tasks", 0) == count
     assert len(trace.transitions) + trace.dropped.get("transitions", 0) == 3 * count
-    assert runs_of(trace, count - 1)[0]["outcome"] == Outcome.SUCCEEDED
+    assert runs_of(trace, count - 1)[0]["outcome"] == RunOutcome.SUCCEEDED
     # A task may be there whose graph was dropped.
     brought = [graph for graph in trace.tasks.graph.tolist() if graph != MISSING]
     assert brought == list(range(len(trace.graphs)))[-len(brought) :]
@@ -79,7 +106,7 @@ def test_a_run_that_goes_on_while_others_are_dropped_is_whole_or_gone(max_tasks,
     trace = scene.trace()
     assert list(trace.keys).count("long") == 1
     for run in runs_of(trace, "long"):
-        assert run["outcome"] == Outcome.SUCCEEDED
+        assert run["outcome"] == RunOutcome.SUCCEEDED
         assert run["run_id"] == run_id
     for column in (trace.runs.task, trace.transitions.task, trace.dependencies):
         assert np.isin(column, np.arange(len(trace.tasks))).all()

@@ -1,11 +1,44 @@
 from __future__ import annotations
 
+import struct
 from array import array
 
 import numpy as np
+import pytest
 
 from dask_efficiency.runs.trace import recording
+from dask_efficiency.runs.trace.recording import Chapter, Growing
 from tests.runs.trace.scenes import Scene
+
+
+def test_a_row_is_appended_to_every_column_or_refused() -> None:
+    rows = Growing({"at": np.int64, "kind": np.int8, "share": np.float64})
+    rows.append(1 << 40, 3, 0.5)
+    assert {name: column.tolist() for name, column in rows.columns.items()} == {
+        "at": [1 << 40],
+        "kind": [3],
+        "share": [0.5],
+    }
+    assert len(rows) == 1
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        rows.append(1, 2)
+
+
+def test_rows_are_appended_to_every_column_or_none_is():
+    rows = Growing({"at": np.int64, "kind": np.int8})
+    rows.extend(range(3), iter([7, 8, 9]))
+    with pytest.raises(struct.error, match="format requires"):
+        rows.extend([3, 4], [1, 1_000])
+    assert {name: column.tolist() for name, column in rows.columns.items()} == {"at": [0, 1, 2], "kind": [7, 8, 9]}
+
+
+def test_the_columns_of_a_chapter_are_as_wide_as_those_of_the_trace() -> None:
+    chapter = Chapter()
+    for growing in (chapter.tasks, *chapter.tables.values()):
+        for column in growing.columns.values():
+            assert np.array(column).dtype.itemsize == column.itemsize
+    assert chapter.log.columns["task"].itemsize == 4
+    assert chapter.counts() == {"tasks": 0, "transitions": 0, "runs": 0, "transfers": 0, "series": 0, "profiles": 0}
 
 
 def test_what_comes_after_it_was_frozen_is_no_part_of_it_though_it_is_packed_later(monkeypatch):
@@ -34,4 +67,4 @@ def test_a_column_is_copied_in_pieces_whatever_its_length(monkeypatch):
     for length in range(10):
         column = array("h", range(length))
         for rows in range(length + 1):
-            assert recording._first(column, rows).tolist() == list(range(rows))
+            assert recording._copy_first(column, rows).tolist() == list(range(rows))

@@ -17,13 +17,13 @@ import numpy as np
 from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import Texts
-from dask_efficiency.runs.trace.schema import STATES, Outcome, Tasks, WorkerChange, WorkerEvents
+from dask_efficiency.runs.trace.schema import STATES, RunOutcome, Tasks, WorkerChange, WorkerEvents
 from dask_efficiency.simulation.engine.engine import Engine
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import calibrate
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.disk import Disk
-from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 MB = 1_000_000
 
@@ -37,21 +37,21 @@ def run(trace: RunTrace, cluster: ClusterSpec | None = None, **job: Any) -> dict
     costs = replace(calibrate(trace, gil), disk=DISK)
     # No process uses anything beside results.
     costs = replace(costs, unmanaged=np.zeros_like(costs.unmanaged))
-    job = Job(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
+    job = SimulationJob(cluster or ClusterSpec.from_trace(trace), validate=True, **job)
     found = Engine(Workload(trace), costs, job, 0).run()
     assert found.trace is not None
     return facts(found.trace)
 
 
 def facts(trace: RunTrace) -> dict[str, Any]:
-    """What tests look at."""
+    """Figures that tests check."""
     runs, names = trace.runs, [worker.name for worker in trace.workers]
     memory = trace.transitions.finish == STATES.index("memory")
     return {
         "ms": (int(runs.stop.max()) - int(runs.start[runs.start >= 0].min())) / MS,
         "spill_ms": runs.spill_ns.sum() / MS,
         "unspill_ms": runs.unspill_ns.sum() / MS,
-        "outcomes": dict(Counter(Outcome(outcome).name for outcome in runs.outcome.tolist())),
+        "outcomes": dict(Counter(RunOutcome(outcome).name for outcome in runs.outcome.tolist())),
         "memory": len({*trace.transitions.task[memory].tolist()}),
         "workers": {
             prefix: dict(Counter(names[i] for i in runs.worker[trace.tasks.prefix[runs.task] == number].tolist()))

@@ -18,7 +18,7 @@ from dask_efficiency import RunTrace, critical_path, load_trace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.simulation.engine.launch import SimulationError, simulate_seeds
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 from tests.plugin.watch import eventually
 from tests.runs.trace.equal import assert_same
 from tests.simulation.cold_trace import COLD, cold_trace
@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[2] / "data" / "simulation"
 
 
 def simulated(trace: RunTrace, seed: int = 0, **job: object) -> RunTrace:
-    (found,) = simulate_seeds(trace, Job(ClusterSpec.from_trace(trace), **job), [seed], traces=[seed])  # type: ignore[arg-type]
+    (found,) = simulate_seeds(trace, SimulationJob(ClusterSpec.from_trace(trace), **job), [seed], traces=[seed])  # type: ignore[arg-type]
     assert found.trace is not None
     return found.trace
 
@@ -101,13 +101,13 @@ def test_one_worker_of_one_thread_begins_its_tasks_in_the_recorded_order() -> No
 def test_a_seed_is_the_same_run_in_every_process(
     recorded: RunTrace, replayed: RunTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the process's allocator, hashes and configuration, and the seeds that came before."""
+    """The result does not depend on the process's allocator, hashes and configuration, nor on earlier seeds."""
     monkeypatch.setenv("PYTHONMALLOC", "malloc")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__UNKNOWN_TASK_DURATION", "10s")
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__PRELOAD", '["no_such_module"]')
-    job = Job(ClusterSpec.from_trace(recorded))
+    job = SimulationJob(ClusterSpec.from_trace(recorded))
     other, again = simulate_seeds(recorded, job, [3, 0], traces=[3, 0], processes=1)
     assert again.trace is not None
     assert_same(again.trace, replayed)
@@ -118,7 +118,9 @@ def test_a_seed_is_the_same_run_in_every_process(
 
 def test_each_run_is_reported(recorded: RunTrace) -> None:
     reported: list[float] = []
-    simulate_seeds(recorded, Job(ClusterSpec.from_trace(recorded)), [0, 1, 2], processes=2, report=reported.append)
+    simulate_seeds(
+        recorded, SimulationJob(ClusterSpec.from_trace(recorded)), [0, 1, 2], processes=2, report=reported.append
+    )
     assert reported == sorted(reported)
     assert reported[-1] == 3.0
 
@@ -130,9 +132,9 @@ from dask_efficiency import ClusterSpec, load_trace
 from dask_efficiency.simulation.engine.engine import Engine
 from dask_efficiency.simulation.engine.workload import Workload
 from dask_efficiency.simulation.model.calibration import calibrate
-from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 trace = load_trace(sys.argv[1])
-job = Job(ClusterSpec.from_trace(trace))
+job = SimulationJob(ClusterSpec.from_trace(trace))
 calibration = calibrate(trace, job.gil, job.cluster.network, job.cluster.cores)
 Engine(Workload(trace), calibration, job, 0).run(print)
 """
@@ -175,7 +177,7 @@ def test_a_worker_asks_for_inputs_that_no_worker_is_known_to_have() -> None:
     """With this seed, a task waits for one that is missing: without asking it would wait for ever."""
     trace = load_trace(DATA / "flat.trace")
     cluster = ClusterSpec.from_file(DATA / "lab.yaml", DATA / "slow-cards.txt")
-    (found,) = simulate_seeds(trace, Job(cluster), [4])
+    (found,) = simulate_seeds(trace, SimulationJob(cluster), [4])
     assert 3.0 < found.makespan_seconds < 12.0
 
 
@@ -183,10 +185,11 @@ def test_a_simulation_ends_with_the_process_that_began_it(recorded: RunTrace, tm
     """Even where that one is killed; it leaves no files."""
     recorded.save(tmp_path / "run.trace")
     script = (
-        "import sys; from dask_efficiency import load_trace; from dask_efficiency.simulation.model.job import Job;"
+        "import sys; from dask_efficiency import load_trace;"
+        "from dask_efficiency.simulation.model.ensemble import SimulationJob;"
         "from dask_efficiency.simulation.model.cluster import ClusterSpec;"
         "from dask_efficiency.simulation.engine.launch import simulate_seeds; t = load_trace(sys.argv[1]);"
-        "simulate_seeds(t, Job(ClusterSpec.from_trace(t)), range(10_000))"
+        "simulate_seeds(t, SimulationJob(ClusterSpec.from_trace(t)), range(10_000))"
     )
     (tmp_path / "files").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "files")}
@@ -204,5 +207,5 @@ def test_a_run_that_stands_still_says_which_tasks_wait_for_what(recorded: RunTra
     needed = int(recorded.dependencies[recorded.dependency_starts[task]])
     bound = replace(recorded, constraints={needed: {"resources": {"GPU": 1.0}}})
     with pytest.raises(SimulationError, match="stands still") as error:
-        simulate_seeds(bound, Job(ClusterSpec.from_trace(bound)), [0])
+        simulate_seeds(bound, SimulationJob(ClusterSpec.from_trace(bound)), [0])
     assert recorded.keys[task] in str(error.value)

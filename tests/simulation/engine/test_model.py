@@ -1,4 +1,4 @@
-"""What workers of a simulated cluster do beside computing: each checked by Dask after every step."""
+"""Workers of a simulated cluster: locks, disks and messages, with Dask's own checks after every step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def became() -> dict[str, Any]:
-    """What became of each scenario."""
+    """Figures of each scenario."""
     command = [sys.executable, "-m", "tests.simulation.engine.scenarios"]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -18,7 +18,7 @@ from dask_efficiency.runs.trace.settings import SETTINGS
 from dask_efficiency.simulation.engine.launch import simulate_seeds
 from dask_efficiency.simulation.engine.settings import SettingError, check_settings, simulated_settings
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.job import Job
+from dask_efficiency.simulation.model.ensemble import SimulationJob
 
 TRACE = Path(__file__).parents[2] / "data" / "diagnoses" / "chain.trace"
 
@@ -143,6 +143,6 @@ def test_no_key_of_a_traces_configuration_runs_code(form: str, tmp_path: Path, m
     }[form]
     config = dict.fromkeys(set(keys()) - SETTINGS.keys(), canary)
     trace = replace(load_trace(TRACE), config=config)
-    (found,) = simulate_seeds(trace, Job(ClusterSpec.from_trace(trace)), [0])
+    (found,) = simulate_seeds(trace, SimulationJob(ClusterSpec.from_trace(trace)), [0])
     assert found.makespan_seconds > 0
     assert not ran.exists()

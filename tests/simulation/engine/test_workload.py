@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import simulated_traces
-from dask_efficiency.simulation.engine.workload import Workload, key_of
+from dask_efficiency.simulation.engine.workload import Workload, parse_key
 
 parts = st.one_of(st.text(max_size=8), st.integers(), st.tuples(st.text(max_size=3), st.integers()))
 
 
 @given(st.one_of(st.text(max_size=20), st.lists(parts, min_size=1, max_size=4).map(tuple)))
 def test_a_key_comes_back_from_its_text(key: Any) -> None:
-    found = key_of(str(key))
+    found = parse_key(str(key))
     assert str(found) == str(key)
     if isinstance(key, tuple):
         assert found == key
@@ -26,7 +26,7 @@ def test_a_key_comes_back_from_its_text(key: Any) -> None:
 
 @pytest.mark.parametrize("text", ["(", "('x', ", "('x',  0)", "(1)", "('x', open('y'))", "(" * 3000])
 def test_a_text_that_is_no_tuple_stays_a_text(text: str) -> None:
-    assert key_of(text) == text
+    assert parse_key(text) == text
 
 
 def test_a_graph_waits_for_as_many_results_as_its_client_had_heard_of() -> None:

@@ -6,10 +6,9 @@ import pytest
 
 from dask_efficiency.simulation.model.accuracy import SEEDS, SelfReplay, SimulationRefusedError, own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import RunFigures
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
@@ -21,8 +20,8 @@ def off_by(share: float) -> SelfReplay:
 def test_the_error_has_the_sign_of_what_is_too_long() -> None:
     assert off_by(0.04).error == pytest.approx(0.04)
     assert off_by(-0.04).error == pytest.approx(-0.04)
-    assert off_by(0.04).said == "4.0 % longer than it did"
-    assert off_by(-0.04).said == "4.0 % less than it did"
+    assert off_by(0.04).in_words == "4.0 % longer than it did"
+    assert off_by(-0.04).in_words == "4.0 % less than it did"
 
 
 @pytest.mark.parametrize(("share", "doubted"), [(0.049, False), (0.051, True), (-0.051, True)])
@@ -42,10 +41,10 @@ def test_the_cores_of_the_scheduler_are_known_of_the_recorded_run_too() -> None:
     trace = recorded()
     hosts = {worker.host for worker in trace.workers}
     network = Topology(
-        (Host("head"), *map(Host, hosts)), ("switch",), (*(Link((h, "switch"), 1e8) for h in ("head", *hosts)),)
+        (Host("head"), *map(Host, hosts)), ("switch",), (*(Cable((h, "switch"), 1e8) for h in ("head", *hosts)),)
     )
     given = replace(ClusterSpec.from_trace(trace), network=network, scheduler_host="head", cores={"head": 2})
-    own = own_job(trace, Job(given)).cluster
+    own = own_job(trace, SimulationJob(given)).cluster
     assert (own.network, own.scheduler_host, own.cores) == (network, "head", {"head": 2})
 
 

@@ -14,9 +14,9 @@ from dask_efficiency.runs.trace.errors import UnknownNameError
 from dask_efficiency.runs.trace.files import load_trace
 from dask_efficiency.runs.trace.run_trace import WorkerSpec
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.network import Constant
+from dask_efficiency.simulation.model.network import ConstantNetwork
 from dask_efficiency.simulation.model.placement import PlacementError
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 from tests.simulation.topologies import MBIT, topologies
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "everything.trace"
@@ -27,7 +27,7 @@ THREE = tuple(WorkerSpec(str(i), f"tcp://10.0.0.{i}:4000{i}", f"10.0.0.{i}", 2, 
 def star(*slots: int) -> Topology:
     """Hosts on one switch, with their slots."""
     hosts = tuple(Host(f"pc{i}", slots=n, memory=8 * 10**9, address=f"10.0.0.{i}") for i, n in enumerate(slots))
-    return Topology(hosts, ("top",), tuple(Link((host.name, "top"), 1000 * MBIT) for host in hosts))
+    return Topology(hosts, ("top",), tuple(Cable((host.name, "top"), 1000 * MBIT) for host in hosts))
 
 
 def names(cluster: ClusterSpec) -> list[str]:
@@ -223,7 +223,7 @@ def test_a_cluster_travels_as_json(topology: Topology, data: st.DataObject) -> N
     workers = tuple(
         WorkerSpec(f"w{i}", f"tcp://{host}:{i}", host, i + 1, 10**9, {"GPU": 1.0}) for i, host in enumerate(hosts)
     )
-    network = data.draw(st.sampled_from([None, Constant(1e8, 1e-3), topology]))
+    network = data.draw(st.sampled_from([None, ConstantNetwork(1e8, 1e-3), topology]))
     cluster = ClusterSpec(workers, network, {"w0": 0.5}, {"distributed.worker.x": 1.1}, hosts[0])
 
     assert ClusterSpec.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster

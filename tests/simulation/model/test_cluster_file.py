@@ -3,10 +3,49 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dask_efficiency.files.text_files import TextFileError
-from dask_efficiency.simulation.model.cluster_file import parse_cluster_file, read_cluster_file
-from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Host, Link
+from dask_efficiency.simulation.model.cluster_file import (
+    abbreviate_names,
+    expand_names,
+    parse_cluster_file,
+    read_cluster_file,
+)
+from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("server", ["server"]),
+        ("pc[08-11]", ["pc08", "pc09", "pc10", "pc11"]),
+        ("pc[8-10,12].lab", ["pc8.lab", "pc9.lab", "pc10.lab", "pc12.lab"]),
+    ],
+)
+def test_a_pattern_stands_for_names(pattern: str, names: list[str]) -> None:
+    assert expand_names(pattern) == names
+
+
+@pytest.mark.parametrize(
+    "pattern", ["pc[", "pc[]", "pc[a-b]", "pc[3-1]", "pc[1-1000000000]", "r[1-2]pc[1-2]", "pc[1-]"]
+)
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        expand_names(pattern)
+
+
+@given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}", fullmatch=True), unique=True))
+def test_what_is_written_short_stands_for_the_same_names(names: list[str]) -> None:
+    short = abbreviate_names(names)
+
+    assert [name for part in short.split(", ") if part for name in expand_names(part)] == names
+
+
+def test_names_that_follow_each_other_are_one_range() -> None:
+    assert abbreviate_names(["pc08", "pc09", "pc10", "pc12", "server"]) == "pc[08-10], pc12, server"
+
 
 LAB = Path(__file__).parents[3] / "docs" / "lab" / "lab.yaml"
 
@@ -46,10 +85,10 @@ def test_a_file_says_what_a_cluster_is() -> None:
     )
     assert read.topology.switches == ("top",)
     assert read.topology.links == (
-        Link(("head", "top"), 1.25e9),
-        Link(("pc1", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
-        Link(("pc2", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
-        Link(("pc3", "top"), 1.25e8, pytest.approx(1e-4), queue_seconds=pytest.approx(5e-3)),
+        Cable(("head", "top"), 1.25e9),
+        Cable(("pc1", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
+        Cable(("pc2", "top"), 1.25e8, pytest.approx(5e-5), 1.25e7),
+        Cable(("pc3", "top"), 1.25e8, pytest.approx(1e-4), queue_seconds=pytest.approx(5e-3)),
     )
     assert read.topology.payload == 0.9
     assert read.scheduler == "head"

@@ -9,8 +9,7 @@ from benchmarks.simulated_traces import MS, Graph, simulate
 from dask_efficiency import RunTrace
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Runs, Series
-from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, disk_of, unmanaged_of
-from dask_efficiency.simulation.model.recently_used import moved
+from dask_efficiency.simulation.model.disk import BANDWIDTH, LATENCY, Disk, read_disk, read_unmanaged, spill_moves
 
 MB = 1_000_000
 
@@ -33,14 +32,14 @@ def full(limit: int) -> RunTrace:
 
 
 def test_nothing_is_moved_where_everything_fits() -> None:
-    moves = moved(full(100 * MB), [0])
+    moves = spill_moves(full(100 * MB), [0])
     assert not any(getattr(moves, name).any() for name in moves.__slots__)
 
 
 def test_what_was_used_longest_ago_is_written_and_read_back_as_it_is_needed() -> None:
     # 0.6 of 40 MB is room for two. The third pushes the first out, the fourth the second; then each comes back in turn
     # and pushes out the one that is needed last.
-    moves = moved(full(40 * MB), [0])
+    moves = spill_moves(full(40 * MB), [0])
     assert moves.stored.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
     assert moves.read.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert moves.pushed_bytes.tolist() == [0, 0, 0, 0, 10 * MB, 10 * MB, 10 * MB, 10 * MB]
@@ -48,12 +47,12 @@ def test_what_was_used_longest_ago_is_written_and_read_back_as_it_is_needed() ->
 
 def test_the_speed_of_a_disk_is_found_from_what_was_moved_and_how_long_it_took() -> None:
     trace, disk = full(40 * MB), Disk(write=100e6, read=50e6)
-    moves = moved(trace, [0])
+    moves = spill_moves(trace, [0])
     spill = moves.stored * LATENCY + moves.stored_bytes / disk.write * 1e9
     unspill = (moves.pushed + moves.read) * LATENCY
     unspill = unspill + moves.pushed_bytes / disk.write * 1e9 + moves.read_bytes / disk.read * 1e9
     columns = trace.runs.columns() | {"spill_ns": spill.astype(np.int64), "unspill_ns": unspill.astype(np.int64)}
-    found = disk_of(replace(trace, runs=Runs.from_columns(columns)))
+    found = read_disk(replace(trace, runs=Runs.from_columns(columns)))
     assert found.write == pytest.approx(disk.write, rel=0.01)
     assert found.read == pytest.approx(disk.read, rel=0.01)
     # Event loops wrote and read for longer than runs waited for.
@@ -66,17 +65,17 @@ def test_the_speed_of_a_disk_is_found_from_what_was_moved_and_how_long_it_took()
         "stop": np.array([*took.values()], np.int64),
         "cause": np.array([BLOCKED_BY.index(cause) for cause in took], np.int8),
     }
-    found = disk_of(replace(trace, runs=Runs.from_columns(columns), blocked=Blocked.from_columns(table)))
+    found = read_disk(replace(trace, runs=Runs.from_columns(columns), blocked=Blocked.from_columns(table)))
     assert (found.write, found.read) == (pytest.approx(seen.write, 0.01), pytest.approx(seen.read, 0.01))
 
 
 def test_a_run_that_never_spilled_says_nothing_of_the_disk() -> None:
-    assert disk_of(full(100 * MB)) == Disk(BANDWIDTH, BANDWIDTH)
+    assert read_disk(full(100 * MB)) == Disk(BANDWIDTH, BANDWIDTH)
 
 
-def test_what_a_process_uses_beside_results_is_what_heartbeats_say_without_what_is_on_disk() -> None:
+def test_unmanaged_memory_is_that_of_heartbeats_without_results_in_memory() -> None:
     trace = simulate(Graph(["a"], [[]], [MS], [1], {0}), workers=2, nthreads=1)
     beats = {"memory": [300e6, 420e6, 310e6], "managed": [100e6, 500e6, 110e6], "spilled": [0.0, 280e6, np.nan]}
     series = Series.from_columns({"at": np.arange(3), "worker": np.zeros(3, np.int32), **beats})
-    assert unmanaged_of(replace(trace, series=series)).tolist() == [200 * MB, 200 * MB]
-    assert (unmanaged_of(trace) != MISSING).all()
+    assert read_unmanaged(replace(trace, series=series)).tolist() == [200 * MB, 200 * MB]
+    assert (read_unmanaged(trace) != MISSING).all()

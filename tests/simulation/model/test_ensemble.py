@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model import ensemble as module
 from dask_efficiency.simulation.model.accuracy import own_job
-from dask_efficiency.simulation.model.ensemble import _T95, Ensemble, ensemble, seeds_of
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.ensemble import _T95, Ensemble, check_seeds, ensemble
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.runs.trace.equal import assert_same
 from tests.simulation.fake_engine import FakeEngine, recorded
 
@@ -86,7 +86,7 @@ def test_of_a_long_run_only_the_one_in_the_middle_is_made_again(monkeypatch: Any
 
 @pytest.mark.parametrize(("given", "seeds"), [(3, (0, 1, 2)), ([5, 2], (5, 2)), (range(2), (0, 1))])
 def test_seeds_are_a_number_or_a_list(given: Any, seeds: tuple[int, ...]) -> None:
-    assert seeds_of(given) == seeds
+    assert check_seeds(given) == seeds
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_seeds_are_a_number_or_a_list(given: Any, seeds: tuple[int, ...]) -> Non
 )
 def test_seeds_that_are_none_are_refused(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        seeds_of(given)
+        check_seeds(given)
 
 
 @pytest.mark.parametrize("given", [True, 2.0, "3", [1.5], [True], None])
 def test_what_is_no_number_of_seeds_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="seeds"):
-        seeds_of(given)
+        check_seeds(given)

@@ -7,9 +7,9 @@ import pytest
 
 from dask_efficiency import RunTrace, critical_path
 from dask_efficiency.simulation.model.accuracy import SimulationRefusedError
-from dask_efficiency.simulation.model.job import Job, Simulated
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.ladder import MEASURED, IdealLadder, ladder
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
@@ -18,7 +18,7 @@ def with_medians(trace: RunTrace, *seconds: float) -> IdealLadder:
 
     def engine(
         trace: RunTrace,
-        job: Job,
+        job: SimulationJob,
         seeds: Sequence[int],
         *,
         traces: Collection[int] = (),
@@ -43,9 +43,9 @@ def test_parts_go_one_after_the_other() -> None:
     assert found.rungs[0].seconds == makespan_seconds(trace)
 
 
-def str_cluster(job: Job) -> Job:
+def str_cluster(job: SimulationJob) -> SimulationJob:
     """Clusters that can be compared as members of a set."""
-    return Job(str(job.cluster))  # type: ignore[arg-type]
+    return SimulationJob(str(job.cluster))  # type: ignore[arg-type]
 
 
 def test_the_last_steps_are_the_bounds_of_the_path() -> None:

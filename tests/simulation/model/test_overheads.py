@@ -4,13 +4,54 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from benchmarks.simulated_traces import MS, US, tree
+from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.runs.trace.run_trace import RunTrace
-from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Graphs, Outcome, Runs, Stimuli, Tasks, Transitions
-from dask_efficiency.simulation.model.overheads import overheads
+from dask_efficiency.runs.trace.schema import BLOCKED_BY, Blocked, Graphs, RunOutcome, Runs, Stimuli, Tasks, Transitions
+from dask_efficiency.simulation.model.overheads import MIN_NS, cold_starts, overheads
 from tests.runs.trace.samples import damaged_traces
+from tests.simulation.cold_trace import COLD, cold_trace
+
+
+@pytest.mark.parametrize("cause", [MISSING, BLOCKED_BY.index("computing"), BLOCKED_BY.index("call")])
+def test_a_loop_that_stood_still_before_the_first_task_of_a_prefix_is_found(cause: int) -> None:
+    trace = cold_trace(cause)
+    found = cold_starts(trace)
+    first = np.argmin(trace.runs.received)
+    prefix = int(trace.tasks.prefix[trace.runs.task[first]])
+    assert found.ns[0, prefix] == pytest.approx(COLD, abs=5 * MS)
+    assert found.ns.sum() == found.ns[0, prefix]
+    assert found.waited[first]
+
+
+def test_a_cold_start_is_no_way_of_a_message() -> None:
+    assert overheads(cold_trace()).to_worker.max() < COLD / 2
+    assert overheads(cold_trace(BLOCKED_BY.index("gil"))).to_worker.max() > COLD / 2
+
+
+def test_waiting_for_others_and_short_waits_are_no_cold_starts() -> None:
+    for trace in (
+        cold_trace(BLOCKED_BY.index("gil")),
+        cold_trace(BLOCKED_BY.index("core")),
+        cold_trace(ns=MIN_NS // 2),
+    ):
+        assert not cold_starts(trace).ns.any()
+
+
+def test_a_later_task_of_the_same_prefix_is_large_and_not_cold() -> None:
+    trace = cold_trace(run=19)
+    assert not cold_starts(trace).ns.any()
+
+
+@settings(max_examples=30)
+@given(damaged_traces())
+def test_no_trace_breaks_it(trace: RunTrace) -> None:
+    found = cold_starts(trace)
+    assert (found.ns >= 0).all()
+    assert len(found.waited) == len(trace.runs)
 
 
 def one_slot(count: int, **shifts: Any) -> RunTrace:
@@ -24,7 +65,7 @@ def one_slot(count: int, **shifts: Any) -> RunTrace:
     columns = {
         "task": np.arange(count),
         "worker": np.zeros(count, np.int64),
-        "outcome": np.full(count, Outcome.SUCCEEDED),
+        "outcome": np.full(count, RunOutcome.SUCCEEDED),
         "slot": np.zeros(count, np.int64),
         "assigned": assigned,
         "received": received,
@@ -69,7 +110,7 @@ def test_what_a_disk_took_is_no_overhead() -> None:
     assert set(found.finish[0].tolist()) == {50 * US}
 
 
-def test_messages_that_came_in_one_batch_tell_no_way_but_what_a_worker_takes_for_each() -> None:
+def test_messages_of_one_batch_give_the_worker_s_time_and_no_travel_time() -> None:
     trace = one_slot(60)
     batches = trace.runs.columns()
     number = np.arange(60)

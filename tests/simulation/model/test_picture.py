@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from dask_efficiency.simulation.model.cluster import ClusterSpec
 from dask_efficiency.simulation.model.picture import ASCII, draw_topology
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 from tests.simulation.model.test_cluster_file import LAB
 from tests.simulation.topologies import MBIT, topologies
 
@@ -28,9 +28,9 @@ def test_a_network_that_nobody_described_cannot_be_drawn() -> None:
         replace(ClusterSpec.from_file(LAB), network=None).picture()
 
 
-def test_a_link_that_is_in_no_tree_is_said() -> None:
+def test_a_link_outside_the_tree_is_listed() -> None:
     ends = [("s", "t"), ("t", "u"), ("u", "s"), ("a", "t"), ("b", "u")]
-    links = tuple(Link(end, 100 * MBIT, 1e-3, bandwidth_back=10 * MBIT) for end in ends)
+    links = tuple(Cable(end, 100 * MBIT, 1e-3, bandwidth_back=10 * MBIT) for end in ends)
     topology = Topology((Host("a"), Host("b", speed=0.5)), ("s", "t", "u"), links)
 
     assert draw_topology(topology, branches=ASCII) == "\n".join(
@@ -58,7 +58,7 @@ def test_every_switch_is_drawn_once_and_every_host(topology: Topology) -> None:
 
 
 def test_two_hosts_on_one_cable_are_drawn() -> None:
-    topology = Topology((Host("a"), Host("b")), (), (Link(("a", "b"), 100 * MBIT),))
+    topology = Topology((Host("a"), Host("b")), (), (Cable(("a", "b"), 100 * MBIT),))
 
     assert draw_topology(topology) == "a               1 slot\n└─ b  100 Mbit  1 slot"
     with pytest.raises(KeyError):

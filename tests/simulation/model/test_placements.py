@@ -9,9 +9,7 @@ import pytest
 from benchmarks.simulated_traces import transfer_bound
 from dask_efficiency.simulation.model.accuracy import SelfReplay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.ensemble import Ensemble
-from dask_efficiency.simulation.model.job import Job
-from dask_efficiency.simulation.model.makespan import RunFigures
+from dask_efficiency.simulation.model.ensemble import Ensemble, SimulationJob
 from dask_efficiency.simulation.model.placements import (
     Placement,
     Placements,
@@ -20,7 +18,8 @@ from dask_efficiency.simulation.model.placements import (
     ranked,
 )
 from dask_efficiency.simulation.model.result import Prediction
-from dask_efficiency.simulation.model.topology import Host, Link, Topology
+from dask_efficiency.simulation.model.run_figures import RunFigures
+from dask_efficiency.simulation.model.topology import Cable, Host, Topology
 
 TRACE = transfer_bound()
 
@@ -28,7 +27,7 @@ TRACE = transfer_bound()
 TRUNK = Topology(
     hosts=(Host("10.0.0.0", slots=2), Host("10.0.0.1", slots=2)),
     switches=("a", "b"),
-    links=(Link(("10.0.0.0", "a"), 1e9), Link(("10.0.0.1", "b"), 1e9), Link(("a", "b"), 1e8)),
+    links=(Cable(("10.0.0.0", "a"), 1e9), Cable(("10.0.0.1", "b"), 1e9), Cable(("a", "b"), 1e8)),
     payload=1.0,
 )
 
@@ -36,7 +35,7 @@ TRUNK = Topology(
 def placement(name: str, *seconds: float, network: Any = None) -> Placement:
     runs = Ensemble(dict(enumerate(seconds)))
     cluster = ClusterSpec(TRACE.workers, network)
-    return Placement(name, Prediction(Job(cluster), SelfReplay(RunFigures.of(TRACE), runs), runs, TRACE))
+    return Placement(name, Prediction(SimulationJob(cluster), SelfReplay(RunFigures.of(TRACE), runs), runs, TRACE))
 
 
 def test_the_fastest_comes_first() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from dask_efficiency.simulation.model.accuracy import own_job, self_replay
 from dask_efficiency.simulation.model.cluster import ClusterSpec
-from dask_efficiency.simulation.model.job import Job, Simulated
-from dask_efficiency.simulation.model.makespan import makespan_seconds
+from dask_efficiency.simulation.model.ensemble import Simulated, SimulationJob
 from dask_efficiency.simulation.model.requirements import SIMULATED
 from dask_efficiency.simulation.model.result import (
     COMPUTING_ERROR,
@@ -18,12 +17,13 @@ from dask_efficiency.simulation.model.result import (
     predict,
     predict_own,
 )
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
 from tests.simulation.fake_engine import FakeEngine, recorded
 
 
 def predicted(workers: int, *, factor: float = 1.0, seeds: int = 4, **settings: Any) -> Prediction:
     engine, trace = FakeEngine(factor, **settings), recorded(**settings)
-    job = Job(ClusterSpec.from_trace(trace).with_workers(workers))
+    job = SimulationJob(ClusterSpec.from_trace(trace).with_workers(workers))
     return predict(engine, trace, job, range(seeds), self_replay(engine, trace))
 
 
@@ -93,5 +93,5 @@ def test_a_run_on_its_own_cluster_is_its_own_self_replay() -> None:
     assert len(engine.jobs) == 1
     assert found.is_self_replay
     assert found.self_replay_error == found.makespan_seconds / found.recorded.makespan_seconds - 1
-    changed = Job(own_job(trace).cluster, frozenset({"transfer"}))
+    changed = SimulationJob(own_job(trace).cluster, frozenset({"transfer"}))
     assert not predict(engine, trace, changed, range(5), found.self_replay).is_self_replay

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dask_efficiency.simulation.model.sweeps import Sweep, sizes_of
+from dask_efficiency.simulation.model.sweeps import Sweep, parse_sizes
 
 
 def sweep(seconds: dict[int, float], price: float | None = None) -> Sweep:
@@ -63,10 +63,10 @@ def test_the_table_has_a_row_for_each_cluster() -> None:
 
 
 def test_sizes_are_in_order_and_each_once() -> None:
-    assert sizes_of([8, 2, 2]) == (2, 8)
-    assert sizes_of(range(1, 4)) == (1, 2, 3)
-    assert sizes_of("3..8") == (3, 6, 8)
-    assert sizes_of("4,2,2") == (2, 4)
+    assert parse_sizes([8, 2, 2]) == (2, 8)
+    assert parse_sizes(range(1, 4)) == (1, 2, 3)
+    assert parse_sizes("3..8") == (3, 6, 8)
+    assert parse_sizes("4,2,2") == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_sizes_are_in_order_and_each_once() -> None:
 )
 def test_sizes_that_no_cluster_has_are_refused(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        sizes_of(given)
+        parse_sizes(given)
 
 
 @pytest.mark.parametrize("given", [4, [2.5], [True]])
 def test_what_is_no_list_of_sizes_is_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="workers"):
-        sizes_of(given)
+        parse_sizes(given)

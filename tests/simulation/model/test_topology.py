@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_efficiency.simulation.model.events import EventHeap
-from dask_efficiency.simulation.model.network import network_of
-from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Host, Link, Topology, TopologyError
+from dask_efficiency.simulation.model.network import network_from_dict
+from dask_efficiency.simulation.model.topology import ETHERNET_PAYLOAD, Cable, Host, Topology, TopologyError
 from tests.simulation.topologies import MBIT, arrivals, topologies
 
 GBIT = 1000 * MBIT
@@ -17,11 +17,11 @@ GBIT = 1000 * MBIT
 
 def two_rooms(trunk: float = 100 * MBIT, **changed: Any) -> Topology:
     """Two hosts on each of two switches, with 1 Gbit to each and a slower link between the switches."""
-    links = tuple(Link((f"{room}{i}", f"sw-{room}"), GBIT, 50e-6) for room in "ab" for i in (1, 2))
+    links = tuple(Cable((f"{room}{i}", f"sw-{room}"), GBIT, 50e-6) for room in "ab" for i in (1, 2))
     made: dict[str, Any] = {
         "hosts": tuple(Host(f"{room}{i}") for room in "ab" for i in (1, 2)),
         "switches": ("sw-a", "sw-b"),
-        "links": (*links, Link(("sw-a", "sw-b"), trunk, 100e-6)),
+        "links": (*links, Cable(("sw-a", "sw-b"), trunk, 100e-6)),
         "payload": 1.0,
     }
     return Topology(**(made | changed))
@@ -51,7 +51,7 @@ def test_the_two_directions_of_a_link_are_apart() -> None:
 
 
 def test_the_way_back_may_have_another_bandwidth() -> None:
-    link = Link(("a", "b"), 100 * MBIT, bandwidth_back=10 * MBIT)
+    link = Cable(("a", "b"), 100 * MBIT, bandwidth_back=10 * MBIT)
     topology = Topology((Host("a"), Host("b")), (), (link,), payload=1.0)
 
     ends = arrivals(topology, [(0.0, "a", "b", 125_000), (0.0, "b", "a", 125_000)])
@@ -88,7 +88,7 @@ def test_a_route_has_the_fewest_links_then_the_smallest_latency_then_the_first()
     hosts = (Host("a"), Host("b"))
     ends = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("t", "b"), ("s", "u"), ("u", "t")]
     latencies = [0.0, 3e-3, 1e-3, 1e-3, 0.0, 0.0, 0.0]
-    links = tuple(Link(end, GBIT, latency) for end, latency in zip(ends, latencies, strict=True))
+    links = tuple(Cable(end, GBIT, latency) for end, latency in zip(ends, latencies, strict=True))
     topology = Topology(hosts, ("s", "t", "u"), links)
 
     assert topology.route("a", "b").links == ((0, True), (2, True), (4, True))
@@ -100,7 +100,7 @@ def test_hosts_pass_nothing_on() -> None:
     hosts = (Host("a"), Host("b"), Host("c"))
 
     with pytest.raises(TopologyError, match="c: no links lead from here to 'a'"):
-        Topology(hosts, (), (Link(("a", "b"), GBIT), Link(("b", "c"), GBIT)))
+        Topology(hosts, (), (Cable(("a", "b"), GBIT), Cable(("b", "c"), GBIT)))
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,22 @@ def test_hosts_pass_nothing_on() -> None:
         ({"hosts": (Host("a1", nthreads=0),)}, "a1: nthreads of at least 1, got 0"),
         ({"hosts": (Host("a1", speed=0.0),)}, "a1: expected a speed above 0, got 0.0"),
         ({"hosts": (Host("a1", loopback=-1.0),)}, "a1: expected a loopback above 0, got -1.0"),
-        ({"links": (Link(("a1", "nowhere"), GBIT),)}, "a1 - nowhere: 'nowhere' is neither a host nor a switch"),
-        ({"links": (Link(("a1", "a1"), GBIT),)}, "a1 - a1: a link has two different ends"),
-        ({"links": (Link(("a1", "sw-a"), -GBIT),)}, "a1 - sw-a: expected a bandwidth above 0"),
-        ({"links": (Link(("a1", "sw-a"), GBIT, bandwidth_back=0.0),)}, "a1 - sw-a: expected a bandwidth_back above 0"),
-        ({"links": (Link(("a1", "sw-a"), GBIT, -1.0),)}, "a1 - sw-a: expected a latency of at least 0 s, got -1.0"),
-        ({"links": (Link(("a1", "sw-a"), GBIT, queue_seconds=-1.0),)}, "a1 - sw-a: expected a queue of at least 0 s"),
-        ({"links": (Link(("a1", "sw-a"), GBIT),)}, "a2: no links lead from here to 'a1'"),
+        ({"links": (Cable(("a1", "nowhere"), GBIT),)}, "a1 - nowhere: 'nowhere' is neither a host nor a switch"),
+        ({"links": (Cable(("a1", "a1"), GBIT),)}, "a1 - a1: a link has two different ends"),
+        ({"links": (Cable(("a1", "sw-a"), -GBIT),)}, "a1 - sw-a: expected a bandwidth above 0"),
+        (
+            {"links": (Cable(("a1", "sw-a"), GBIT, bandwidth_back=0.0),)},
+            "a1 - sw-a: expected a bandwidth_back above 0",
+        ),
+        (
+            {"links": (Cable(("a1", "sw-a"), GBIT, -1.0),)},
+            "a1 - sw-a: expected a latency of at least 0 s, got -1.0",
+        ),
+        (
+            {"links": (Cable(("a1", "sw-a"), GBIT, queue_seconds=-1.0),)},
+            "a1 - sw-a: expected a queue of at least 0 s",
+        ),
+        ({"links": (Cable(("a1", "sw-a"), GBIT),)}, "a2: no links lead from here to 'a1'"),
         ({"payload": 1.5}, "payload: expected a part above 0 and at most 1, got 1.5"),
     ],
 )
@@ -132,7 +141,7 @@ def test_what_cannot_be_is_refused_by_name(changed: dict[str, Any], wrong: str) 
 @given(topologies())
 @settings(max_examples=30)
 def test_a_topology_travels_as_json(topology: Topology) -> None:
-    assert network_of(json.loads(json.dumps(topology.to_dict()))) == topology
+    assert network_from_dict(json.loads(json.dumps(topology.to_dict()))) == topology
 
 
 @given(topologies(), st.data())
@@ -152,7 +161,9 @@ def test_every_transfer_arrives_and_no_sooner_than_alone(topology: Topology, dat
 def test_a_small_message_waits_behind_what_is_before_it_on_a_full_link_as_long_as_its_queue_is() -> None:
     topology = two_rooms()
     *others, trunk = topology.links
-    topology = two_rooms(links=(*others, Link(trunk.ends, trunk.bandwidth, trunk.latency_seconds, queue_seconds=20e-3)))
+    topology = two_rooms(
+        links=(*others, Cable(trunk.ends, trunk.bandwidth, trunk.latency_seconds, queue_seconds=20e-3))
+    )
     clock = EventHeap()
     model = topology.model(clock)
     alone = model.delay("a1", "b1")

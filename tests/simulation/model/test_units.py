@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seconds_of, shown_bandwidth, shown_seconds
+from dask_efficiency.simulation.model.units import (
+    few_names,
+    parse_bandwidth,
+    parse_nbytes,
+    parse_seconds,
+    shown_bandwidth,
+    shown_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,45 +27,52 @@ from dask_efficiency.simulation.model.units import bandwidth_of, nbytes_of, seco
     ],
 )
 def test_a_bandwidth_is_read_in_bits_or_bytes(text: str, bandwidth: float) -> None:
-    assert bandwidth_of(text) == pytest.approx(bandwidth)
+    assert parse_bandwidth(text) == pytest.approx(bandwidth)
 
 
 @pytest.mark.parametrize("text", ["10 Gbps/s", "-1 Gbit", "0 Gbit", "1", "Gbit", "1 GB", "nan Gbit", "1e999 bit", ""])
 def test_what_is_no_bandwidth_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a bandwidth above 0.*'1 Gbit'") as caught:
-        bandwidth_of(text)
+        parse_bandwidth(text)
     assert repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("50us", 5e-5), ("0.1 ms", 1e-4), ("50 µs", 5e-5), ("0 s", 0.0)])
 def test_a_latency_is_read(text: str, seconds: float) -> None:
-    assert seconds_of(text) == pytest.approx(seconds)
+    assert parse_seconds(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["50", "-1 ms", "1 m", "fast"])
 def test_what_is_no_time_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a time.*'50 us'"):
-        seconds_of(text)
+        parse_seconds(text)
 
 
 @pytest.mark.parametrize(
     ("text", "nbytes"), [("16 GB", 16 * 10**9), ("16GiB", 16 * 2**30), ("512", 512), ("1.5 kB", 1500)]
 )
 def test_a_size_is_read(text: str, nbytes: int) -> None:
-    assert nbytes_of(text) == nbytes
+    assert parse_nbytes(text) == nbytes
 
 
 @pytest.mark.parametrize("text", ["16 Gbit", "-1 GB", "much"])
 def test_what_is_no_size_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a size.*'16 GB'"):
-        nbytes_of(text)
+        parse_nbytes(text)
 
 
 @given(st.floats(1.0, 1e12))
 def test_what_is_shown_of_a_bandwidth_can_be_read(bandwidth: float) -> None:
-    assert bandwidth_of(shown_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=1e-3)
+    assert parse_bandwidth(shown_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=1e-3)
 
 
 @given(st.floats(1e-9, 1e3))
 def test_what_is_shown_of_a_latency_can_be_read(seconds: float) -> None:
-    assert seconds_of(shown_seconds(seconds)) == pytest.approx(seconds, rel=1e-3)
+    assert parse_seconds(shown_seconds(seconds)) == pytest.approx(seconds, rel=1e-3)
+
+
+def test_a_few_names_are_listed_and_the_rest_is_counted() -> None:
+    assert few_names([]) == ""
+    assert few_names([*"abcde"]) == "a, b, c, d, e"
+    assert few_names([*"abcdefg"]) == "a, b, c, d, e and 2 more"
+    assert few_names([*"abcdefg"], "prefixes") == "a, b, c, d, e and 2 more prefixes"

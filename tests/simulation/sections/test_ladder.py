@@ -4,8 +4,8 @@ import pytest
 
 from dask_efficiency.show.finding import Basis
 from dask_efficiency.simulation.model.ladder import IdealLadder
-from dask_efficiency.simulation.model.makespan import makespan_seconds
-from dask_efficiency.simulation.sections.ladder import MEANINGS, headline, steps, sure
+from dask_efficiency.simulation.model.run_figures import makespan_seconds
+from dask_efficiency.simulation.sections.ladder import MEANINGS, certainty, headline, steps
 from tests.simulation.fake_engine import recorded
 from tests.simulation.model.test_ladder import with_medians
 
@@ -24,7 +24,7 @@ def test_the_part_that_takes_most_is_named() -> None:
     assert "scheduling takes 43 ms" in headline(of(1.0, 1.0, 1.0, 0.9))
 
 
-def test_each_step_that_is_worth_it_is_a_finding_and_bounds_are_told_from_what_was_simulated() -> None:
+def test_each_step_that_is_worth_it_is_a_finding_with_its_basis() -> None:
     found = of(1.0, 1.0, 0.9, 0.86)
     said = {one.kind: one for one in found.findings}
     assert str(said["ladder/transfer"]).startswith("Transfers, once nothing spills: saves 43 ms.\nReturn smaller")
@@ -41,7 +41,7 @@ def test_each_step_has_a_row_with_what_it_is_and_what_it_saves() -> None:
     assert rows[3][3] == "10.0"
 
 
-def test_a_step_that_takes_longer_when_simulated_is_told() -> None:
-    assert len(sure(of(1.0, 0.95, 0.9, 0.88)).lines) == 2
-    lines = sure(of(1.0, 0.95, 0.99, 0.88)).lines
+def test_a_step_that_takes_longer_when_simulated_is_noted() -> None:
+    assert len(certainty(of(1.0, 0.95, 0.9, 0.88)).lines) == 2
+    lines = certainty(of(1.0, 0.95, 0.99, 0.88)).lines
     assert lines[2].startswith("no transfers: simulated, it takes 430 ms, longer than the step above")

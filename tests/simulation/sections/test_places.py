@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.simulation.model.placements import Placement, Placements
-from dask_efficiency.simulation.sections.places import headline, ranking, sections, sure, why
+from dask_efficiency.simulation.sections.places import certainty, headline, ranking, reason, sections
 from tests.simulation.model.test_placements import TRUNK, placement
 from tests.simulation.simulation_samples import placed
 
@@ -24,7 +24,7 @@ def test_the_fastest_is_named_with_how_much_it_is_ahead() -> None:
 def test_two_that_runs_cannot_tell_apart_are_not_ranked() -> None:
     found = Placements((placement("a.hosts", *around(3.0)), placement("b.hosts", *around(3.01))))
     assert headline(found) == "a.hosts: 3.0 s, but b.hosts may be as fast: runs differ by more"
-    assert why(found, found.ranked[1]) == ""
+    assert reason(found, found.ranked[1]) == ""
 
 
 def test_one_placement_is_just_that() -> None:
@@ -49,14 +49,14 @@ def test_a_placement_is_slower_as_its_path_waits_for_data(monkeypatch: pytest.Mo
     best, slow = placement("near", *around(3.0), network=TRUNK), placement("far", *around(4.0), network=TRUNK)
     waits = {"near": 0.1, "far": 1.0}
     monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: waits[self.name]))
-    said = why(Placements((best, slow)), slow)
+    said = reason(Placements((best, slow)), slow)
     assert said.startswith("far takes 1.0 s longer: its critical path waits 900 ms longer for inputs from other")
     assert "The fullest link, a - b, moves bytes for" in said
 
 
 def test_a_smaller_placement_is_slower_for_that() -> None:
     found = placed()
-    assert why(found, found.ranked[1]).endswith(
+    assert reason(found, found.ranked[1]).endswith(
         "as it is smaller: 2 workers of 2 threads, where near.hosts has 8 workers of 2 threads."
     )
 
@@ -64,11 +64,11 @@ def test_a_smaller_placement_is_slower_for_that() -> None:
 def test_a_placement_can_be_slower_for_other_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     best, slow = placement("near", *around(3.0)), placement("far", *around(4.0))
     monkeypatch.setattr(Placement, "moving_seconds", property(lambda self: 0.2))
-    assert why(Placements((best, slow)), slow) == (
+    assert reason(Placements((best, slow)), slow) == (
         "far takes 1.0 s longer, mostly not because inputs move: its critical path waits for them no longer."
     )
 
 
-def test_what_it_is_off_by_is_said_and_is_common_to_all() -> None:
-    assert "that is common to all placements" in sure(placed()).lines[0]
+def test_the_error_of_the_simulation_is_shown_and_is_common_to_all() -> None:
+    assert "that is common to all placements" in certainty(placed()).lines[0]
     assert [part.title for part in sections(placed())][:1] == ["Placements, the fastest first"]

@@ -8,8 +8,9 @@ import pytest
 from dask_efficiency import ClusterSpec, simulate
 from dask_efficiency.show.finding import MAX_HEADLINE
 from dask_efficiency.show.terminal.plain import plain
-from dask_efficiency.simulation.model.network import Constant
+from dask_efficiency.simulation.model.network import ConstantNetwork
 from dask_efficiency.simulation.sections.prediction import (
+    certainty,
     context,
     document,
     headline,
@@ -19,7 +20,6 @@ from dask_efficiency.simulation.sections.prediction import (
     plus_minus,
     size,
     spent,
-    sure,
     where,
 )
 from tests.simulation.fake_engine import FakeEngine, recorded
@@ -42,7 +42,7 @@ def test_the_interval_is_written_with_its_larger_half() -> None:
     assert plus_minus(found) == f"{1000 * found.makespan_seconds:.1f} ms +- {1000 * half:.1f}"
 
 
-def test_tasks_that_wait_are_told_from_idle_threads() -> None:
+def test_tasks_that_wait_are_distinguished_from_idle_threads() -> None:
     found = elsewhere()
     assert "busy" not in headline(found)
     trace = replace(found.trace, runs=replace(found.trace.runs, cpu_ns=found.trace.runs.cpu_ns // 10))
@@ -54,7 +54,7 @@ def test_a_single_run_has_no_interval() -> None:
     with simulated_by(FakeEngine()):
         found = simulate(recorded(), ClusterSpec.from_trace(recorded()).with_workers(8), seeds=1)
     assert "+-" not in headline(found)
-    assert "there is no interval" in " ".join(sure(found).lines)
+    assert "there is no interval" in " ".join(certainty(found).lines)
     assert "90 of 100 runs" not in dict(page(found).stats)
 
 
@@ -65,12 +65,12 @@ def test_a_run_as_it_was_is_called_that() -> None:
     assert context(found) == "as it was; 4 simulated runs"
 
 
-def test_changes_are_said() -> None:
+def test_changes_are_in_the_headline() -> None:
     trace = recorded()
     cluster = ClusterSpec.from_trace(trace).with_config({"distributed.scheduler.worker-saturation": 2.0})
     with simulated_by(FakeEngine()):
         found = simulate(
-            trace, cluster.with_network(Constant(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
+            trace, cluster.with_network(ConstantNetwork(1e9)), seeds=2, without=["transfer"], speed_up={"sum": 2.0}
         )
     changes = "without transfer with sum 2x as fast over its own network with worker-saturation=2.0"
     assert where(found) == f"On 4 workers of 2 threads {changes}"
@@ -82,17 +82,17 @@ def test_changes_are_said() -> None:
     ("workers", "nthreads", "said"),
     [(1, 1, "1 worker"), (3, 3, "3 workers"), (3, 12, "3 workers of 4 threads"), (3, 7, "3 workers with 7 threads")],
 )
-def test_the_size_of_a_cluster_is_said_in_the_fewest_words(workers: int, nthreads: int, said: str) -> None:
+def test_the_size_of_a_cluster_takes_the_fewest_words(workers: int, nthreads: int, said: str) -> None:
     assert size(workers, nthreads) == said
 
 
-def test_how_far_it_is_off_on_its_own_cluster_is_always_said() -> None:
+def test_the_error_on_its_own_cluster_is_always_shown() -> None:
     found = elsewhere()
-    assert f"the run takes {found.self_replay.said}." in " ".join(sure(found).lines)
-    assert not sure(found).caveat
+    assert f"the run takes {found.self_replay.in_words}." in " ".join(certainty(found).lines)
+    assert not certainty(found).caveat
     with pytest.warns(UserWarning, match="own cluster"):
         doubted = predicted(recorded(), 8, factor=1.1)
-    assert sure(doubted).caveat
+    assert certainty(doubted).caveat
 
 
 def test_the_kinds_of_both_runs_stand_side_by_side_and_add_up() -> None:

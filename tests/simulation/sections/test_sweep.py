@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dask_efficiency.simulation.sections.sweep import clusters, curve, headline, knee, page, sure, table
+from dask_efficiency.simulation.sections.sweep import certainty, clusters, curve, headline, knee, page, table
 from tests.simulation.model.test_sweeps import sweep
 from tests.simulation.simulation_samples import swept
 
@@ -53,8 +53,8 @@ def test_without_intervals_the_band_is_the_line() -> None:
     assert {row[2] for row in table(found).rows} == {"-"}
 
 
-def test_how_far_it_is_off_on_its_own_cluster_is_said() -> None:
+def test_the_error_on_its_own_cluster_is_shown() -> None:
     found = swept()
-    assert f"the run takes {found.self_replay.said}." in sure(found).lines[0]
+    assert f"the run takes {found.self_replay.in_words}." in certainty(found).lines[0]
     assert len(clusters(found).rows) == 4
-    assert not sure(found).caveat
+    assert not certainty(found).caveat

@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import Any
 
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 
 #: The process, and what Kineto calls GPU 0 in its place.
 PROCESS, GPU = 4321, 0
@@ -47,8 +47,8 @@ def synchronisation(start: float, stop: float, correlation: int) -> dict[str, An
     return on_thread("cuda_sync", "Context Sync", -1, start, stop, **args) | {"pid": GPU}
 
 
-def profile(events: list[dict[str, Any]], *, run: int, thread: int, start: int, stop: int, ahead: int) -> Profile:
+def profile(events: list[dict[str, Any]], *, run: int, thread: int, start: int, stop: int, ahead: int) -> TaskProfile:
     """A profile of a run; its clock of the day is behind the trace's by ``ahead``."""
     base = start - ahead
     text = json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": base, "traceEvents": events})
-    return Profile(run, thread, start, stop, base, gzip.compress(text.encode(), mtime=0))
+    return TaskProfile(run, thread, start, stop, base, gzip.compress(text.encode(), mtime=0))

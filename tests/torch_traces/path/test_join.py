@@ -14,7 +14,7 @@ from benchmarks.simulated_traces import MS, SAMPLES
 from dask_efficiency import CriticalPath, RunTrace, critical_path
 from dask_efficiency.runs.path.kinds import COMPUTE, KINDS, Kind
 from dask_efficiency.runs.path.segments import CODES
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.torch_traces.path import join
 from dask_efficiency.torch_traces.path.join import read_profile, with_gpu_times
 from tests.torch_traces.path.kineto_json import US, call, kernel, operator, profile, synchronisation
@@ -178,7 +178,7 @@ def test_a_profile_is_read_once_for_many_paths_and_goes_with_its_trace(monkeypat
 
 def test_a_profile_of_a_run_that_is_not_on_the_path_is_not_even_read() -> None:
     off = int(np.flatnonzero(~np.isin(np.arange(len(TRACE.runs)), critical_path(TRACE).segments.run))[0])
-    trace = replace(TRACE, profiles=(Profile(off, THREAD, START, STOP, START, b"damaged"),))
+    trace = replace(TRACE, profiles=(TaskProfile(off, THREAD, START, STOP, START, b"damaged"),))
     assert critical_path(trace).notes == ()
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import platform
 import uuid
 from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from time import monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dask
 import distributed
@@ -25,9 +27,8 @@ from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.plugin.version import __version__
 from dask_efficiency.runs.recording import recordings
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
-from dask_efficiency.runs.recording.scheduler.task_facts import TaskReader
 from dask_efficiency.runs.trace.batch import decode
-from dask_efficiency.runs.trace.recorder import KEPT, MAX_KEPT, SERIES, Recorder
+from dask_efficiency.runs.trace.recorder import MAX_KEPT, SERIES, VALUES_KEPT, TaskFacts, TraceRecorder
 from dask_efficiency.runs.trace.schema import WorkerChange
 from dask_efficiency.runs.trace.settings import SETTINGS
 from dask_efficiency.show.log import logger
@@ -36,7 +37,83 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import TaskState, WorkerState
 
-#: The status of a worker, by the change that leads to it.
+
+#: Names of spans that are remembered; bounds the memory.
+MAX_SPANS = 10_000
+
+_KEY, _PREFIX, _SPAN = attrgetter("key"), attrgetter("prefix.name"), attrgetter("group.span_id")
+_PRIORITY, _DEPENDENCIES = attrgetter("priority"), attrgetter("dependencies")
+_CONSTRAINED = attrgetter("host_restrictions", "worker_restrictions", "resource_restrictions", "retries", "actor")
+
+
+class TaskReader:
+    """Reads facts of a scheduler's tasks, for all tasks of a graph at once."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._tasks = scheduler.tasks
+        self._span_names: dict[str | None, str] = {}
+
+    def read(self, keys: Sequence[Any]) -> TaskFacts | None:
+        """Read the facts of tasks; None if the scheduler does not know all of them."""
+        found = [*map(self._tasks.get, keys)]
+        if not all(found):
+            return None
+        span_ids = [*map(_SPAN, found)]
+        known = [*map(self._span_names.get, span_ids)]
+        spans = cast("list[str]", known) if None not in known else [*map(self._name_of_span, span_ids)]
+        priorities = [*map(_PRIORITY, found)]
+        # The second part is a float for tasks that a task submits.
+        if (
+            {*map(type, priorities)} != {tuple}
+            or {*map(type, chain.from_iterable(priorities))} != {int}
+            or {*map(len, priorities)} != {3}
+        ):
+            priorities = [*map(_priority, priorities)]
+        needs = [*map(_DEPENDENCIES, found)]
+        dependencies = [[*map(_KEY, needed or ())] for needed in needs] if any(needs) else ()
+        constraints = {}
+        if any(map(any, map(_CONSTRAINED, found))):
+            constraints = {i: _constraints(ts) for i, ts in enumerate(found) if any(_CONSTRAINED(ts))}
+        return TaskFacts([*map(_PREFIX, found)], spans, priorities, dependencies, constraints)
+
+    def _name_of_span(self, span_id: str | None) -> str:
+        known = self._span_names.get(span_id)
+        if known is not None:
+            return known
+        spans = getattr(self._scheduler.extensions.get("spans"), "spans", {})
+        span = spans.get(span_id)
+        name = "/".join(span.name) if span is not None else ""
+        if len(self._span_names) > MAX_SPANS:
+            self._span_names.clear()
+        self._span_names[span_id] = name
+        return name
+
+
+def _priority(priority: Any) -> tuple[int, int, int]:
+    """Three parts of a priority; zeros for scattered data, or where upstream changed them."""
+    if priority is None or len(priority) != 3:
+        return 0, 0, 0
+    user, graph, order = map(int, priority)
+    return user, graph, order
+
+
+def _constraints(ts: Any) -> dict[str, Any]:
+    constraints: dict[str, Any] = {}
+    restrictions = [*(ts.host_restrictions or ()), *(ts.worker_restrictions or ())]
+    if restrictions:
+        constraints["restrictions"] = sorted(map(str, restrictions))
+        constraints["loose_restrictions"] = bool(ts.loose_restrictions)
+    if ts.resource_restrictions:
+        constraints["resources"] = {str(name): float(amount) for name, amount in ts.resource_restrictions.items()}
+    if ts.retries:
+        constraints["retries"] = int(ts.retries)
+    if ts.actor:
+        constraints["actor"] = True
+    return constraints
+
+
+#: By status of a worker: the change that leads to it.
 _CHANGES = {
     "running": WorkerChange.RESUMED,
     "paused": WorkerChange.PAUSED,
@@ -44,12 +121,12 @@ _CHANGES = {
 }
 
 
-#: The activities that have a column of the series, which begins with Dask's metrics and ends with the sensors.
+#: Activities that have a column of the series, which begins with Dask's metrics and ends with the sensors.
 _ACTIVITIES = tuple(name.replace("_", "-") for name in SERIES[len(DASK_METRICS) : -len(SENSORS)])
 assert SERIES[: len(DASK_METRICS)] == tuple(DASK_METRICS)
 assert SERIES[-len(SENSORS) :] == SENSORS
 
-#: What sensors say, by GPU and name.
+#: Values of sensors, by GPU and name.
 Readings = Mapping[str, Mapping[str, float]]
 
 
@@ -61,14 +138,14 @@ class ClusterRecorder:
     scheduler
         The scheduler.
     failed
-        Called when it records nothing any more.
+        Called when it has failed and records nothing any more.
     max_tasks
-        As of :class:`~dask_efficiency.runs.trace.recorder.Recorder`.
+        As of :class:`~dask_efficiency.runs.trace.recorder.TraceRecorder`.
     """
 
     def __init__(self, scheduler: Scheduler, failed: Callable[[], object], *, max_tasks: int) -> None:
         self.scheduler = scheduler
-        self._said_failed = failed
+        self._on_failure = failed
         self.id = uuid.uuid4().hex
         self._guard = Guard(
             "the recorder on the scheduler", "dask_efficiency switched its recorder on the scheduler off", self._failed
@@ -76,12 +153,12 @@ class ClusterRecorder:
         self.started = monotonic_ns()
         self._epoch = time_ns() - self.started
         self._tasks = scheduler.tasks
-        self._recorder = Recorder(TaskReader(scheduler).read, max_tasks=max_tasks)
+        self._recorder = TraceRecorder(TaskReader(scheduler).read, max_tasks=max_tasks)
         self._workers: list[dict[str, Any]] = []
-        #: Address to the number of the worker that is, or was last, there.
+        #: By address: number of the last worker there.
         self._numbers: dict[str, int] = {}
         self._present: set[str] = set()
-        #: Address to the number of the last batch that came.
+        #: By address: number of the last batch that came.
         self.heard: dict[str, int] = {}
         self._refused = 0
         self._metrics: dict[str, Any] = {}
@@ -102,11 +179,11 @@ class ClusterRecorder:
 
     @property
     def off(self) -> str | None:
-        """Why it records nothing any more; None while it works."""
+        """Reason why it records nothing any more; None while it works."""
         return self._guard.off
 
     def limit(self, max_tasks: int) -> None:
-        """Keep so many tasks from now on."""
+        """Keep at most this many tasks from now on."""
         self._recorder.limit(max_tasks)
 
     def stop(self) -> None:
@@ -116,24 +193,23 @@ class ClusterRecorder:
 
     def _failed(self) -> None:
         self.stop()
-        self._said_failed()
+        self._on_failure()
 
     # -- hooks -------------------------------------------------------------------------------
 
     def hook(self, metered: Callable[..., object], work: WorkTracker) -> Callable[..., None]:
-        """Make what the scheduler is to call for every transition of every task; it calls the meter's hook, too.
+        """Make the hook that the scheduler calls for every transition of every task; it calls the meter's hook, too.
 
-        That is told the stimulus's id, and of a result the worker; it is ``work``'s, and called where it does anything.
-
-        What is usual is kept, to be written together with others; what is not is left to another function.
+        The meter's hook feeds ``work``, gets the stimulus's id and a result's worker, and is called only where it acts.
+        Usual transitions are kept, to be written together; others go through :meth:`_transition`.
         """
         recorder, tasks, workers, now = self._recorder, self._tasks, self._numbers, monotonic_ns
         ids, kept, keep, watched = recorder.ids, recorder.kept, recorder.kept.extend, work.watched
-        missing, max_kept = MISSING, MAX_KEPT * KEPT
+        missing, max_kept = MISSING, MAX_KEPT * VALUES_KEPT
 
         # Named arguments would be looked for among all that a worker reports: 5,000 instructions a result.
         def transition(key: Any, start: str, finish: str, /, **reported: Any) -> None:
-            """A task changed state; ``reported`` is the stimulus's id, and what the worker said with it."""
+            """Note a transition; ``reported`` is the stimulus's id, and the fields of the worker's message."""
             stimulus_id, worker = reported.get("stimulus_id", ""), ""
             try:
                 if finish == "processing":
@@ -155,7 +231,7 @@ class ClusterRecorder:
                     keep((now(), ids[key], start, finish, stimulus_id, missing, missing, None))
                     if len(kept) >= max_kept:
                         self._guard(recorder.make_room)
-            except KeyError:  # it is not among the tasks that were read
+            except KeyError:  # its facts were not read yet
                 self._guard(self._transition, key, start, finish, reported)
             except Exception as error:
                 self._guard.fail(error)
@@ -163,13 +239,13 @@ class ClusterRecorder:
                 needed = not work.steady
             else:
                 needed = bool(watched) or not (start == "memory" or finish == "forgotten")
-            if needed:  # else it does nothing, and to call it takes as long as all of the above
+            if needed:  # else it does nothing, and calling it takes as long as all of the above
                 metered(key, start, finish, stimulus_id=stimulus_id, worker=worker)
 
         return transition
 
     def _transition(self, key: Any, start: str, finish: str, reported: Mapping[str, Any]) -> None:
-        """A task changed state that is to be read first."""
+        """Note a transition of a task whose facts must be read first."""
         at, number, extra = monotonic_ns(), MISSING, MISSING
         if start == "processing":
             number = self._numbers.get(reported.get("worker", ""), MISSING)
@@ -188,12 +264,12 @@ class ClusterRecorder:
         self._recorder.transition(at, key, start, finish, reported.get("stimulus_id", ""), number, extra)
 
     def _note_recomputed(self, ts: TaskState) -> None:
-        """Note the run that was just sent to a worker if it computes a lost result again."""
+        """Note that the run that was just sent to a worker computes a lost result again, if it does."""
         if ts.annotations and RECOMPUTED in ts.annotations:
             self._recorder.recomputed(ts.run_id or 0)
 
     def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
-        """A graph was taken in."""
+        """Note a graph that was taken in."""
         self._guard(self._graph, client, tasks, wanted, stimulus_id)
 
     def _graph(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
@@ -206,13 +282,13 @@ class ClusterRecorder:
         self._recorder.graph(tasks, wanted, client=client, stimulus_id=stimulus_id, received=received, at=at)
 
     def worker_joined(self, address: str) -> None:
-        """A worker is there."""
+        """Note a worker that joined."""
         ws = self.scheduler.workers.get(address)
         if ws is not None and (address not in self._present):
             self._guard(self._meet, ws, monotonic_ns())
 
     def worker_left(self, address: str, stimulus_id: str | None) -> None:
-        """A worker was removed."""
+        """Note a worker that was removed."""
         self._guard(self._left, address, stimulus_id)
 
     def _left(self, address: str, stimulus_id: str | None) -> None:
@@ -275,7 +351,7 @@ class ClusterRecorder:
         self._recorder.processing_again(monotonic_ns(), ts.key, thief, ts.run_id or 0, stimulus_id=stimulus_id)
 
     def status_changed(self, worker: str, status: object) -> None:
-        """A worker pauses, goes on, or retires."""
+        """Note a worker that pauses, resumes or retires."""
         change, number = _CHANGES.get(str(status)), self._numbers.get(worker)
         if change is not None and number is not None:
             self._recorder.worker_changed(monotonic_ns(), number, change)
@@ -305,7 +381,7 @@ class ClusterRecorder:
         self._recorder.batch(worker, senders, batch)
 
     def read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
-        """A worker said what its clock shows: of all observations the one with the quickest answer counts."""
+        """Note a worker's reading of its clock; of all readings, the one with the quickest answer counts."""
         self._guard(self._read_clock, address, sent, answer, came)
 
     def _read_clock(self, address: str, sent: int, answer: Mapping[str, Any], came: int) -> None:
@@ -317,7 +393,7 @@ class ClusterRecorder:
         if worker["error"] != MISSING and error >= worker["error"]:
             return
         offset = sent + error - int(answer["at"])
-        # Within the error the clocks are the same one, as on one machine.
+        # An offset within the error is none, as on one machine.
         worker.update(offset=0 if abs(offset) <= error else offset, error=error, wall=int(answer["wall"]))
 
     def take_heartbeats(
@@ -326,16 +402,16 @@ class ClusterRecorder:
         gpu_readings: Callable[[str], Readings | None],
         unread: Container[str] = (),
     ) -> None:
-        """Note how the workers are, as far as heartbeats have come.
+        """Note the workers' metrics, activity and sensors as of their last heartbeats.
 
         Parameters
         ----------
         activity
             In nanoseconds by name.
         gpu_readings
-            Gives what the sensors of a worker's GPUs say, by its address.
+            Gives the values of the sensors of a worker's GPUs, by its address.
         unread
-            Addresses of workers of whose last heartbeat the activity is not known yet.
+            Addresses of workers whose last heartbeat's activity is not known yet.
         """
         self._guard(self._take_heartbeats, activity, gpu_readings, unread)
 
@@ -375,12 +451,12 @@ class ClusterRecorder:
     def freeze(
         self, notes: Sequence[str] = (), processors: Mapping[str, Processors] | None = None
     ) -> Callable[[], dict[str, Any]]:
-        """What is there now; the function that it gives packs it, on any thread.
+        """Freeze the recording as of now; the function that is returned packs it, on any thread.
 
         Parameters
         ----------
         processors
-            By address, what workers may use of their hosts, as far as it is known.
+            By address, the cores that workers may use, as far as known.
         """
         stopped = monotonic_ns()
         shared = self._cores(processors or {})
@@ -409,7 +485,7 @@ class ClusterRecorder:
         return lambda: recordings.pack(frozen.pack())
 
     def _cores(self, processors: Mapping[str, Processors]) -> dict[str, float]:
-        """By host: how many cores its workers share."""
+        """By host: cores that its workers share."""
         hosts: dict[str, list[Processors]] = {}
         for address, number in self._numbers.items():
             if address in processors:

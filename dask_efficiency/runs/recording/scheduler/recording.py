@@ -1,4 +1,4 @@
-"""Recording: the cluster's recorder while somebody wants a trace, and the workers' part in it."""
+"""RecordingPart: runs the cluster's recorder, and the workers', while the option or a window wants a trace."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: Who asks for the profiles that the plugin's option wants; windows have other names.
+#: Name under which the plugin's option asks for profiles; windows have other names.
 OF_THE_PLUGIN = ""
 
-#: Observations of the workers' clocks when a recording begins and when it is asked for; the quickest counts.
+#: Readings of the workers' clocks when a recording begins and when it is collected; the quickest of the three counts.
 CLOCK_OBSERVATIONS = 3
 
-#: How often to look whether the last batches have come.
+#: Seconds between two checks for the last batches: the latency of a local message and more.
 _LOOK_SECONDS = 0.005
 
 #: Upstream's own event of a worker that pauses, goes on, or retires; its topic is the worker's address.
 _STATUS_CHANGE = "worker-status-change"
 
 
-class Recording(SchedulerPart):
-    """Records as long as the option asks for it or a window is open that wants a trace.
+class RecordingPart(SchedulerPart):
+    """Records while the option asks for it, or a window is open that wants a trace.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     workers
-        Who takes part.
+        The metered workers.
     accounts
-        What the heartbeats said.
+        Accounts from the heartbeats.
     options
         Gives the options in force.
     rebind
-        Called when :meth:`hook` gives another one.
+        Called when :meth:`hook` gives another hook.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Recording(SchedulerPart):
         self._options = options
         self._rebind = rebind
         self._always = False
-        #: Windows that want a trace, with why each cannot have one.
+        #: Windows that want a trace, with the reasons why each cannot have one.
         self._windows: dict[str, list[str]] = {}
-        #: By window, how many tasks of each prefix are to be profiled on each worker.
+        #: By window and prefix: number of tasks to profile on each worker.
         self._profile: dict[str, dict[str, int]] = {}
-        #: Beginning and ending wait for the workers: one after the other.
+        #: Beginning and ending both wait for the workers, so they take turns.
         self._turn = asyncio.Lock()
         self.recorder: ClusterRecorder | None = None
 
@@ -76,7 +76,7 @@ class Recording(SchedulerPart):
         return cls(meter.scheduler, meter.workers, meter.accounts, lambda: meter.options, meter.rebind)
 
     def hook(self, metered: Callable[..., None]) -> Callable[..., None]:
-        """Make what the scheduler is to call for every transition of every task: it calls the meter's own, too."""
+        """Make the hook that the scheduler calls for every transition of every task: it calls the meter's own, too."""
         recorder = self.recorder
         return metered if recorder is None or recorder.off is not None else recorder.hook(metered, self._accounts.work)
 
@@ -87,7 +87,7 @@ class Recording(SchedulerPart):
         return {}
 
     async def configured(self) -> None:
-        """Record all the time, or only for windows."""
+        """Record always, or only for windows."""
         options = self._options()
         self._always = options.trace
         if self.recorder is not None:
@@ -102,7 +102,7 @@ class Recording(SchedulerPart):
                 await self._adjust()
 
     async def window_closes(self, window: str, opened: int, reply: dict[str, Any], notes: list[str]) -> None:
-        """Send what was recorded, or why there is nothing."""
+        """Send the recording, or the reasons why there is none."""
         missing = self._windows.get(window)
         if missing:
             notes += missing
@@ -111,7 +111,7 @@ class Recording(SchedulerPart):
                 reply["trace"] = {**await self._collect(), "start": opened}
 
     async def _profile_more(self, window: str, prefixes: Mapping[str, int]) -> None:
-        """Profile so many more tasks of each prefix on each worker, while a window is open.
+        """Profile more tasks of each prefix on each worker, while a window is open.
 
         Raises
         ------
@@ -130,17 +130,17 @@ class Recording(SchedulerPart):
         return {who: dict(prefixes) for who, prefixes in asked.items() if prefixes}
 
     def window_forgotten(self, window: str) -> None:
-        """Record for it no more."""
+        """Stop recording for this window."""
         if self._windows.pop(window, None) is not None:
             self._profile.pop(window, None)
             self._scheduler._ongoing_background_tasks.call_soon(self._adjust)
 
     def meter_failed(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         self.stop()
 
     def stop(self) -> None:
-        """Stop recording here; the workers hear of it elsewhere."""
+        """Stop recording on the scheduler; :meth:`_adjust` stops the workers."""
         if self.recorder is not None:
             self.recorder.stop()
             self.recorder = None
@@ -150,23 +150,23 @@ class Recording(SchedulerPart):
     # -- hooks ---------------------------------------------------------------------------------
 
     def worker_joined(self, address: str, ws: WorkerState) -> None:
-        """A worker is there; its clock is read as soon as it answers."""
+        """Note a worker that joined; its clock is read as soon as it answers."""
         if self.recorder is not None:
             self.recorder.worker_joined(address)
             self._scheduler._ongoing_background_tasks.call_soon(self._read_clock, address)
 
     def worker_left(self, address: str, stimulus_id: str | None) -> None:
-        """A worker was removed."""
+        """Note a worker that was removed."""
         if self.recorder is not None:
             self.recorder.worker_left(address, stimulus_id)
 
     def graph_taken_in(self, client: str, tasks: Sequence[Any], wanted: Any, stimulus_id: str) -> None:
-        """A graph was taken in."""
+        """Note a graph that was taken in."""
         if self.recorder is not None:
             self.recorder.graph_taken_in(client, tasks, wanted, stimulus_id)
 
     def event(self, topic: str, message: Any) -> None:
-        """A worker sent a batch, of which one that comes late is not kept in the log of events either, or pauses."""
+        """Take a worker's batch, which Dask's log of events must not keep even if it is late; or a change of status."""
         if topic == names.BATCHES:
             self._scheduler._broker.truncate(topic)
             if self.recorder is not None:
@@ -175,7 +175,7 @@ class Recording(SchedulerPart):
             self.recorder.status_changed(topic, message.get("status"))
 
     def round_over(self, unread: Container[str]) -> None:
-        """Note how the workers are, but for those of whose last heartbeat nothing is known yet."""
+        """Note the workers' heartbeats, but for those whose last one is unread."""
         if self.recorder is not None:
             cluster = self._accounts.cluster
             self.recorder.take_heartbeats(cluster.activity_by_worker(), cluster.gpu_readings, unread)
@@ -222,7 +222,7 @@ class Recording(SchedulerPart):
             self.recorder.read_clock(address, sent, answer, came)
 
     async def _collect(self) -> dict[str, Any]:
-        """All that is recorded until now, as a client is sent it.
+        """Pack the recording until now for a client.
 
         Raises
         ------
@@ -240,7 +240,7 @@ class Recording(SchedulerPart):
         return await asyncio.to_thread(pack)
 
     async def _flush(self, recorder: ClusterRecorder) -> list[str]:
-        """Have the workers send what they have, and wait for it; gives what is missing."""
+        """Have the workers send their rows, and wait for these; returns notes on missing ones."""
         missing: dict[str, str] = {}
         awaited: dict[str, int] = {}
         for address, (answer, _) in (await self._workers.ask(names.FLUSH)).items():
@@ -253,7 +253,7 @@ class Recording(SchedulerPart):
             else:
                 missing[address] = str(answer) if isinstance(answer, Exception) else "it is not metered"
         until = monotonic_ns() + round(self._options().report_timeout * 1e9)
-        # They ride another connection than the answers. A recorder that failed does not take them in.
+        # Batches travel on another connection than the answers. A recorder that failed does not take them.
         while awaited and recorder.off is None and monotonic_ns() < until:
             awaited = {
                 address: seq

@@ -1,4 +1,4 @@
-"""Recorder: the part of a worker's meter that records its runs and transfers, while a recording goes on."""
+"""RecorderPart: the part of a worker's meter that records its runs and transfers, while a recording goes on."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.worker.threads import TaskThreads
 
 
-class Recorder(WorkerPart):
-    """Begins and ends recordings of a worker.
+class RecorderPart(WorkerPart):
+    """Begins and ends the recording of a worker.
 
     Parameters
     ----------
     worker, threads, hooks, spills
-        The worker, what tasks used in its threads, who writes the log of its slots, and who sees its event loop spill.
+        The worker, its task threads, the writer of the log of its slots, and the watch of its event loop's spilling.
     asked
-        The recording that goes on already, and which tasks are profiled in it.
+        Id of the recording that goes on already, and the tasks to profile in it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Recorder(WorkerPart):
         return cls(meter.worker, meter.threads, meter.hooks, meter.spills, meter.asked_to_record)
 
     def record(self, recording: str | None, profile: Requests | None = None) -> None:
-        """Begin a recording, or end the one that goes on; ``profile`` says which tasks are profiled meanwhile."""
+        """Begin a recording, or end the current one; ``profile`` are the tasks to profile meanwhile."""
         former = self.recorder
         if (former.recording if former is not None else None) == recording:
             if former is not None and former.profiles is not None:
@@ -73,15 +73,15 @@ class Recorder(WorkerPart):
             profiles.ask(profile)
 
     def start(self) -> None:
-        """Take part in the recording that goes on where the meter begins."""
+        """Join the recording that goes on when the meter begins."""
         self.record(*self._asked)
 
     def stop(self) -> None:
-        """End the recording that goes on."""
+        """End the current recording."""
         self.record(None)
 
     def _flush(self, **known: bool) -> int | None:
-        """Send what is recorded; the number of the last batch, None where nothing records or it failed."""
+        """Send the rows; returns the number of the last batch, None if nothing is recorded or the recorder failed."""
         recorder = self.recorder
         if recorder is None:
             return None
@@ -94,15 +94,15 @@ class Recorder(WorkerPart):
         return seq
 
     def heartbeat(self) -> None:
-        """Send what is recorded."""
+        """Send the rows."""
         self._flush()
 
     def closing(self) -> None:
-        """Send all that is recorded."""
+        """Send the last rows."""
         self._flush(closing=True)
 
     async def answer(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """``record``, where the window is the recording or nothing; or ``flush``: the number of the last batch."""
+        """Answer ``record``, whose window is the recording's id or empty; or ``flush``: number of the last batch."""
         if action == RECORD:
             self.record(asked.get("window") or None, asked.get("profile"))
             return {}

@@ -2,30 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from heapq import heappop, heappush
 from itertools import repeat
+from threading import Lock
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from distributed.shuffle._buffer import ShardsBuffer
+from distributed.shuffle._core import ShuffleRun, barrier_key
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH, Done, Entry, Moved, Noted, Place, Run, Taken
 from dask_efficiency.plugin.names import BATCHES
+from dask_efficiency.plugin.patches import SHUFFLE_MESSAGE, Replacements
 from dask_efficiency.plugin.worker.fine_metrics import SpillMetrics
 from dask_efficiency.plugin.worker.transitions import MAYBE_IN_FLIGHT, WITHOUT_SLOT
 from dask_efficiency.runs.recording.loop_watch import LoopWatch
-from dask_efficiency.runs.recording.worker import shuffle_messages
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, encode
-from dask_efficiency.runs.trace.profiles import Profile
+from dask_efficiency.runs.trace.run_trace import TaskProfile
 from dask_efficiency.runs.trace.schema import BLOCKED_BY, SHUFFLED
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: Rows after which a batch is sent between two heartbeats.
+
+#: Called with the barrier's key, the receiver's address, bytes, and the instants of sending and arrival.
+Sent = Callable[[str, str, int, int, int], object]
+
+#: By address of the sending worker.
+_recorded: dict[str, Sent] = {}
+_lock = Lock()
+_replacements = Replacements()
+
+
+def watch_shuffles(address: str, sent: Sent) -> None:
+    """Call ``sent`` for each message of a worker until :func:`unwatch_shuffles`; never where upstream differs."""
+    with _lock:
+        if not _recorded:
+            _replacements.put(SHUFFLE_MESSAGE, ShardsBuffer, _noting)
+        _recorded[address] = sent
+
+
+def unwatch_shuffles(address: str) -> None:
+    """Stop calling it; safe to call twice."""
+    with _lock:
+        if _recorded.pop(address, None) is not None and not _recorded:
+            _replacements.put_back()
+
+
+def _noting(process: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(process)
+    async def noted(buffer: Any, to: Any, shards: Any, size: int) -> Any:
+        start = monotonic_ns()
+        try:
+            return await process(buffer, to, shards, size)
+        finally:
+            run = getattr(getattr(buffer, "send", None), "__self__", None)
+            if isinstance(run, ShuffleRun):  # else parts are written to disk
+                sent = _recorded.get(run.local_address)
+                if sent is not None:
+                    sent(barrier_key(run.id), to, size, start, monotonic_ns())
+
+    return noted
+
+
+#: Rows after which a batch is sent between two heartbeats: encoding them takes about a millisecond.
 MAX_ROWS = 500
 
-#: Less time at the disk than this blocks an event loop no more than anything else does.
+#: Nanoseconds at the disk below which the event loop does not count as blocked by it.
 MIN_AT_DISK_NS = 1_000_000
 
 _SPILLS, _READS_BACK = BLOCKED_BY.index("spill"), BLOCKED_BY.index("unspill")
@@ -35,61 +81,61 @@ _SENDER, _NBYTES, _QUEUED, _ASKED, _STOPPED, _ARRIVED = map(
     TRANSFER.index, ("sender", "nbytes", "queued", "start", "stop", "arrived")
 )
 
-#: Which slot became free last: the stimulus that did it, the run that had the slot, and when.
+#: Slot that became free last: the stimulus that freed it, the run that had it, and the instant.
 _Freed = tuple[int, int, int]
 
-#: A run that was given a slot: its number, when it was received and when it was ready, when it took the slot (None
-#: where it began before the recording), when it left its slot before its end, the slot's number, and
-#: which slot became free in the same stimulus before; its span and prefix. A plain tuple, for every task has one.
+#: Run that has a slot: its number; the instants at which it was received, was ready, took the slot (None if before the
+#: recording), and left it before its end; the slot's number; the slot that the same stimulus freed before; its span and
+#: prefix. A plain tuple, as every task has one.
 _Taken = tuple[int, int, int, int | None, int, int, _Freed | None, str, str]
 _SECEDED: Final = 4
 _SLOT: Final = 5
 _SPAN: Final = 7
 
-#: And when it ended, what it was in its thread, and when it was handed to the thread, by upstream's clock of the day.
+#: Run that ended: with the instant, its time in its thread, and when it was handed to that, by upstream's wall clock.
 _Ended = tuple[_Taken, int, Run, float]
 
-#: Of a run that nobody saw in its thread.
+#: Time in the thread of a run that was not seen there.
 _NOT_IN_THREAD: Run = (MISSING, MISSING, 0, 0, MISSING)
 
 
-#: By who asked, how many tasks of each prefix are to be profiled.
+#: By requester and prefix: number of tasks to profile.
 Requests = Mapping[str, Mapping[str, int]]
 
 
 class Profiles(Protocol):
     """Profiles chosen tasks of a worker while it is recorded."""
 
-    #: Profiles that had begun, and were not written, when :meth:`take` was called last.
+    #: Profiles that had begun and were not written at the last :meth:`take`.
     unwritten: int
 
     def ask(self, requests: Requests) -> None:
-        """Profile so many tasks of each prefix; what was done already for who asks counts."""
+        """Profile a number of tasks of each prefix; those that were profiled for the requester count."""
 
-    def take(self, *, closing: bool = False) -> tuple[list[Profile], dict[str, int]]:
-        """Profiles since the last call, by the monotonic clock; and how many were not made, by why."""
+    def take(self, *, closing: bool = False) -> tuple[list[TaskProfile], dict[str, int]]:
+        """Take the profiles since the last call, by the monotonic clock; and the number not made, by reason."""
 
     async def catch_up(self) -> None:
-        """Wait for a moment until what ended is written."""
+        """Wait a moment until ended profiles are written."""
 
     def close(self) -> None:
-        """Profile no more; safe to call twice."""
+        """Stop profiling; safe to call twice."""
 
 
 class WorkerRecorder:
     """Records one worker while its recording goes on; all its methods are called on the event loop.
 
     Instants are nanoseconds of the monotonic clock, which processes of one machine share. Rows are made when they are
-    sent, all of a batch together: what each task adds to its own time is to be short.
+    sent, a whole batch together, to keep the cost on the path of each task small.
 
     Parameters
     ----------
     worker
         The worker.
     recording
-        Which recording its batches are of.
+        Id of the recording.
     profiles
-        Of some of the tasks; sent with the rows, and closed when the recording stops.
+        Profiler of some tasks; its profiles are sent with the rows. Closed when the recording stops.
     """
 
     def __init__(
@@ -99,16 +145,16 @@ class WorkerRecorder:
         profiles: Profiles | None = None,
     ) -> None:
         self.recording = recording
-        #: What failed in following the log; nothing is followed after it.
+        #: Error in reading the log; nothing is read after it.
         self.failure: Exception | None = None
         self.profiles = profiles
         self._worker = worker
         self._state = worker.state
         self._seq = 0
-        #: When tasks were received, and ready, that have no slot yet.
+        #: Instants at which tasks without a slot were received, and were ready.
         self._received: dict[Any, int] = {}
         self._ready: dict[Any, int] = {}
-        #: Tasks that were given a slot and have not ended.
+        #: Tasks that took a slot and have not ended.
         self._running: dict[Any, _Taken] = {}
         self._ended: list[_Ended] = []
         #: Runs of tasks that were received and never ran here.
@@ -123,31 +169,30 @@ class WorkerRecorder:
         self._blocked: list[tuple[int, int, int, int]] = []
         self._spill = SpillMetrics(worker.digests_total)
         self._digests = worker.digests_total
-        #: How many digests there are while no task has spilled; -1 once one has.
+        #: Number of digests while no task has spilled; -1 once one has.
         self._unspilled = 0
-        #: Reading inputs back and writing, in nanoseconds, by position among those that ended.
+        #: By position among those that ended: nanoseconds of reading inputs back, and of writing.
         self._spilled: dict[int, tuple[int, int]] = {}
-        #: Those that ended last, all in one stimulus, and whose fine metrics are not read: position, span and prefix,
-        #: and what storing took.
+        #: Runs of the last stimulus, whose fine metrics are not read yet: position, span, prefix, and time of storing.
         self._unread: list[tuple[int, str, str, int]] = []
         self._unread_of = MISSING
         self._read_spills()
         for ts in worker.state.executing:
             of = ts.span_id or "", ts.prefix[:MAX_PREFIX_LENGTH]
             self._running[ts.key] = (ts.run_id, MISSING, MISSING, None, MISSING, self._take_slot(), None, *of)
-        shuffle_messages.record(worker.address, self._sent_in_shuffle)
+        watch_shuffles(worker.address, self._sent_in_shuffle)
         blocked = self._blocked
         self._watch = LoopWatch(worker, lambda *row: blocked.append(row))
 
     def stop(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         self._watch.stop()
-        shuffle_messages.forget(self._worker.address)
+        unwatch_shuffles(self._worker.address)
         if self.profiles is not None:
             self.profiles.close()
 
     def at_disk(self, start: int, stop: int, reading: bool) -> None:
-        """The event loop wrote results to disk, or read them back."""
+        """Note that the event loop wrote results to disk, or read them back."""
         if stop - start >= MIN_AT_DISK_NS:
             self._blocked.append((start, stop, 0, _READS_BACK if reading else _SPILLS))
 
@@ -155,11 +200,11 @@ class WorkerRecorder:
 
     @property
     def spills(self) -> bool:
-        """Whether only what upstream says between two stimuli tells which task spilled."""
+        """True if tasks spill, which only upstream's metrics between two stimuli tell apart."""
         return len(self._digests) != self._unspilled
 
     def read(self, entries: Iterable[Entry], *, whole: bool) -> None:
-        """Follow what happened, in order; ``whole`` where the last stimulus of it is over."""
+        """Read entries of the log in order; ``whole`` if the last stimulus in them is complete."""
         if self.failure is not None:
             return
         try:
@@ -186,7 +231,7 @@ class WorkerRecorder:
             if self._moves:
                 self._moves.pop(key, None)
         elif finish == "waiting":
-            if entry.state == "waiting":  # else its thread is at work, or its result on the way
+            if entry.state == "waiting":  # else its thread is running, or its result on the way
                 self._received[key] = at
                 self._ready.pop(key, None)
                 self._moves.pop(key, None)
@@ -206,7 +251,7 @@ class WorkerRecorder:
     # -- runs --------------------------------------------------------------------------------
 
     def _give_up(self, entry: Noted) -> None:
-        """A task that was received will not run here."""
+        """Note a task that was received and will not run here."""
         key = entry.key
         if key in self._received:
             self._never_ran.append((self._without_slot(key, entry.run_id), MISSING, _NOT_IN_THREAD, 0.0))
@@ -217,7 +262,7 @@ class WorkerRecorder:
         return run_id, self._received[key], self._ready.get(key, MISSING), None, MISSING, MISSING, None, "", ""
 
     def _take(self, entry: Taken) -> None:
-        """A task took a slot."""
+        """Note a task that took a slot."""
         key = entry.key
         if key in self._running or entry.begun is None:
             return
@@ -236,12 +281,12 @@ class WorkerRecorder:
         )
 
     def _take_slot(self) -> int:
-        """A slot that no run had so far."""
+        """Number a slot that no run has had."""
         self._slots += 1
         return self._slots - 1
 
     def _move(self, entry: Moved) -> None:
-        """A task whose thread was at work may have left its slot, or ended: the rules are those of the slots."""
+        """Note a task that left its slot or ended, by the rules of the slots."""
         taken, done = self._running.get(entry.key), entry.done
         if taken is None or done is None:
             return
@@ -255,7 +300,7 @@ class WorkerRecorder:
             if not left:
                 self._free(taken, done, entry.at)
             run = _outside_threads(taken, done, entry.at) if entry.run is None else entry.run
-            if done.stimulus != self._unread_of:  # those of another had not spilled, or are read
+            if done.stimulus != self._unread_of:  # runs of another stimulus have not spilled, or are read
                 self._unread.clear()
                 self._unread_of = done.stimulus
             self._unread.append((len(self._ended), *taken[_SPAN:], done.stored))
@@ -266,12 +311,12 @@ class WorkerRecorder:
         self._freed = done.stimulus, taken[0], at
 
     def _read_spills(self) -> None:
-        """Of all tasks that have ended; called when their fine metrics have arrived."""
+        """Read how long the ended tasks spilled; called when their fine metrics have arrived."""
         self._unspilled = -1 if self._spill.any() else len(self._digests)
         if self._unspilled < 0:
             for position, span, prefix, stored in self._unread:
                 read, written = self._spill.since(span, prefix)
-                # What is read back may push others out: all that was not written to store the result.
+                # Reading back may push others out: all writing but that of the result.
                 stored = min(written, stored) if read else written
                 self._spilled[position] = read + written - stored, stored
         self._unread.clear()
@@ -285,7 +330,7 @@ class WorkerRecorder:
             move[_SENDER] = self._senders.setdefault(entry.sender, len(self._senders))
 
     def _landed(self, entry: Noted) -> None:
-        """A transfer may be over; whether it arrived, the task's state tells."""
+        """Note a transfer that may be over; the task's state tells if it arrived."""
         if entry.in_flight:
             return
         move = self._moves.pop(entry.key, None)
@@ -299,7 +344,7 @@ class WorkerRecorder:
             self._moves[entry.key] = [MISSING, 0, entry.at, MISSING, MISSING, 0]
 
     def _sent_in_shuffle(self, barrier: str, receiver: str, nbytes: int, start: int, stop: int) -> None:
-        """A message of a P2P shuffle was sent; where it failed, its worker is gone or the shuffle begins anew."""
+        """Note a message of a P2P shuffle; if it failed, the receiver is gone or the shuffle restarts."""
         move = [MISSING] * len(TRANSFER)
         move[_SENDER] = self._senders.setdefault(receiver, len(self._senders))
         move[_NBYTES], move[_ASKED], move[_STOPPED], move[_ARRIVED] = nbytes, start, stop, SHUFFLED
@@ -309,14 +354,14 @@ class WorkerRecorder:
     # -- batches -----------------------------------------------------------------------------
 
     def flush(self, *, closing: bool = False, running: bool = False) -> int:
-        """Send what there is, and give the number of the last batch.
+        """Send the rows, and return the number of the last batch.
 
         Parameters
         ----------
         closing
-            Nothing comes after: what runs is cut off now.
+            This is the last batch: running tasks are cut off now.
         running
-            Send what is known of the runs that go on, too.
+            Include the runs that go on.
         """
         self._read_spills()
         ended = self._ended + self._never_ran
@@ -350,14 +395,14 @@ class WorkerRecorder:
         self._ended, self._never_ran, self._spilled = [], [], {}
         self._moved, self._moved_keys = [], []
         self._blocked.clear()
-        if not self._moves:  # those that are on the way have numbers of senders
+        if not self._moves:  # transfers under way hold numbers of senders
             self._senders = {}
         self._worker.log_event(BATCHES, message)
         return self._seq
 
 
 def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall: int) -> Iterable[tuple[int, ...]]:
-    """A row for each run, with the columns :data:`~dask_efficiency.runs.trace.batch.RUN`; made by columns."""
+    """Make a row for each run, with the columns :data:`~dask_efficiency.runs.trace.batch.RUN`, column by column."""
     if not ended:
         return ()
     taken, stopped, runs, handed = zip(*ended, strict=True)
@@ -374,7 +419,7 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
         "received": received,
         "ready": ready,
         "executing": executing,
-        # By two clocks: what is known by one holds.
+        # Its instant is by another clock: keep it between the neighbours.
         "submitted": map(min, map(max, executing, by_clock), start),
         "start": start,
         "stop": stop,
@@ -393,14 +438,14 @@ def _rows(ended: Sequence[_Ended], spilled: Mapping[int, tuple[int, int]], wall:
 
 
 def _outside_threads(taken: _Taken, done: Done, at: int) -> Run:
-    """Of a coroutine or a process pool: upstream's times, by the clock of the day put on the scheduler's."""
+    """Convert upstream's times of a coroutine or process pool, by the scheduler's wall clock, to monotonic time."""
     if done.outside is None:
         return _NOT_IN_THREAD
     start, stop, delay = done.outside
     wall = time_ns() - monotonic_ns()
     handed = round(done.handed * 1e9) - wall if done.handed else MISSING
     submitted = min(max(MISSING if taken[3] is None else taken[3], handed), at)
-    # Upstream's guess at the scheduler's clock may have changed meanwhile: the run keeps its length, and its place.
+    # Upstream's estimate of the scheduler's clock may have changed: keep the run's length, within its neighbours.
     took = min(max(0, round((stop - start) * 1e9)), at - submitted)
     began = min(max(submitted, round((start - delay) * 1e9) - wall), at - took)
     return began, began + took, 0, 0, MISSING

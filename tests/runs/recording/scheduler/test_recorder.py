@@ -19,7 +19,7 @@ from dask_efficiency.plugin.names import METRIC, RECOMPUTED
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
 from dask_efficiency.runs.recording.scheduler import recorder as module
 from dask_efficiency.runs.recording.scheduler.recorder import ClusterRecorder
-from dask_efficiency.runs.recording.scheduler.recording import Recording
+from dask_efficiency.runs.recording.scheduler.recording import RecordingPart
 from dask_efficiency.runs.trace import recorder as trace_recorder
 from dask_efficiency.runs.trace.recorder import SERIES
 from dask_efficiency.runs.trace.schema import STATES, WorkerChange
@@ -101,7 +101,7 @@ class Hashed(SimpleNamespace):
 
 
 class Reference:
-    """What a recorder notes, by what it means: everything is read and noted when it happens, and nothing is dropped."""
+    """Simple recorder as a reference: it reads and notes everything as it happens, and drops nothing."""
 
     def __init__(self, scheduler: FakeScheduler) -> None:
         self.scheduler = scheduler
@@ -320,7 +320,7 @@ def play(cluster: Cluster, program: list[tuple[Any, ...]]) -> None:
         else:
             getattr(cluster, action)(*args)
         assert cluster.recorder.off is None
-        assert len(cluster.recorder._recorder.kept) <= trace_recorder.KEPT * (module.MAX_KEPT + 2 * len(KEYS))
+        assert len(cluster.recorder._recorder.kept) <= trace_recorder.VALUES_KEPT * (module.MAX_KEPT + 2 * len(KEYS))
 
 
 @pytest.fixture
@@ -401,7 +401,7 @@ def test_what_is_kept_in_little_memory_is_the_end_of_it(program: list[tuple[Any,
     assert len(kept) <= 2 * (trace_recorder.TRANSITIONS_A_TASK * (max_tasks // 2) + 3 * 20 + 2 * len(KEYS))
 
 
-def test_what_the_meter_is_not_told_of_while_recording_means_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transitions_that_the_meter_misses_while_recording_mean_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "monotonic_ns", lambda: 1)
     cluster = Cluster(100)
     ts = cluster.scheduler.tasks["old-0"]
@@ -428,7 +428,7 @@ def test_what_the_meter_is_not_told_of_while_recording_means_nothing_to_it(monke
 def test_heartbeats_are_written_after_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SERIES
     cluster = recorded(monkeypatch, [("graph", ["inc-0"], {}, set()), ("move", "inc-0", 0, True, 0)], 100)
-    assert len(cluster.recorder._recorder.kept) == trace_recorder.KEPT
+    assert len(cluster.recorder._recorder.kept) == trace_recorder.VALUES_KEPT
     cluster.recorder.freeze()
     assert cluster.recorder._recorder.kept == []
 
@@ -472,7 +472,7 @@ def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.Mo
     recording: Any = SimpleNamespace(recorder=cluster.recorder)
     ws = SimpleNamespace(address=WORKERS[1], status=Status.running)
     upstream: Any = SimpleNamespace(
-        log_event=partial(Recording.event, recording),
+        log_event=partial(RecordingPart.event, recording),
         workers={WORKERS[1]: ws},
         idle={},
         check_idle_saturated=lambda ws: None,
@@ -487,6 +487,6 @@ def test_pauses_are_recorded_as_upstreams_events_say_them(monkeypatch: pytest.Mo
         Scheduler.handle_worker_status_change(upstream, status, WORKERS[1], "s")
     assert changes == [(1, WorkerChange.PAUSED), (1, WorkerChange.RESUMED), (1, WorkerChange.RETIRING)]
     for message in (None, {"action": "another"}, {"action": "worker-status-change"}):
-        Recording.event(recording, WORKERS[1], message)
-    Recording.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
+        RecordingPart.event(recording, WORKERS[1], message)
+    RecordingPart.event(recording, "somebody", {"action": "worker-status-change", "status": "paused"})
     assert len(changes) == 3

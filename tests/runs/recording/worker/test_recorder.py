@@ -1,19 +1,61 @@
-"""What a worker's recorder makes of hooks, with upstream's state moved by hand."""
+"""A worker's recorder fed by hooks, with upstream's state changed by hand."""
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.shuffle._buffer import ShardsBuffer
+from distributed.shuffle._core import ShuffleRun
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Place, Taken
+from dask_efficiency.plugin.patches import Replacements
 from dask_efficiency.plugin.worker.transitions import noted
 from dask_efficiency.runs.recording.worker import recorder
+from dask_efficiency.runs.recording.worker import recorder as module
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode
+
+
+class FakeShuffleRun(ShuffleRun):  # type: ignore[type-arg]  # of parts that nobody looks at
+    """Run of a shuffle with the attributes that the recorder reads."""
+
+    def __init__(self, address: str) -> None:
+        self.local_address, self.id = address, "s"  # type: ignore[assignment]  # a name of its own for texts
+
+
+FakeShuffleRun.__abstractmethods__ = frozenset()
+
+
+def test_messages_of_a_shuffle_are_recorded_for_recorded_workers_only(monkeypatch: Any) -> None:
+    async def process(self: Any, id: str, shards: Any, size: int) -> str:  # noqa: A002 (as upstream names it)
+        await asyncio.sleep(0)
+        return "done"
+
+    monkeypatch.setattr(ShardsBuffer, "process", process)
+    # Whatever other tests left recorded.
+    monkeypatch.setattr(module, "_recorded", {})
+    monkeypatch.setattr(module, "_replacements", Replacements())
+    sent: list[tuple[Any, ...]] = []
+    module.watch_shuffles("tcp://a", lambda *message: sent.append(message))
+    try:
+        for buffer in (
+            SimpleNamespace(send=FakeShuffleRun("tcp://a").send),
+            SimpleNamespace(send=FakeShuffleRun("tcp://b").send),  # not recorded
+            SimpleNamespace(),  # a buffer that writes to disk
+        ):
+            assert asyncio.run(ShardsBuffer.process(buffer, "tcp://c", [], 7)) == "done"
+    finally:
+        module.unwatch_shuffles("tcp://a")
+        module.unwatch_shuffles("tcp://a")
+    [(barrier, to, nbytes, start, stop)] = sent
+    assert (barrier, to, nbytes) == ("shuffle-barrier-s", "tcp://c", 7)
+    assert 0 < start <= stop
+    assert ShardsBuffer.process is process
 
 
 class Scene:

@@ -1,4 +1,4 @@
-"""Of what Dask's hooks tell of, a worker's ledger and its recorder make the same slot time."""
+"""Slot time agrees between a worker's ledger and its recorder, which read the same hooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NTHREADS = 2
 
 @dataclass(eq=False)
 class Task:
-    """What upstream knows of a task."""
+    """Upstream's state of a task."""
 
     key: str
     run_id: int
@@ -134,7 +134,7 @@ class Worker:
 
 @pytest.fixture(scope="module")
 def clock() -> Iterator[list[Worker]]:
-    """Whose time it is."""
+    """Owner of the time."""
     workers: list[Worker] = []
     with pytest.MonkeyPatch.context() as patch:
         for timed in (recorder, module):
@@ -170,7 +170,7 @@ def test_the_slot_time_of_a_trace_is_the_held_time_of_the_ledger_to_the_nanoseco
 
 
 def happen(worker: Worker, move: str, key: str) -> None:
-    """What upstream may do with a task as it stands."""
+    """Transitions that upstream may make of a task in its state."""
     ts = worker.state.tasks.get(key)
     at_work = ts is not None and (ts in worker.state.executing or ts in worker.state.long_running)
     if move == "run":

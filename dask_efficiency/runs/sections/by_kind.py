@@ -1,0 +1,159 @@
+"""Time by kind, for a reader: colours, meanings, the strip along a window, and a table of seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from dask_efficiency.accounts.buckets import Bucket
+from dask_efficiency.accounts.tables import Int8, Int64
+from dask_efficiency.runs.path.kinds import KINDS, Kind
+from dask_efficiency.show.colours import COLOURS, OTHER_COLOUR
+from dask_efficiency.show.document import Along, Label, Share, Table
+from dask_efficiency.show.figures import apportion, format_percent, format_seconds, time_scale
+
+#: A hue for each part of the cluster (tasks and disk as the buckets have them, GPUs blue, transfers purple, the
+#: scheduler indigo, the worker's loop brown, the client teal), and within it a lightness for each kind. Those of the
+#: GPU were found by a search as in :mod:`dask_efficiency.show.colours`.
+KIND_COLOURS: dict[Kind, str] = {
+    Kind.COMPUTE_CPU: COLOURS[Bucket.THREAD_CPU],
+    Kind.COMPUTE_NONCPU: COLOURS[Bucket.THREAD_NONCPU],
+    Kind.GPU_COMPUTE: COLOURS[Bucket.GPU],
+    Kind.GPU_COMMUNICATION: "#1b5acd",
+    Kind.KERNEL_LAUNCH: "#a8ebfa",
+    Kind.KERNEL_GAP: "#192d51",
+    Kind.GPU_SYNC: "#5091a0",
+    Kind.DATA_LOADING: "#b5c334",
+    Kind.TRANSFER: COLOURS[Bucket.WAITING_ON_DATA],
+    Kind.TRANSFER_QUEUE: "#c79ade",
+    Kind.SPILL: COLOURS[Bucket.SPILL],
+    Kind.UNSPILL: "#ff9d7a",
+    Kind.GRAPH_UPDATE: "#26346e",
+    Kind.SCHEDULER_TRANSITION: "#3d51a3",
+    Kind.SCHEDULER_QUEUE: "#6478c4",
+    Kind.SCHEDULER_TO_WORKER: "#93a2da",
+    Kind.REPORT: "#bcc6ea",
+    Kind.READY_WAIT: COLOURS[Bucket.PAUSED],
+    Kind.EXECUTOR_HANDOFF: "#d3a25f",
+    Kind.WORKER_LOOP: "#a8731d",
+    Kind.CLIENT_SUBMIT: "#2c7f7a",
+    Kind.RESULT_GATHER: "#7fbfb9",
+    Kind.NO_WORKERS: "#5b5f66",
+    Kind.LOST_WORKER: COLOURS[Bucket.LOST_WORKER],
+    Kind.UNATTRIBUTED: COLOURS[Bucket.UNMEASURED],
+}
+
+#: Meaning of each kind, for a reader.
+MEANINGS: dict[Kind, str] = {
+    Kind.COMPUTE_CPU: "a task's thread computes",
+    Kind.COMPUTE_NONCPU: "a task runs, but its thread waits: reading, writing, a lock, the GIL or a core",
+    Kind.GPU_COMPUTE: "a task's own work on the GPU",
+    Kind.GPU_COMMUNICATION: "a task's collectives with other processes",
+    Kind.KERNEL_LAUNCH: "a kernel was asked for, and the idle GPU has not begun it",
+    Kind.KERNEL_GAP: "from one kernel to the next, which was asked for already",
+    Kind.GPU_SYNC: "a task waits for the GPU, and no work of the GPU explains it",
+    Kind.DATA_LOADING: "a task waits for its next batch of data",
+    Kind.TRANSFER: "an input comes from another worker",
+    Kind.TRANSFER_QUEUE: "an input waits for its turn to be fetched",
+    Kind.SPILL: "a result is written to disk",
+    Kind.UNSPILL: "inputs are read back from disk",
+    Kind.GRAPH_UPDATE: "the scheduler takes a graph in",
+    Kind.SCHEDULER_TRANSITION: "the scheduler is busy",
+    Kind.SCHEDULER_QUEUE: "a task waits on the scheduler for a worker with room",
+    Kind.SCHEDULER_TO_WORKER: "the scheduler's message is on its way",
+    Kind.REPORT: "the message that a task has ended is on its way",
+    Kind.READY_WAIT: "a task could run, and waits for a slot",
+    Kind.EXECUTOR_HANDOFF: "from a worker's event loop to the thread",
+    Kind.WORKER_LOOP: "a worker's event loop is busy",
+    Kind.CLIENT_SUBMIT: "the client prepares and sends a graph, or your own code is thinking",
+    Kind.RESULT_GATHER: "the client fetches results",
+    Kind.NO_WORKERS: "there is no worker at all, and work waits for one",
+    Kind.LOST_WORKER: "lost with a worker that vanished",
+    Kind.UNATTRIBUTED: "nothing that was recorded explains it",
+}
+
+
+#: Meanings in a PyTorch program without Dask.
+TORCH_MEANINGS: dict[Kind, str] = MEANINGS | {
+    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python, and nothing on the GPU is waited for",
+    Kind.COMPUTE_NONCPU: "a call takes memory or gives it back, and its thread waits",
+    Kind.GPU_COMPUTE: "a kernel or a copy runs on the GPU",
+    Kind.GPU_COMMUNICATION: "ranks exchange data",
+    Kind.GPU_SYNC: "a call waits for the GPU, and no work of the GPU explains it",
+    Kind.DATA_LOADING: "the program waits for its next batch of data",
+    Kind.UNATTRIBUTED: "before the first rank on the path began, or nothing recorded explains it",
+}
+
+
+#: Meanings in a PyTorch program without work on a GPU.
+TORCH_CPU_MEANINGS: dict[Kind, str] = TORCH_MEANINGS | {
+    Kind.COMPUTE_CPU: "a thread of the program runs operators or Python",
+}
+
+
+def colour_of(kind: str) -> str:
+    """Look up the colour of a kind."""
+    return KIND_COLOURS.get(Kind(kind), OTHER_COLOUR)
+
+
+#: Rows of a table by name; the rest is one row.
+TOP_NAMES = 8
+
+#: Steps of the strip along the run, each drawn as the kind that fills most of it: about two pixels a step on a page.
+STEPS = 400
+
+
+def kind_label(name: str, meanings: Mapping[Kind, str] = MEANINGS) -> Label:
+    """Make a label of a kind's name, colour and meaning; of any other text, the text alone."""
+    return Label(name, colour_of(name), meanings[Kind(name)]) if name in set(Kind) else Label(name)
+
+
+def along(
+    kinds: Int8, starts: Int64, stops: Int64, window: tuple[int, int], meanings: Mapping[Kind, str] = MEANINGS
+) -> Along:
+    """Draw a window as a strip of steps, each the kind that fills most of it; equal neighbours are one.
+
+    Parameters
+    ----------
+    kinds, starts, stops
+        Segments in time order; a kind is a position in :data:`~dask_efficiency.runs.path.kinds.KINDS`.
+    """
+    start, length = window[0], window[1] - window[0]
+    filled = np.zeros((STEPS, len(KINDS)))
+    for kind, since, until in zip(kinds.tolist(), (starts - start).tolist(), (stops - start).tolist(), strict=True):
+        first, last = since * STEPS / length, until * STEPS / length
+        for step in range(int(first), min(int(np.ceil(last)), STEPS)):
+            filled[step, kind] += min(last, step + 1) - max(first, step)
+    found = [
+        (kind_label(KINDS[position], meanings), min(steps), max(steps) + 1)
+        for position, steps in _runs(filled.argmax(axis=1).tolist())
+    ]
+    return Along(tuple(found), STEPS, format_seconds(length / 1e9))
+
+
+def _runs(values: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Group equal neighbours: the value, and its positions."""
+    return [(value, [i for i, _ in run]) for value, run in groupby(enumerate(values), key=lambda item: item[1])]
+
+
+def seconds_table(name: str, seconds: Mapping[str, float], labels: Mapping[str, Label]) -> Table:
+    """Tabulate seconds by name, with a bar for each; labels replace names."""
+    largest = max(seconds.values(), default=0.0)
+    scale = time_scale(largest)
+    tenths = apportion([round(value * 1e9) for value in seconds.values()], 1000)
+    rows = tuple(
+        (labels.get(each, each), scale.figure(value), format_percent(share))
+        for (each, value), share in zip(seconds.items(), tenths, strict=True)
+    )
+    bars = tuple(Share(value / largest if largest else 0.0) for value in seconds.values())
+    return Table((name, f"time, {scale.unit}", "%"), rows, drawings=bars)
+
+
+def top(seconds: Mapping[str, float], number: int) -> dict[str, float]:
+    """Keep the first seconds by name, and sum up the rest."""
+    names = list(seconds)
+    first = {name: seconds[name] for name in names[:number]}
+    rest = names[number:]
+    return first | ({f"{len(rest)} more": sum(seconds[name] for name in rest)} if rest else {})

@@ -1,0 +1,140 @@
+"""RunFigures: makespan, efficiency and noise of a run, measured alike in recorded and simulated runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.path.bounds import useful_ns
+from dask_efficiency.runs.path.kinds import Kind
+from dask_efficiency.runs.path.path import CriticalPath
+from dask_efficiency.runs.path.relabel import slots
+from dask_efficiency.runs.path.scope import Question, whole_scope
+from dask_efficiency.runs.trace.run_trace import RunTrace
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """Main figures of a run.
+
+    Parameters
+    ----------
+    name
+        Name of the run.
+    makespan_seconds
+        As from :func:`makespan_seconds`.
+    workers, nthreads
+        Number of workers that it ever had, and of their threads.
+    efficiency, busy
+        As from :func:`efficiency` and :func:`busy`.
+    kinds
+        Seconds of its critical path by kind, largest first; their sum is the makespan.
+    """
+
+    name: str
+    makespan_seconds: float
+    workers: int
+    nthreads: int
+    efficiency: float
+    busy: float
+    kinds: Mapping[str, float]
+
+    @classmethod
+    def of(cls, trace: RunTrace) -> RunFigures:
+        """Compute the figures of a trace.
+
+        Raises
+        ------
+        EmptyTraceError
+            If no task ended in it.
+        """
+        nthreads = sum(worker.nthreads for worker in trace.workers)
+        return cls(
+            trace.name,
+            makespan_seconds(trace),
+            len(trace.workers),
+            nthreads,
+            efficiency(trace),
+            busy(trace),
+            CriticalPath.of(trace, Question()).seconds("kind"),
+        )
+
+
+def makespan_seconds(trace: RunTrace) -> float:
+    """Seconds from a client's first activity to the last result: the length of the run's critical path.
+
+    Raises
+    ------
+    EmptyTraceError
+        If no task ended in the trace.
+    """
+    scope = whole_scope(trace)
+    return (scope.stop - scope.start) / 1e9
+
+
+def efficiency(trace: RunTrace) -> float:
+    """Share of the thread time in which tasks computed, on CPU or GPU, in [0, 1].
+
+    Thread time is the sum over all workers of their threads times their presence within the makespan. Threads that a
+    library starts are not in a trace; a report, which samples them, counts these, too.
+    """
+    useful, _ = useful_ns(trace, whole_scope(trace))
+    return _share_of_threads(trace, float(useful.sum()) / 1e9)
+
+
+def busy(trace: RunTrace) -> float:
+    """Share of the thread time in which tasks held a thread, whatever they did there and whether they succeeded.
+
+    Thread time is as of :func:`efficiency`.
+    """
+    runs = trace.runs
+    stop = np.where(runs.seceded != MISSING, runs.seceded, runs.stop)
+    there = (runs.start != MISSING) & (stop != MISSING)
+    held = float(np.maximum(stop - runs.start, 0)[there].sum()) / 1e9
+    return _share_of_threads(trace, held)
+
+
+def _share_of_threads(trace: RunTrace, seconds: float) -> float:
+    """Divide by the thread time."""
+    there = slots(trace, whole_scope(trace)) * makespan_seconds(trace)
+    return min(seconds / there, 1.0) if there > 0 else 0.0
+
+
+#: Standard deviation, in seconds, of a run whose critical path computes for one second. Disturbances (other processes,
+#: the clock rate of a core, garbage collection) recur, so the variance grows with the seconds of computing. Of four
+#: runs each of five programs (``benchmarks/simulation_runs.py``) on one and on two workers, whose paths compute for 0.8
+#: to 11 s, on two busy cores, it was 0.05 to 0.26, and 0.17 both in the median and pooled, without one kind of which
+#: one run imported its libraries.
+NOISE_PER_SECOND = 0.17
+
+#: Largest standard deviation of a run, as a share of its makespan: that of the shortest of those programs, of 1.5 s.
+MAX_NOISE = 0.12
+
+
+def run_noise(kinds: Mapping[str, float], makespan_seconds: float) -> float:
+    """Estimate the standard deviation of a run's makespan, as a share of it.
+
+    Tasks that sleep, or wait for something other than a core, take the same time in each run and add nothing.
+
+    Parameters
+    ----------
+    kinds
+        Seconds of its critical path by kind.
+    makespan_seconds
+        Their sum; for 0 the noise is 0.
+    """
+    if makespan_seconds <= 0:
+        return 0.0
+    seconds = max(kinds.get(Kind.COMPUTE_CPU, 0.0), 0.0)
+    return min(NOISE_PER_SECOND * math.sqrt(seconds) / makespan_seconds, MAX_NOISE)
+
+
+def computing_share(kinds: Mapping[str, float], makespan_seconds: float) -> float:
+    """Share of a run's critical path in which tasks compute, in [0, 1]."""
+    if makespan_seconds <= 0:
+        return 0.0
+    return min(max(kinds.get(Kind.COMPUTE_CPU, 0.0) / makespan_seconds, 0.0), 1.0)

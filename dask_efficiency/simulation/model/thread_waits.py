@@ -1,0 +1,281 @@
+"""Waits of tasks in their threads, read from a trace: for Python's interpreter lock (GIL), and for a core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dask_efficiency.accounts.tables import MISSING, Bool, Float64, Int32, Int64
+from dask_efficiency.runs.replay.durations import prefix_of_runs
+from dask_efficiency.runs.trace.errors import UnknownNameError
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.simulation.model.cores import BACKGROUND, MIN_LEFT
+from dask_efficiency.simulation.model.transfer_costs import BYTE_NS, RESULT_NS
+from dask_efficiency.simulation.model.units import few_names
+
+#: Cores that a worker's threads use together, above which they do not hold the lock all the time: one, and the error of
+#: measuring it.
+MAX_CORES = 1.1
+
+#: Cores that they use together, from which threads of pure Python wait for the lock, and not for something else.
+MIN_CORES = 0.85
+
+#: Mean number of threads during a run, from which their cores tell about the lock, and up to which the run was alone:
+#: guesses.
+MIN_THREADS, MAX_ALONE = 1.5, 1.1
+
+#: Fewest runs, or heartbeats, of a prefix by which it is judged: a guess.
+MIN_RUNS = 3
+
+#: Seconds between two turns of an undisturbed event loop, as in Dask, and the delay by a thread that holds the lock:
+#: half of the interval after which Python takes it away (``sys.getswitchinterval``).
+TURN_SECONDS, LATER_SECONDS = 0.02, 0.0025
+
+#: Share of CPU from which a prefix's tasks count as computing, so that a note tells what is assumed of them: a guess.
+MIN_CPU = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Gil:
+    """Time and lock (GIL) of runs."""
+
+    #: By run: nanoseconds in its thread if no other thread had held the lock; MISSING if it did not run.
+    alone: Int64
+    #: By run: share of that time in which it holds the lock, in [0, 1].
+    held: Float64
+    #: By prefix, and last for tasks without one: mean number of other threads of the process that held the lock.
+    crowd: Float64
+    #: Assumptions, a sentence each.
+    notes: tuple[str, ...]
+
+
+def read_gil(trace: RunTrace, shares: Mapping[str, float] | None = None) -> Gil:
+    """Read from a trace which tasks hold the lock.
+
+    A trace tells how long each thread computed, not whether it held the lock. If a worker ran several tasks at once, it
+    shows: threads that hold the lock use at most one core together, and wait for each other in the rest of their time.
+    If it did not, the turns of its event loop show it, which needs the lock, too. Else all CPU of tasks counts as
+    Python's.
+
+    Parameters
+    ----------
+    trace
+        A recorded run.
+    shares
+        By prefix: known share of its tasks' time alone in which they hold the lock, in [0, 1].
+
+    Raises
+    ------
+    UnknownNameError, ValueError
+        As from :func:`check_shares`.
+    """
+    known = dict(shares or {})
+    check_shares(trace, known)
+    runs = trace.runs
+    ran = (runs.start != MISSING) & (runs.stop > runs.start)
+    took = np.where(ran, runs.stop - runs.start, 0)
+    cpu = np.clip(np.where(ran, runs.cpu_ns, 0), 0, took)
+    prefix = prefix_of_runs(trace)
+    threads, cores = _threads_and_cores(trace, ran, cpu)
+    alone, held = took.astype(np.float64), np.zeros(len(runs))
+    found: dict[str, list[str]] = {}
+    late = _late(trace, ran)
+    for number in np.unique(prefix[ran]).tolist():
+        rows = np.flatnonzero(ran & (prefix == number))
+        name = trace.prefixes[number] if number >= 0 else ""
+        if name in known:
+            held[rows] = known[name]
+            alone[rows] = took[rows] / np.maximum(1.0, known[name] * threads[rows])
+            continue
+        computes = cpu[rows].sum() / took[rows].sum()
+        crowded = rows[threads[rows] >= MIN_THREADS]
+        if len(crowded) >= MIN_RUNS:
+            free = bool(np.average(cores[crowded], weights=took[crowded]) > MAX_CORES)
+            kind = "free" if free else "held"
+        else:
+            free = late.get(number) is False
+            kind = {None: "assumed", True: "late", False: "on time"}[late.get(number)]
+        if computes >= MIN_CPU or (len(crowded) >= MIN_RUNS and computes >= 0.01):
+            found.setdefault(kind, []).append(name)
+        if not free:
+            alone[rows] = _alone(took[rows], cpu[rows], threads[rows], cores[rows])
+            held[rows] = cpu[rows] / np.maximum(alone[rows], 1.0)
+    held = np.clip(held, 0.0, 1.0)
+    crowd = _crowd(prefix, held, threads, len(trace.prefixes))
+    return Gil(np.where(ran, np.rint(alone), MISSING).astype(np.int64), held, crowd, tuple(_notes(found)))
+
+
+def check_shares(trace: RunTrace, shares: Mapping[str, float]) -> None:
+    """Refuse shares of unknown prefixes, and shares outside [0, 1].
+
+    Raises
+    ------
+    UnknownNameError
+        If no task has a prefix.
+    ValueError
+        If a share is not in [0, 1].
+    """
+    for name, share in shares.items():
+        if name not in trace.prefixes:
+            raise UnknownNameError("prefix", name, trace.prefixes)
+        if not 0 <= share <= 1:
+            raise ValueError(f"gil[{name!r}] is {share!r}; expected the share of its tasks' time, in [0, 1]")
+
+
+def _alone(took: Int64, cpu: Int64, threads: Float64, cores: Float64) -> Float64:
+    """Estimate the time of a prefix's runs alone.
+
+    If the lock was never free, a run takes longer in proportion to the others. Its own waiting for other things is
+    known from those of the same prefix that ran alone, if there are any.
+    """
+    crowded = threads >= MIN_THREADS
+    if not crowded.any() or not MIN_CORES <= np.average(cores[crowded], weights=took[crowded]) <= MAX_CORES:
+        return took.astype(np.float64)
+    single = (threads <= MAX_ALONE) & (cpu > 0)
+    own = float(np.median(took[single] / cpu[single])) if np.count_nonzero(single) >= MIN_RUNS else 1.0
+    found: Float64 = np.where(threads > MAX_ALONE, np.clip(cpu * own, 1, took), took)
+    return found
+
+
+def _crowd(prefix: Int32, held: Float64, threads: Float64, prefixes: int) -> Float64:
+    """By prefix: mean number of other threads that held the lock while its tasks ran, taken for tasks like these."""
+    of = np.where(prefix < 0, prefixes, prefix)
+    runs = np.maximum(np.bincount(of, minlength=prefixes + 1), 1)
+    crowd: Float64 = np.bincount(of, held * (threads - 1.0), minlength=prefixes + 1) / runs
+    return crowd
+
+
+def _threads_and_cores(trace: RunTrace, ran: Bool, cpu: Int64) -> tuple[Float64, Float64]:
+    """By run: mean number of runs of its worker, itself included, and of the cores that they used, while it ran."""
+    runs = trace.runs
+    threads, cores = np.ones(len(runs)), np.zeros(len(runs))
+    for worker in np.unique(runs.worker[ran]).tolist():
+        rows = np.flatnonzero(ran & (runs.worker == worker))
+        start, stop = runs.start[rows], runs.stop[rows]
+        threads[rows] = _mean_use(start, stop, np.ones(len(rows)), start, stop)
+        cores[rows] = _mean_use(start, stop, cpu[rows] / (stop - start), start, stop)
+    return threads, cores
+
+
+def _mean_use(start: Int64, stop: Int64, rate: Float64, since: Int64, until: Int64) -> Float64:
+    """Mean, between two instants, of the sum of the rates of the intervals that go on."""
+    at = np.concatenate([start, stop])
+    order = np.argsort(at, kind="stable")
+    now = np.cumsum(np.concatenate([rate, -rate])[order])
+    # Sums from the first instant on, as those of nanoseconds since the epoch lose digits.
+    total = np.concatenate([[0.0], np.cumsum(now[:-1] * np.diff(at[order]))])
+    found: Float64 = (np.interp(until, at[order], total) - np.interp(since, at[order], total)) / (until - since)
+    return found
+
+
+def _late(trace: RunTrace, ran: Bool) -> dict[int, bool]:
+    """By prefix that heartbeats tell about: True if event loops turned later while its tasks computed."""
+    runs, series = trace.runs, trace.series
+    prefix = prefix_of_runs(trace)
+    delay: dict[int, list[tuple[float, float]]] = {}
+    for worker in np.unique(runs.worker[ran]).tolist():
+        beats = np.flatnonzero((series.worker == worker) & ~np.isnan(series.loop_interval))
+        rows = np.flatnonzero(ran & (runs.worker == worker))
+        beats = beats[np.argsort(series.at[beats], kind="stable")]
+        for before, beat in zip(beats[:-1].tolist(), beats[1:].tolist(), strict=True):
+            since, until = int(series.at[before]), int(series.at[beat])
+            inside = np.clip(np.minimum(runs.stop[rows], until) - np.maximum(runs.start[rows], since), 0, None)
+            if inside.sum() < (until - since) / 2:
+                continue
+            for number in np.unique(prefix[rows[inside > 0]]).tolist():
+                of = inside[prefix[rows] == number].sum()
+                if of > inside.sum() / 2:
+                    later = float(series.loop_interval[beat]) - TURN_SECONDS
+                    delay.setdefault(number, []).append((later, float(of)))
+    found = {}
+    for number, pairs in delay.items():
+        if len(pairs) >= MIN_RUNS:
+            later, weights = np.array(pairs).T
+            found[number] = bool(np.average(later, weights=weights) > LATER_SECONDS)
+    return found
+
+
+_WHY = {
+    "held": "are taken to hold Python's lock (GIL) while they compute: a worker's used at most one core together",
+    "free": "are taken not to hold Python's lock (GIL), as those of a worker used more than one core together",
+    "late": "are taken to hold Python's lock (GIL) while they compute, as event loops turned later meanwhile",
+    "on time": "are taken not to hold Python's lock (GIL), as event loops turned on time while they computed",
+    "assumed": "are taken to hold Python's lock (GIL) while they compute: nothing in the trace shows whether they do",
+}
+
+
+def _notes(found: Mapping[str, list[str]]) -> list[str]:
+    return [f"tasks of {few_names(found[kind], 'prefixes')} {why}" for kind, why in _WHY.items() if kind in found]
+
+
+#: Seconds of CPU of a scheduler for each task, with its message, five transitions, and the next task's message:
+#: measured in runs of 20 to 90 tasks a second on 2 to 8 workers.
+_SCHEDULER_SECONDS = 0.001
+
+
+def few_cores(trace: RunTrace, cores: Mapping[str, float]) -> bool:
+    """True if some host has fewer cores than threads of workers, and a scheduler on the only host."""
+    hosts = {worker.host for worker in trace.workers}
+    return any(
+        sum(worker.nthreads for worker in trace.workers if worker.host == host) + (len(hosts) == 1) > cores[host]
+        for host in hosts & set(cores)
+    )
+
+
+def core_waits(trace: RunTrace, cores: Mapping[str, float]) -> Float64:
+    """By run: nanoseconds between start and stop in which it waited for a core; 0 if unknown.
+
+    A computing thread gets the cores that the others leave. Their use is in the trace: CPU of tasks, and the event
+    loops' time around tasks; to that comes background work of every process. A run waits at most for as long as it did
+    not compute.
+
+    Parameters
+    ----------
+    cores
+        By host: its cores.
+    """
+    runs, found = trace.runs, np.zeros(len(trace.runs))
+    hosts = np.array([worker.host for worker in trace.workers] + [""])
+    ran = (runs.start != MISSING) & (runs.stop > runs.start) & (runs.worker >= 0)
+    for host in set(hosts[:-1]) & set(cores):
+        rows = np.flatnonzero(ran & (hosts[np.clip(runs.worker, -1, len(hosts) - 2)] == host))
+        if not len(rows):
+            continue
+        start, stop = runs.start[rows], runs.stop[rows]
+        took = (stop - start).astype(np.float64)
+        cpu = np.clip(runs.cpu_ns[rows], 0, took)
+        around = [_known_intervals(runs.executing[rows], start), _known_intervals(stop, runs.ended[rows])]
+        moved = _taking_in(trace, hosts[:-1] == host)
+        used = _mean_use(
+            np.concatenate([start, *(first for first, _ in around), moved[0]]),
+            np.concatenate([stop, *(last for _, last in around), moved[1]]),
+            np.concatenate([cpu / took, np.ones(2 * len(rows)), moved[2]]),
+            start,
+            stop,
+        )
+        processes = int(np.count_nonzero(hosts[:-1] == host)) + (len(set(hosts[:-1])) == 1)
+        seconds = max(float(stop.max() - start.min()) / 1e9, 1e-9)
+        others = used - cpu / took + processes * BACKGROUND + _SCHEDULER_SECONDS * len(rows) / seconds
+        left = np.clip(cores[host] - others, MIN_LEFT, 1.0)
+        found[rows] = np.minimum(took - cpu, cpu * (1.0 / left - 1.0))
+    return found
+
+
+def _taking_in(trace: RunTrace, here: Bool) -> tuple[Int64, Int64, Float64]:
+    """Intervals in which workers on a host took in results, and the share of a core that it took."""
+    transfers = trace.transfers
+    known = transfers.arrived & (transfers.start != MISSING) & (transfers.stop > transfers.start)
+    known &= (transfers.receiver >= 0) & (transfers.receiver < len(here))
+    known[known] = here[transfers.receiver[known]]
+    start, stop = transfers.start[known], transfers.stop[known]
+    # Without the cost of each message: its results have rows of their own.
+    computing = RESULT_NS + BYTE_NS * np.maximum(transfers.nbytes[known], 0)
+    return start, stop, np.minimum(computing / (stop - start), 1.0)
+
+
+def _known_intervals(start: Int64, stop: Int64) -> tuple[Int64, Int64]:
+    """Make intervals that are empty where an end is unknown."""
+    known = (start != MISSING) & (stop != MISSING) & (stop > start)
+    return np.where(known, start, 0), np.where(known, stop, 0)

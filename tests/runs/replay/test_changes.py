@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.simulated_traces import SAMPLES
+from dask_efficiency import critical_path
+from dask_efficiency.runs.replay.changes import REPLAYS, RUNS, Changes, replays, speedups
+
+
+def makespan(changed: Changes) -> float:
+    """10 s as it happened, and one more in any other order; some improvements save what they say."""
+    assert changed.seed is not None
+    luck = 1.0 + 0.25 * (changed.seed % 2)
+    return 10.0 + luck - sum(changed.prefixes.values())
+
+
+def test_a_lucky_schedule_is_not_what_improvements_are_measured_against() -> None:
+    found = speedups(makespan, {"little": Changes(prefixes={"a": 0.1}), "much": Changes(prefixes={"a": 3.0})}, 4)
+    assert [speedup.what for speedup in found] == ["much", "little"]
+    assert [speedup.saved_seconds for speedup in found] == pytest.approx([3.0, 0.1])
+
+
+def test_luck_that_both_have_is_no_error_and_luck_that_one_has_is() -> None:
+    def erratic(changed: Changes) -> float:
+        return makespan(changed) + (changed.seed or 0) * len(changed.prefixes)
+
+    (same,) = speedups(makespan, {"a": Changes(prefixes={"a": 1.0})}, 4)
+    (other,) = speedups(erratic, {"a": Changes(prefixes={"a": 1.0})}, 4)
+    assert same.error_seconds == pytest.approx(0.0)
+    # Of 1, 0, -1, -2 the standard deviation is 1.29, and half of that is the error of their mean.
+    assert other.error_seconds == pytest.approx(1.291 / 2, abs=0.001)
+
+
+def test_one_replay_has_no_error() -> None:
+    (found,) = speedups(makespan, {"a": Changes(prefixes={"a": 1.0})}, 1)
+    assert math.isnan(found.error_seconds)
+
+
+def test_large_traces_are_replayed_once() -> None:
+    assert [replays(runs) for runs in (0, 100, RUNS // 2, RUNS, 50 * RUNS)] == [REPLAYS, REPLAYS, 2, 1, 1]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_is_longest_on_the_path_of_a_sample_helps(name: str) -> None:
+    path = critical_path(SAMPLES[name]())
+    assert path.improvements(50.0)[0].saved_seconds > 0

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from benchmarks.simulated_traces import SAMPLES
+from dask_efficiency import RunTrace
+from dask_efficiency.accounts.tables import MISSING
+from dask_efficiency.runs.trace.run_causes import RunCauses, RunsByTask
+from dask_efficiency.runs.trace.schema import RunOutcome, Runs, Transitions
+from tests.runs.trace.samples import damaged_traces, traces
+
+
+def runs_of(tasks: list[int], assigned: list[int]) -> Runs:
+    return Runs.from_columns({"task": tasks, "assigned": assigned})
+
+
+def test_the_runs_of_a_task_are_in_order() -> None:
+    found = RunsByTask(runs_of([2, 0, 2, 7], [10, 20, 30, 40]), tasks=3)
+    assert found.of(2) == [0, 2]
+    assert found.of(0) == [1]
+    assert found.of(1) == found.of(7) == found.of(MISSING) == []
+    assert [found.before(run) for run in (0, 1, 2)] == [MISSING, MISSING, 0]
+
+
+def test_the_latest_run_is_the_last_one_by_then() -> None:
+    runs = runs_of([2, 0, 2], [10, 20, 30])
+    tasks, at = np.array([2, 2, 2, 0, 1, MISSING]), np.array([9, 29, 30, 5, 5, 5])
+    # Before the first one there is still no other.
+    assert RunsByTask(runs, 3).latest(tasks, runs.assigned, at).tolist() == [0, 0, 2, 1, MISSING, MISSING]
+
+
+@given(traces())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_run_comes_after_a_graph_or_after_a_run_that_was_reported_by_then(trace: RunTrace) -> None:
+    causes = RunCauses(trace)
+    assert ((causes.graph != MISSING) ^ (causes.run != MISSING)).all()
+    caused = np.flatnonzero(causes.run != MISSING)
+    assert (trace.runs.reported[causes.run[caused]] <= trace.runs.assigned[caused]).all()
+    making, needing = causes.inputs(trace)
+    assert (trace.runs.reported[making] <= trace.runs.assigned[needing]).all()
+    assert len(making) == sum(
+        trace.dependency_starts[task + 1] - trace.dependency_starts[task] for task in trace.runs.task.tolist()
+    )
+
+
+def test_a_second_try_comes_after_the_first() -> None:
+    trace = SAMPLES["retried"]()
+    causes = RunCauses(trace)
+    failed = np.flatnonzero(trace.runs.outcome == RunOutcome.FAILED)
+    again = [run for run in range(len(trace.runs)) if causes.by_task.before(run) != MISSING]
+    assert sorted(causes.run[again].tolist()) == failed.tolist()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_waited_in_the_queue_is_known(name: str) -> None:
+    trace = SAMPLES[name]()
+    queued = set(trace.transitions.task[trace.transitions.finish == 3].tolist())
+    assert set(trace.runs.task[RunCauses(trace).queued].tolist()) == queued
+
+
+def test_a_run_that_no_transition_gave_out_has_no_cause() -> None:
+    trace = SAMPLES["tree"]()
+    causes = RunCauses(replace(trace, transitions=Transitions.empty()))
+    assert (causes.transition == MISSING).all()
+    assert (causes.run == MISSING).all()
+
+
+@given(damaged_traces())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_causes_of_a_damaged_trace_are_runs_and_graphs_that_exist(trace: RunTrace) -> None:
+    causes = RunCauses(trace)
+    making, needing = causes.inputs(trace)
+    for found, length in ((causes.run, len(trace.runs)), (causes.graph, len(trace.graphs)), (making, len(trace.runs))):
+        assert ((found >= MISSING) & (found < length)).all()
+    assert (needing < len(trace.runs)).all()

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from benchmarks.simulated_traces import MS, tree, two_computations
+from dask_efficiency import critical_path
+from dask_efficiency.runs.trace.run_trace import RunTrace
+from dask_efficiency.runs.trace.schema import PHASES, Graphs, Phases, Runs
+from dask_efficiency.simulation.engine.client import NoWorkerError, put_data, with_phases
+from dask_efficiency.simulation.model.events import EventHeap
+from tests.runs.trace.samples import traces
+
+
+def test_results_that_were_there_need_a_worker_at_the_start() -> None:
+    workload: Any = SimpleNamespace(data=[0, 1], trace=None)
+    scheduler: Any = None
+    with pytest.raises(NoWorkerError, match="^2 results were there before the recording, but no worker is there"):
+        put_data(workload, scheduler, {}, {}, EventHeap(0))
+
+
+def test_where_nothing_was_there_no_worker_is_needed() -> None:
+    workload: Any = SimpleNamespace(data=[])
+    scheduler: Any = None
+    put_data(workload, scheduler, {}, {}, EventHeap(0))
+
+
+def test_the_recorded_run_itself_has_its_phases() -> None:
+    trace = two_computations()
+    again = with_phases(replace(trace, phases=Phases.empty()), trace)
+    assert critical_path(again).makespan_seconds == critical_path(trace).makespan_seconds
+    for name, column in trace.phases.columns().items():
+        order = np.argsort(trace.phases.start, kind="stable")
+        assert np.array_equal(getattr(again.phases, name), column[order])
+
+
+def later(trace: RunTrace, ns: int) -> RunTrace:
+    """Delay everything in a run but the arrival of its first graph."""
+    columns = trace.runs.columns()
+    instants = ("assigned", "received", "ready", "executing", "submitted", "start", "stop", "ended", "reported")
+    moved = {name: np.where(columns[name] >= 0, columns[name] + ns, columns[name]) for name in instants}
+    return replace(trace, runs=Runs(**columns | moved), phases=Phases.empty(), stop=trace.stop + ns)
+
+
+def test_a_graph_that_follows_a_result_still_follows_it() -> None:
+    trace = tree(8)
+    last, first = int(trace.runs.reported.max()), int(trace.graphs.received[0])
+    client = int(trace.graphs.client[0])
+    phases = Phases(
+        client=np.full(2, client, np.int32),
+        phase=np.array([PHASES.index("upload"), PHASES.index("gather")], np.int8),
+        start=np.array([first - 3 * MS, last + MS]),
+        stop=np.array([first - MS, last + 5 * MS]),
+    )
+    found = with_phases(later(trace, 70 * MS), replace(trace, phases=phases, stop=trace.stop + 10 * MS)).phases
+    assert found.start.tolist() == [first - 3 * MS, last + 71 * MS]
+    assert found.stop.tolist() == [first - MS, last + 75 * MS]
+
+
+def test_a_client_that_the_simulated_run_lacks_stays_where_it_was() -> None:
+    trace = two_computations()
+    nobody = replace(trace, graphs=Graphs.empty(), clients=(), phases=Phases.empty())
+    found = with_phases(nobody, trace).phases
+    assert sorted(found.start.tolist()) == sorted(trace.phases.start.tolist())
+
+
+@settings(max_examples=15)
+@given(traces())
+def test_any_run_keeps_its_own_phases(trace: RunTrace) -> None:
+    found = with_phases(replace(trace, phases=Phases.empty()), trace)
+    assert sorted(found.phases.stop.tolist()) == sorted(trace.phases.stop.tolist())
+    assert critical_path(found).makespan_seconds == pytest.approx(critical_path(trace).makespan_seconds)
