@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter
 from dask_efficiency.gpu.cupti.callbacks import BufferPool
+from dask_efficiency.gpu.cupti.decode import CALL_OFFSETS, DRIVER, RUNTIME, Decoded
 from dask_efficiency.gpu.cupti.meter import OnePool
-from dask_efficiency.gpu.decode import Decoded
-from dask_efficiency.gpu.layouts import CALL_OFFSETS, DRIVER, RUNTIME
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.records import KERNEL, RETURNS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import KERNEL, RETURNS, Batch, TaskId, TaskWindow
 
 #: Goals.
 COST_RATIO, KINETO_RATIO = 0.01, 0.01

@@ -256,10 +256,9 @@ def watch_classes(figures: Figures) -> None:
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.live.bokeh.tab import Tab
     from dask_efficiency.live.prometheus import COLLECTOR
-    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, Timelines
     from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
     from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
-    from dask_efficiency.plugin.scheduler.timelines import Timelines
 
     for part, owner, names in (
         ("poll", ClusterAccounts, ["poll"]),

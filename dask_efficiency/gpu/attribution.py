@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.intervals import Int64
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import (
+from dask_efficiency.gpu.intervals import Int64, ranked
+from dask_efficiency.gpu.meter import (
     BEGINS_GRAPH,
     BLOCKS,
     CALL,

@@ -1,4 +1,4 @@
-"""What a device did in a stretch of time, and the fair share of each task in it."""
+"""A stretch of time on the devices: the fair share of each task, and what the threads of tasks waited for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dask_efficiency.gpu.intervals import Int64, Intervals, difference, length, union
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import KERNEL
+from dask_efficiency.gpu.intervals import Int64, Intervals, difference, intersection, length, overlaps, ranked, union
+from dask_efficiency.gpu.meter import KERNEL
 from dask_efficiency.gpu.tasks import NOBODY
 
 
@@ -97,3 +96,144 @@ def _rounded(shares: NDArray[np.float64], whole: int) -> Int64:
         busy = order[shares[order] > 0]
         given[busy[: abs(missing)]] += np.sign(missing)
     return given
+
+
+#: What happened to a task at an instant, whether or not its thread waited then. In order: a kernel of its own ran; no
+#: kernel of its own ran, but one of another task did, on a device where work of its own was due; the same while a copy
+#: of its own ran; only a copy of its own ran.
+OWN_KERNEL, OTHERS_KERNEL, OTHERS_KERNEL_AND_COPY, OWN_COPY = range(4)
+
+#: A stretch of a task's time. The stretches of one task are disjoint, whatever their labels.
+STRETCH = np.dtype([("start", np.int64), ("end", np.int64), ("owner", np.int64), ("label", np.uint8)])
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Nanoseconds of tasks in calls that wait; ``kernel``, ``contention``, ``copy`` and ``wait`` are disjoint parts."""
+
+    owners: Int64
+    kernel: Int64
+    contention: Int64
+    copy: Int64
+    wait: Int64
+    #: The part of all four in calls that spin.
+    spun: Int64
+    #: The part of all four with work of the task's own on a device.
+    busy: Int64
+
+
+def label(work: NDArray[np.void], stops: Int64, start: int, stop: int) -> NDArray[np.void]:
+    """What happened to each task in a stretch of time, up to its end.
+
+    Parameters
+    ----------
+    work
+        Of dtype :data:`~dask_efficiency.gpu.attribution.WORK`, on all devices. It includes what runs after the stretch,
+        which may have been due in it.
+    stops
+        When the task of each operation ended.
+    start, stop
+        The stretch.
+
+    Returns
+    -------
+    array
+        Of dtype :data:`STRETCH`, sorted by label, owner and time.
+    """
+    attributed = work["owner"] != NOBODY
+    work, stops = work[attributed], stops[attributed]
+    owners, ranks = ranked(work["owner"])
+    span = stop - start + 1
+    # One task after another is laid on one axis, so that one operation on sets serves all of them.
+    shift = ranks * span - start
+    begin = np.clip(work["start"], start, stop)
+    end = np.clip(np.minimum(work["end"], stops), start, stop)
+    is_kernel = work["activity"] == KERNEL
+    kernels = union(begin[is_kernel] + shift[is_kernel], end[is_kernel] + shift[is_kernel])
+    copies = difference(union(begin[~is_kernel] + shift[~is_kernel], end[~is_kernel] + shift[~is_kernel]), kernels)
+    others = difference(_others(work, ranks, start, stop), kernels)
+    found = [
+        (OWN_KERNEL, kernels),
+        (OTHERS_KERNEL, difference(others, copies)),
+        (OTHERS_KERNEL_AND_COPY, intersection(others, copies)),
+        (OWN_COPY, difference(copies, others)),
+    ]
+    return np.concatenate([_stretches(kind, laid, owners, span, start) for kind, laid in found])
+
+
+def _others(work: NDArray[np.void], ranks: NDArray[np.intp], start: int, stop: int) -> Intervals:
+    """When kernels ran on a device where work of a task was due, with one task after another on one axis."""
+    span = stop - start + 1
+    starts, ends = [], []
+    for device in ranked(work["device"])[0]:
+        on = work["device"] == device
+        rank = ranks[on]
+        if (rank == rank[0]).all():
+            continue
+        here = work[on]
+        begin, end = np.clip(here["start"], start, stop), np.clip(here["end"], start, stop)
+        is_kernel = here["activity"] == KERNEL
+        kernels = union(begin[is_kernel], end[is_kernel])
+        asked = np.clip(here["asked"], start, stop)
+        shift = rank * span - start
+        due = union(asked + shift, begin + shift)
+        shift = due.start // span * span - start
+        parts, index = overlaps(Intervals(due.start - shift, due.stop - shift), kernels)
+        starts.append(parts.start + shift[index])
+        ends.append(parts.stop + shift[index])
+    return union(np.concatenate(starts), np.concatenate(ends)) if starts else union(*np.empty((2, 0), np.int64))
+
+
+def _stretches(kind: int, laid: Intervals, owners: Int64, span: int, start: int) -> NDArray[np.void]:
+    found = np.empty(len(laid.start), STRETCH)
+    rank = laid.start // span
+    found["start"] = laid.start - rank * span + start
+    found["end"] = laid.stop - rank * span + start
+    found["owner"] = owners[rank]
+    found["label"] = kind
+    return found
+
+
+def blocked(waits: NDArray[np.void], stretches: NDArray[np.void]) -> Blocked:
+    """What the threads of tasks waited for.
+
+    Parameters
+    ----------
+    waits
+        Of dtype :data:`~dask_efficiency.gpu.attribution.WAIT`; they may overlap.
+    stretches
+        Of dtype :data:`STRETCH`: everything that happened to these tasks meanwhile.
+    """
+    owners, ranks = ranked(waits["owner"])
+    if not len(owners):
+        none = np.empty(0, np.int64)
+        return Blocked(none, none, none, none, none, none, none)
+    start, stop = int(waits["start"].min()), int(waits["end"].max())
+    span = stop - start + 1
+    shift = ranks * span - start
+    calls = union(waits["start"] + shift, waits["end"] + shift)
+    spins = waits["spins"]
+    spinning = union((waits["start"] + shift)[spins], (waits["end"] + shift)[spins])
+    rank = np.minimum(np.searchsorted(owners, stretches["owner"]), len(owners) - 1)
+    rows = (owners[rank] == stretches["owner"]) & (stretches["start"] < stop) & (stretches["end"] > start)
+    stretches, rank = stretches[rows], rank[rows]
+    begin = np.clip(stretches["start"], start, stop) + rank * span - start
+    end = np.clip(stretches["end"], start, stop) + rank * span - start
+    parts, index = overlaps(Intervals(begin, end), calls)
+    sums = np.bincount(rank[index] * 4 + stretches["label"][index], parts.lengths, 4 * len(owners))
+    happened = sums.astype(np.int64).reshape(-1, 4)
+    kernel, copy = happened[:, OWN_KERNEL], happened[:, OWN_COPY]
+    others = happened[:, OTHERS_KERNEL] + happened[:, OTHERS_KERNEL_AND_COPY]
+    return Blocked(
+        owners,
+        kernel,
+        others,
+        copy,
+        _by_rank(calls, span, len(owners)) - kernel - others - copy,
+        _by_rank(spinning, span, len(owners)),
+        kernel + copy + happened[:, OTHERS_KERNEL_AND_COPY],
+    )
+
+
+def _by_rank(laid: Intervals, span: int, count: int) -> Int64:
+    return np.bincount(laid.start // span, laid.lengths, count).astype(np.int64)

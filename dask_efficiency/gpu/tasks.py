@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.gpu.intervals import Int64
-from dask_efficiency.gpu.ranks import ranked
-from dask_efficiency.gpu.records import TaskId, TaskWindow
+from dask_efficiency.gpu.intervals import Int64, ranked
+from dask_efficiency.gpu.meter import TaskId, TaskWindow
 
 #: Stands for no task, where a task's number is expected.
 NOBODY = -1

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dask_efficiency.gpu import libcuda
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import Batch, TaskId
+from dask_efficiency.gpu.meter import Batch, Device, TaskId
 
 #: Tasks whose events are out; beyond, the oldest are dropped, and counted.
 MAX_PENDING = 10_000

@@ -19,8 +19,8 @@ from distributed import Client, get_client
 from dask_efficiency.accounts.senders import by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin import environment, names, options
-from dask_efficiency.plugin.client.questions import NotRegisteredError, ask, clock_offset, register
-from dask_efficiency.plugin.decorations import Decoration, decorate, decoration
+from dask_efficiency.plugin.client import NotRegisteredError, ask, clock_offset, register
+from dask_efficiency.plugin.guard import Decoration, decorate, decoration
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler.plugin import EfficiencyPlugin
 from dask_efficiency.plugin.source import block_at, place_of

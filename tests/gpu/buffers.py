@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from dask_efficiency.gpu.layouts import (
+from dask_efficiency.gpu.cupti.decode import (
     CALL_OFFSETS,
     CONCURRENT_KERNEL,
     COPY_OFFSETS,

@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dask_efficiency.accounts.gpu.totals import GpuUse
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import (
+from dask_efficiency.gpu.meter import (
     BLOCKS,
     CALL,
     COPY,
@@ -22,6 +21,7 @@ from dask_efficiency.gpu.records import (
     RETURNS,
     SPINS,
     Batch,
+    Device,
     TaskId,
     TaskWindow,
 )

@@ -7,7 +7,7 @@ import pytest
 
 from dask_efficiency.gpu import attribution as attribution_module
 from dask_efficiency.gpu.attribution import MAX_AGE, Attribution, Joined
-from dask_efficiency.gpu.records import (
+from dask_efficiency.gpu.meter import (
     BEGINS_GRAPH,
     BLOCKS,
     CALL,

@@ -1,12 +1,10 @@
-"""Sets of intervals against Python's sets of whole numbers."""
-
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_efficiency.gpu.intervals import Intervals, difference, intersection, length, overlaps, union
+from dask_efficiency.gpu.intervals import Intervals, difference, intersection, length, overlaps, ranked, union
 
 pieces = st.lists(st.tuples(st.integers(-20, 40), st.integers(-2, 15)), max_size=12).map(
     lambda rows: Intervals(
@@ -50,3 +48,10 @@ def test_every_piece_is_cut_by_itself(some: Intervals, by: Intervals) -> None:
         mine = Intervals(parts.start[which == index], parts.stop[which == index])
         assert instants(mine) == set(range(start, stop)) & instants(by)
         assert length(mine) == len(instants(mine))
+
+
+@given(st.lists(st.integers(-3, 9) | st.integers(-(1 << 40), 1 << 40)))
+def test_they_are_those_of_sorting(numbers: list[int]) -> None:
+    found, indices = ranked(np.array(numbers, np.int64))
+    assert found.tolist() == sorted(set(numbers))
+    assert found[indices].tolist() == numbers

@@ -12,8 +12,19 @@ import pytest
 from dask_efficiency.accounts.gpu.totals import GpuUse
 from dask_efficiency.gpu.calls import COPIES, DRIVER_TABLE, RUNTIME_TABLE, WAITS
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import Device
-from dask_efficiency.gpu.records import CALL, COPY, FILL, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import (
+    CALL,
+    COPY,
+    FILL,
+    KERNEL,
+    OPERATION,
+    RETURNS,
+    SPINS,
+    Batch,
+    Device,
+    TaskId,
+    TaskWindow,
+)
 from dask_efficiency.torch_traces.kineto.load import load_kineto
 from dask_efficiency.torch_traces.kineto.trace import CALLS, GPU_WORK, Category
 

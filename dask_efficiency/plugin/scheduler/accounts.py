@@ -7,35 +7,30 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
-from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
-from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
+from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.senders import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
-from dask_efficiency.plugin.guard import Guard
+from dask_efficiency.plugin.guard import Guard, decoration
 from dask_efficiency.plugin.names import FINAL_SNAPSHOT, METRIC, STAYS_OFF
 from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler import departures
-from dask_efficiency.plugin.scheduler.arrivals import Arrivals
+from dask_efficiency.plugin.scheduler.heartbeats import Arrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
-from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
 from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
-from dask_efficiency.plugin.scheduler.timelines import Timelines
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
@@ -84,31 +79,53 @@ class Moment:
     prefixes: Mapping[str, Sequence[int]] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class OpenWindow:
-    """A window that a client opened, and what is kept for its report."""
+class Timelines:
+    """Follows the workers in every timeline; once that has failed, in none any more.
 
-    window: ClusterWindow
-    timeline: TimelineRecorder
-    client: str
-    #: Ids of the spans of this client's work.
-    spans: set[str]
-    #: Ids of those that others sent tasks to first.
-    foreign: set[str]
-    #: Whether only this client's work is wanted.
-    only: bool
-    #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
-    waited_for: Mapping[str, int]
-    alone: Mapping[Hashable, Alone]
-    #: What the scheduler's event loop had done by then; None where that is not known.
-    loop: LoopTotals | None
-    loop_at_stop: LoopTotals | None = None
-    #: What was computed again in it.
-    repeats: RepeatCounter = field(default_factory=RepeatCounter)
-    #: Ids of spans, of either, that the other sent tasks to as well.
-    shared: set[str] = field(default_factory=set)
-    #: The graphs of this client.
-    sent: SentGraphs = field(default_factory=SentGraphs)
+    Parameters
+    ----------
+    at
+        When the accounts began, monotonic nanoseconds.
+    """
+
+    def __init__(self, *, at: int) -> None:
+        self._feed = ActivityFeed()
+        self._life = TimelineRecorder(at=at)
+        self._of_windows: list[TimelineRecorder] = []
+        #: Why there is no timeline any more; empty while there is.
+        self._failure: list[str] = []
+
+    def begin(self, *, at: int) -> TimelineRecorder:
+        """One more timeline, of a window."""
+        recorder = TimelineRecorder(at=at)
+        self._of_windows.append(recorder)
+        return recorder
+
+    def end(self, recorder: TimelineRecorder) -> None:
+        """A window is over."""
+        if recorder in self._of_windows:
+            self._of_windows.remove(recorder)
+
+    def follow(self, present: Iterable[Presence], *, at: int) -> None:
+        """Note what the workers did since the last call, until ``at``, which is now."""
+        if self._failure:
+            return
+        with decoration("timeline", self._failure):
+            stretches = self._feed.read(present, at=at)
+            for recorder in (self._life, *self._of_windows):
+                recorder.add(stretches)
+
+    def timeline(self, recorder: TimelineRecorder | None = None, *, at: int) -> Timeline:
+        """What the slots were doing until ``at``; since the accounts began where no recorder is given.
+
+        Raises
+        ------
+        RuntimeError
+            If following the workers has failed.
+        """
+        if self._failure:
+            raise RuntimeError(self._failure[0])
+        return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
 
 
 class ClusterAccounts:

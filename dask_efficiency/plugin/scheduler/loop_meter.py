@@ -39,9 +39,8 @@ from dask_efficiency.accounts.cluster.scheduler_loop import (
 from dask_efficiency.accounts.profile import Frame, Hold, Stack
 from dask_efficiency.plugin import patches
 from dask_efficiency.plugin.guard import Guard
-from dask_efficiency.plugin.loop_blocks import LoopBlocks
 from dask_efficiency.plugin.patches import Replacements
-from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
+from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, has_nothing_to_do
 
 if TYPE_CHECKING:
     from distributed import Scheduler

@@ -1,4 +1,4 @@
-"""WorkTracker: whether the scheduler has work outstanding, and why tasks are computed once more."""
+"""WorkTracker: whether the scheduler has work outstanding, and which tasks are computed again, and why."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dask.utils import key_split
 
+from dask_efficiency.accounts.worker.balance import OTHER
+from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.plugin.names import RECOMPUTED
 from dask_efficiency.plugin.patches import LONG_RUNNING, UPDATE_GRAPH, Replacements
-from dask_efficiency.plugin.scheduler.outstanding_spans import OutstandingSpans
-from dask_efficiency.plugin.scheduler.repeats import RepeatCounter
+from dask_efficiency.plugin.scheduler.spans import OutstandingSpans
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -22,6 +23,39 @@ if TYPE_CHECKING:
     from dask_efficiency.accounts.cluster.cluster import ClusterLedger
     from dask_efficiency.accounts.cluster.presence import Presence
     from dask_efficiency.accounts.cluster.windows import ClusterWindow
+
+
+#: Prefixes that are counted separately; later ones are counted as
+#: :data:`~dask_efficiency.accounts.worker.balance.OTHER`.
+MAX_PREFIXES = 1_000
+
+
+class RepeatCounter:
+    """The repeats since it was made, by prefix."""
+
+    def __init__(self) -> None:
+        #: By prefix and hash of the key, how often it was computed once more.
+        self._again: dict[str, dict[int, int]] = {}
+
+    def add(self, number: int, prefix: str) -> None:
+        """The key of this hash was computed once more."""
+        again = self._again.get(prefix)
+        if again is None:
+            again = self._new_prefix(prefix)
+        again[number] = again.get(number, 0) + 1
+
+    def _new_prefix(self, prefix: str) -> dict[int, int]:
+        if len(self._again) >= MAX_PREFIXES:
+            prefix = OTHER
+        return self._again.setdefault(prefix[:MAX_PREFIX_LENGTH], {})
+
+    def by_prefix(self) -> dict[str, tuple[int, int]]:
+        """Tasks computed once more, and how often the key that was computed most often was computed.
+
+        That includes its first time, which may have been before the counter was made.
+        """
+        return {prefix: (sum(again.values()), max(again.values()) + 1) for prefix, again in self._again.items()}
+
 
 #: Keys that are remembered, as hashes of 64 bits, to see that they are computed again: about 35 MB when full.
 MAX_KEYS = 500_000

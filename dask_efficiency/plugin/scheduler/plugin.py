@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from distributed import __version__
+from distributed import Scheduler, __version__
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_efficiency.plugin import options
 from dask_efficiency.plugin.names import PLUGIN
 from dask_efficiency.plugin.version import check_distributed
+from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from dask_efficiency.accounts.slow_worker import SlowWorker
     from dask_efficiency.plugin.scheduler.meter import ClusterMeter
+
+
 check_distributed(__version__)
 
 
@@ -242,3 +245,15 @@ class EfficiencyPlugin(SchedulerPlugin):
         """The scheduler closes."""
         if self._meter is not None:
             await self._meter.take_away(workers=False)
+
+
+def dask_setup(server: Any) -> None:
+    """Add the plugin to a scheduler that is starting; Dask calls its ``start`` afterwards."""
+    if not isinstance(server, Scheduler):
+        logger.warning(
+            "dask_efficiency is preloaded on a %s; it belongs on the scheduler, which sends the workers their part",
+            type(server).__name__,
+        )
+        return
+    if EfficiencyPlugin.name not in server.plugins:
+        server.add_plugin(EfficiencyPlugin(), name=EfficiencyPlugin.name)

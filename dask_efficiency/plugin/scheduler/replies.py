@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed.protocol import dumps
 
@@ -26,12 +26,15 @@ from dask_efficiency.accounts.skew import key_name, skew_by_prefix
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.worker.balance import Outcome
 from dask_efficiency.plugin import environment, source
-from dask_efficiency.plugin.decorations import Decoration, decorate
+from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler import spans
-from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS
-from dask_efficiency.plugin.scheduler.outstanding_spans import spans_of
+from dask_efficiency.plugin.scheduler.spans import spans_of
+
+if TYPE_CHECKING:
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
+    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
 
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000

@@ -1,28 +1,37 @@
-"""FineMetrics: what upstream's fine performance metrics say of spilling, of labels, and of work outside the slots.
+"""FineMetrics: spilling, user labels and work outside the slots, from upstream's fine performance metrics.
 
-Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks
-and ``(context, ..., label, unit)`` elsewhere. Labels are upstream's private matter: where they
-change, spill time shows as overhead and the details are missing, and nothing breaks.
+Reads ``worker.digests_total``, whose keys are ``("execute", span, prefix, label, unit)`` for tasks and ``(context, ...,
+label, unit)`` elsewhere. Labels are private to upstream: where they change, spill time counts as overhead, the details
+are missing, and nothing breaks. What upstream does not meter of P2P shuffles, :class:`ShuffleWatch` times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from itertools import islice
-from typing import Any, TypeVar
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask_efficiency.accounts.metered import (
     DASK_LABELS,
     EXECUTE,
+    FLUSH,
     MAX_METERED,
     OF_SHUFFLES,
     P2P,
+    RECEIVE,
     SECONDS,
     SPILL_LABELS,
     UNSPILL_LABELS,
     Metered,
 )
 from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
+from dask_efficiency.plugin.patches import SHUFFLE_INPUTS_DONE, SHUFFLE_RECEIVE, Replacements
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
 
 _Name = TypeVar("_Name", str, Metered)
 
@@ -143,3 +152,55 @@ class SpillMetrics:
                     group = key[1] or "", key[2][:MAX_PREFIX_LENGTH]
                     self._keys.setdefault(group, ([], []))[label not in UNSPILL_LABELS].append(key)
         self._seen = len(self._total)
+
+
+_COMMS = "background-comms"
+
+
+class ShuffleWatch:
+    """Adds up how long a worker takes in what shuffles send it, and how long it still sends at their barriers.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._ns: dict[Metered, int] = {}
+        self._replacements = Replacements()
+        self._watching = False
+
+    def start(self) -> None:
+        """Watch, as soon as the worker takes part in shuffles; no-op where it is watched."""
+        if not self._watching:
+            self._watching = all(
+                self._replacements.put(patch, self._worker, self._timed(label))
+                for patch, label in ((SHUFFLE_RECEIVE, RECEIVE), (SHUFFLE_INPUTS_DONE, FLUSH))
+            )
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._replacements.put_back()
+        self._watching = False
+
+    def metered(self) -> dict[Metered, int]:
+        """Nanoseconds so far; several messages may be taken in at once."""
+        return dict(self._ns)
+
+    def _timed(self, label: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        metered = Metered(P2P, "", _COMMS, label, SECONDS)
+
+        def wrap(handler: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(handler)
+            async def handle(*args: Any, **kwargs: Any) -> Any:
+                began = monotonic_ns()
+                try:
+                    return await handler(*args, **kwargs)
+                finally:
+                    self._ns[metered] = self._ns.get(metered, 0) + monotonic_ns() - began
+
+            return handle
+
+        return wrap

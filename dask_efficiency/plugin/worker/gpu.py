@@ -5,38 +5,21 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dask_efficiency.accounts.gpu.sums import add_totals
 from dask_efficiency.accounts.gpu.totals import GpuTotals, GpuUse
-from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker.threads import TaskThreads
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
 
+    from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
+
 #: Dask's own threads, by how their names begin: what they ask of a GPU belongs to no task.
 _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
-
-
-class Watch(Protocol):
-    """Watches the GPUs of this process from a thread of its own, once a task uses one."""
-
-    def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """What the thread of a task that ended at ``stop`` did in calls that wait for the GPU; it is told once.
-
-        None while it is not known.
-        """
-
-    def totals(self) -> GpuTotals:
-        """The accounts so far; of meter ``none`` without a description while nothing has asked for a GPU."""
-
-    async def catch_up(self) -> None:
-        """Wait for all that is known of now, a second at most."""
-
-    def close(self) -> None:
-        """Take in what there is, and end; what it knows can still be asked. Safe to call twice."""
 
 
 class WorkerGpu:
@@ -48,7 +31,7 @@ class WorkerGpu:
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
         self._worker = worker
         self._threads = threads
-        self._watch: Watch | None = None
+        self._watch: GpuWatch | None = None
         self._closed = True
         #: The totals of the watches that ended, and those that were reported last.
         self._before: GpuTotals | None = None
@@ -134,7 +117,7 @@ class WorkerGpu:
         self._threads.unwatch()
 
 
-def new_watch(option: str, threads: TaskThreads, worker: Worker) -> Watch:
+def new_watch(option: str, threads: TaskThreads, worker: Worker) -> GpuWatch:
     """The watch of this process; called in the event loop's thread."""
     from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 

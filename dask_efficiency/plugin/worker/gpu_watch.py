@@ -20,10 +20,9 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import GpuMeter, NullMeter
+from dask_efficiency.gpu.meter import Batch, GpuMeter, NullMeter, TaskId, TaskWindow
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
-from dask_efficiency.gpu.records import Batch, TaskId, TaskWindow
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
 from dask_efficiency.show.log import logger
 

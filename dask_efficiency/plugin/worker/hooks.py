@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from itertools import islice
-from time import monotonic_ns
+from functools import cache
+from itertools import islice, product
+from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ReferenceType, ref
 
@@ -22,23 +23,123 @@ from dask_efficiency.accounts.worker.log import (
     Noted,
     Observed,
     Place,
-    Spilled,
     Taken,
     Turned,
     in_order,
 )
 from dask_efficiency.accounts.worker.slots import AT_WORK, Slots
 from dask_efficiency.plugin.names import RECOMPUTED
-from dask_efficiency.plugin.worker.cost import HookCost, TimedHook
 from dask_efficiency.plugin.worker.pending import MIN_RATED_NS, PendingTasks
 from dask_efficiency.plugin.worker.process_metrics import input_bytes
-from dask_efficiency.plugin.worker.transitions import QUIET, WITHOUT_SLOT, noted
 
 if TYPE_CHECKING:
     from distributed import Worker
 
     from dask_efficiency.plugin.worker.spill_watch import SpillWatch
     from dask_efficiency.plugin.worker.threads import TaskThreads
+
+
+#: Tasks whose hooks are timed after each heartbeat. Timing one takes as long as the hook itself does, so all of them
+#: are not.
+SAMPLE = 4
+
+
+class HookCost:
+    """Times the hooks of the first few tasks of each interval; of how many tasks there were, upstream keeps count."""
+
+    def __init__(self) -> None:
+        self._tasks = 0
+        self._timed = 0
+        self._timed_ns = 0
+        self._mean_ns = 0.0
+        #: Nanoseconds of all calls so far, an estimate that only grows.
+        self.spent = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether this interval's sample is complete."""
+        return self._timed >= SAMPLE
+
+    def timed(self, hook: Callable[..., object], *args: Any, ends: bool) -> None:
+        """Call a hook and time it, less what reading the clock takes; ``ends`` where it is the last of a task."""
+        before = thread_time_ns()
+        began = thread_time_ns()
+        hook(*args)
+        self._timed_ns += thread_time_ns() - began - (began - before)
+        self._timed += ends
+
+    def next_interval(self, tasks: int) -> None:
+        """Add the interval that ends; ``tasks`` is how many the worker has executed since it began."""
+        if self._timed:
+            self._mean_ns = max(0.0, self._timed_ns / self._timed)
+        self.spent += round((tasks - self._tasks) * self._mean_ns)
+        self._tasks = tasks
+        self._timed = self._timed_ns = 0
+
+
+class TimedHook:
+    """Stands in for a plugin's hook and times it, until there are enough.
+
+    Parameters
+    ----------
+    hook
+        What is timed.
+    cost
+        Where that is counted.
+    plugin
+        Whose hook it is, and who has this.
+    """
+
+    def __init__(self, hook: Callable[..., object], cost: HookCost, plugin: ReferenceType[Any]) -> None:
+        self._hook = hook
+        self._cost = cost
+        self._plugin = plugin
+
+    def __call__(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """As of the hook."""
+        self._cost.timed(self._hook, key, start, finish, ends=start == "executing")
+        plugin = self._plugin()
+        if self._cost.enough and plugin is not None and plugin.transition is self:
+            plugin.transition = self._hook
+
+
+#: Between two of these states nothing moves that matters to slots.
+_QUIET = frozenset({"memory", "released", "forgotten", "fetch", "flight", "missing", "error"})
+
+#: States of a task that was received and has no slot.
+WITHOUT_SLOT = frozenset({"waiting", "ready", "constrained"})
+
+#: States in which a task may be in flight, beside ``flight`` itself.
+MAYBE_IN_FLIGHT = frozenset({"cancelled", "resumed"})
+
+
+def matters(start: str, finish: str) -> bool:
+    """Whether a transition may change who holds a slot, or why a slot is free.
+
+    A task that becomes ready does not, unless the worker is paused: it runs in this very stimulus, or no slot is free.
+    """
+    return finish != "ready" and (finish == "waiting" or start not in _QUIET or finish not in _QUIET)
+
+
+#: Of all that upstream may do, what does not.
+QUIET = frozenset(
+    (start, finish)
+    for start, finish in product(_QUIET | WITHOUT_SLOT | MAYBE_IN_FLIGHT | AT_WORK, repeat=2)
+    if not matters(start, finish)
+)
+
+
+@cache
+def noted(start: str, finish: str) -> bool:
+    """Whether a transition may mean something for a trace, beside what it does to slots."""
+    return (
+        finish in ("ready", "waiting", "fetch", "flight")
+        or start == "flight"
+        or start in MAYBE_IN_FLIGHT
+        or (start in WITHOUT_SLOT and finish not in ("executing", "constrained"))
+        or (start in ("fetch", "missing") and finish == "released")
+    )
+
 
 #: Events of upstream's that the log is told of without a hook.
 _PAUSES = frozenset({PauseEvent, UnpauseEvent})
@@ -371,26 +472,6 @@ class WorkerHooks:
         if changes:
             self._log += reversed(changes)
             self._observed, self._waits = None, True
-
-
-def note_spill(log: list[Entry], worker: Worker, threads: TaskThreads, start: int, stop: int, asked: bool) -> None:
-    """The event loop spilled, or read back: write that down, with who waited for it."""
-    state = worker.state
-    log.append(Spilled(start, stop, asked, len(state.ready), len(state.waiting), threads.waiting()))
-
-
-def spill_noter(
-    log: list[Entry], worker: Worker, threads: TaskThreads, failed: Callable[[Exception], object]
-) -> Callable[[int, int, bool], object]:
-    """The same for a watch, which must not be raised at."""
-
-    def note(start: int, stop: int, asked: bool) -> None:
-        try:
-            note_spill(log, worker, threads, start, stop, asked)
-        except Exception as error:
-            failed(error)
-
-    return note
 
 
 def size_of(ts: Any) -> float:

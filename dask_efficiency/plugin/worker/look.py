@@ -10,12 +10,10 @@ from typing import NamedTuple
 from dask_efficiency.accounts.buckets import Bucket
 from dask_efficiency.accounts.profile import EVENT_LOOP, Hold, Holder, Place, Stack
 from dask_efficiency.accounts.worker.waiting import BESIDE, LIBRARY, Key, in_proportion
+from dask_efficiency.plugin.processors import Throttling
 from dask_efficiency.plugin.stacks import Stacks, frames_of_others, has_nothing_to_do
-from dask_efficiency.plugin.worker.library_threads import LibraryThreads
-from dask_efficiency.plugin.worker.python_locks import PythonLocks
-from dask_efficiency.plugin.worker.throttling import Throttling
-from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, WaitStates
-from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
+from dask_efficiency.plugin.worker.wait_states import GIL, LOCK, RUNNING, STOPPED, UNKNOWN, PythonLocks, WaitStates
+from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 
 CORE, THROTTLED = "core", "throttled"
 

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from distributed import __version__
@@ -40,24 +40,21 @@ from dask_efficiency.plugin.parts import Parts, WorkerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.version import check_distributed
-from dask_efficiency.plugin.worker.causes import WorkerCauses
-from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics
+from dask_efficiency.plugin.worker.fine_metrics import BY_MEMORY_MANAGER, FineMetrics, ShuffleWatch
 from dask_efficiency.plugin.worker.gpu import WorkerGpu
-from dask_efficiency.plugin.worker.hooks import WorkerHooks, spill_noter
-from dask_efficiency.plugin.worker.metered_windows import MeteredWindows
+from dask_efficiency.plugin.worker.hooks import WorkerHooks
 from dask_efficiency.plugin.worker.pending import PendingTasks
-from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics
-from dask_efficiency.plugin.worker.process_threads import ProcessThreads
+from dask_efficiency.plugin.worker.process_metrics import ProcessMetrics, ProcessThreads
 from dask_efficiency.plugin.worker.sensors.readings import WorkerSensors
-from dask_efficiency.plugin.worker.shuffle_watch import ShuffleWatch
-from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch
+from dask_efficiency.plugin.worker.spill_watch import KeptBack, SpillWatch, spill_noter
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.window_details import MeteredWindows
+from dask_efficiency.plugin.worker.worker_causes import WorkerCauses
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from dask_efficiency.plugin.worker.half import WorkerHalf
 
 check_distributed(__version__)
 
@@ -65,6 +62,26 @@ check_distributed(__version__)
 REPEAT_NS = round(0.75e9 * REPORT_SECONDS)
 
 _METERS: WeakKeyDictionary[Worker, WorkerMeter] = WeakKeyDictionary()
+
+
+class WorkerHalf(Protocol):
+    """What :class:`~dask_efficiency.plugin.bootstrap.EfficiencyWorkerPlugin` brings along."""
+
+    #: The registration that it belongs to.
+    session: str
+    max_prefixes: int
+    #: Windows that are open when it arrives, and the recording that goes on.
+    windows: list[str]
+    recording: str | None
+    #: Which tasks to profile while it goes on: by who asked, how many of each prefix.
+    profile: dict[str, dict[str, int]]
+    #: The options of these names.
+    gpu: str
+    waiting: bool
+    sensors: bool
+
+    def transition(self, key: Any, start: Any, finish: Any, **kwargs: Any) -> None:
+        """Dask's hook; the meter may replace it on the instance."""
 
 
 def _in_threads(parts: Parts[WorkerPart]) -> int:

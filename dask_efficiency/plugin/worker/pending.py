@@ -13,11 +13,11 @@ from dask_efficiency.accounts.worker.balance import Outcome, Used
 from dask_efficiency.accounts.worker.ledger import Final, Ledger
 from dask_efficiency.accounts.worker.log import Moved, Run
 from dask_efficiency.accounts.worker.slots import Ended
-from dask_efficiency.gpu.records import TaskId
+from dask_efficiency.gpu.meter import TaskId
 from dask_efficiency.plugin.worker.fine_metrics import FineMetrics
 from dask_efficiency.plugin.worker.spill_watch import SpillWatch
-from dask_efficiency.plugin.worker.task_sizes import SizesByWindow
 from dask_efficiency.plugin.worker.threads import TaskThreads
+from dask_efficiency.plugin.worker.window_details import SizesByWindow
 from dask_efficiency.straggler.task_rates import MIN_WALL_SECONDS, RatedTask
 
 #: Where what a task had of the GPU is not known so long after its end, it counts as nothing.

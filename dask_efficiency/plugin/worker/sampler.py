@@ -19,17 +19,13 @@ from dask_efficiency.accounts.details import WindowDetails
 from dask_efficiency.accounts.processors import cores
 from dask_efficiency.accounts.profile import Hold, Holder, Place
 from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
-from dask_efficiency.plugin.loop_blocks import LoopBlocks
-from dask_efficiency.plugin.processors import own_processors
-from dask_efficiency.plugin.stacks import Stacks
-from dask_efficiency.plugin.worker.gil import find_gil, has_gil
-from dask_efficiency.plugin.worker.library_threads import LibraryThreads
+from dask_efficiency.plugin.processors import Throttling, own_processors
+from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.sample_windows import SampleWindows
 from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
-from dask_efficiency.plugin.worker.throttling import Throttling
-from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates
-from dask_efficiency.plugin.worker.watched_threads import WatchedThreads
+from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
+from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
+from dask_efficiency.plugin.worker.window_details import SampleWindows
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:

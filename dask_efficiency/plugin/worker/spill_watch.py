@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from threading import get_ident
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zict import Buffer
 
+from dask_efficiency.accounts.worker.log import Entry, Spilled
 from dask_efficiency.plugin.patches import EVICT, READ_BACK, WRITE_OUT, Replacements
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from dask_efficiency.plugin.worker.threads import TaskThreads
 
 #: Times that are remembered; of a task that began before the first of them, some spilling may be missed.
 MAX_TIMES = 20_000
@@ -155,3 +161,23 @@ class KeptBack:
         self._for = last
         self._in_a_row += 1
         return True
+
+
+def note_spill(log: list[Entry], worker: Worker, threads: TaskThreads, start: int, stop: int, asked: bool) -> None:
+    """The event loop spilled, or read back: write that down, with who waited for it."""
+    state = worker.state
+    log.append(Spilled(start, stop, asked, len(state.ready), len(state.waiting), threads.waiting()))
+
+
+def spill_noter(
+    log: list[Entry], worker: Worker, threads: TaskThreads, failed: Callable[[Exception], object]
+) -> Callable[[int, int, bool], object]:
+    """The same for a watch, which must not be raised at."""
+
+    def note(start: int, stop: int, asked: bool) -> None:
+        try:
+            note_spill(log, worker, threads, start, stop, asked)
+        except Exception as error:
+            failed(error)
+
+    return note

@@ -1,10 +1,22 @@
-"""WaitStates: what a thread waits for, from the system call in which it sleeps."""
+"""WaitStates: what a thread waits for, from the system call in which it sleeps; the GIL, and the locks of Python."""
 
 from __future__ import annotations
 
+import _thread
+import concurrent.futures
+import ctypes
+import dis
+import os
+import queue
 import struct
+import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
 from typing import Protocol
+
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadFiles
 
 RUNNING = "running"
 GIL, STOPPED, LOCK, SLEEP, FILE, NETWORK, CHILD, UNKNOWN = (
@@ -216,3 +228,139 @@ def _linked(link: str) -> str:
     if not link.startswith("/") or link.startswith("/dev/"):  # a terminal, a GPU
         return UNKNOWN
     return FILE
+
+
+#: Nanoseconds for which the GIL is held at once to see another thread wait for it; half of Python's switch interval
+#: of 5 ms is enough for that thread to begin to wait.
+HOLD_NS = 4_000_000
+
+#: How often that is tried.
+TRIES = 25
+
+#: The runtime's static data lies in so many bytes from ``_PyRuntime`` on: seen were offsets of 0x1b0 on Python 3.10 and
+#: 3.11, 0x12ec0 on 3.12 and 0x177b0 on 3.13.
+_RUNTIME_BYTES = 1 << 20
+
+#: The GIL's two mutexes and two condition variables lie side by side, in some 180 bytes on 64-bit Linux.
+_GIL_BYTES = 256
+
+_FUTEX_CALLS = {b"202", b"98"}
+
+_known: Callable[[int], bool] | None = None
+
+
+def has_gil() -> bool:
+    """Whether this Python has one."""
+    is_enabled = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is None or bool(is_enabled())
+
+
+def find_gil(reader: HeldReader) -> Callable[[int], bool] | None:
+    """Whether a futex at an address is the GIL's, as a function; None where that cannot be found out.
+
+    A thread is made to contend for the GIL, and looked at while this one holds it: it takes some milliseconds, once in
+    each process.
+    """
+    global _known
+    if not has_gil():
+        return lambda address: False
+    if _known is None:
+        seen = _addresses(reader)
+        if seen:
+            low, high = min(seen) - _GIL_BYTES, max(seen) + _GIL_BYTES
+            _known = lambda address: low < address < high  # noqa: E731
+    return _known
+
+
+def _addresses(reader: HeldReader) -> set[int]:
+    """Where in the runtime's data a thread sleeps that wants the GIL."""
+    runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+    go = _thread.allocate_lock()
+    go.acquire()
+    stop = False
+
+    def contend() -> None:
+        while not stop:
+            go.acquire()  # sleeps; once it is released, waits for the GIL
+
+    thread = threading.Thread(target=contend, name="dask-efficiency-gil", daemon=True)
+    thread.start()
+    seen: set[int] = set()
+    try:
+        assert thread.native_id is not None
+        files = ThreadFiles(reader, thread.native_id)
+        try:
+            for _ in range(TRIES):
+                time.sleep(0.0001)  # lets it have the GIL, and come to sleep
+                if go.locked():
+                    go.release()
+                until = time.monotonic_ns() + HOLD_NS
+                while not seen and time.monotonic_ns() < until:
+                    words = files.syscall().split()
+                    if words and words[0] in _FUTEX_CALLS and 0 <= int(words[1], 16) - runtime < _RUNTIME_BYTES:
+                        seen.add(int(words[1], 16))
+                if seen:
+                    break
+        finally:
+            files.close()
+    finally:
+        stop = True
+        if go.locked():
+            go.release()
+    return seen
+
+
+#: Modules of which every wait is at a lock of Python's.
+_FILES = (str(threading.__file__), str(queue.__file__), os.path.dirname(str(concurrent.futures.__file__)) + os.sep)
+
+#: Methods by which a line waits for such a lock.
+_METHODS = frozenset({"acquire", "wait", "wait_for", "join", "get", "put", "result", "exception"})
+
+#: Entering a ``with`` block: an instruction of its own up to Python 3.13, a name from then on.
+_ENTER = "BEFORE_WITH"
+_ENTER_NAME = "__enter__"
+
+#: Lines that are remembered.
+MAX_KNOWN = 5_000
+
+
+class PythonLocks:
+    """Knows from its innermost frame whether a thread that waits at a lock does so in Python's own code.
+
+    A lock's ``acquire`` is C code as a library's function is: no frame tells. But the line that called it does, by the
+    names in it. A function that waits under another name counts as a library's.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[bool, CodeType]] = {}
+
+    def hold_up(self, frame: FrameType | None) -> bool:
+        """Whether the wait is at a lock of Python's; False without a frame."""
+        if frame is None:
+            return False
+        code = frame.f_code
+        at = id(code), frame.f_lasti
+        known = self._known.get(at)
+        if known is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            # The code is kept, so that its identity stays its own.
+            known = self._known[at] = _waits(code, frame.f_lasti), code
+        return known[0]
+
+
+def _waits(code: CodeType, at: int) -> bool:
+    if code.co_filename.startswith(_FILES):
+        return True
+    line: int | None = None
+    names: dict[int | None, set[str]] = {}
+    for instruction in dis.get_instructions(code):
+        line = instruction.positions.lineno if instruction.positions is not None else None
+        if instruction.offset == at and instruction.opname == _ENTER:
+            return True
+        # Python 3.14 has a number as the argument of what enters a block, and its name in the text only.
+        name = instruction.argval if isinstance(instruction.argval, str) else instruction.argrepr
+        names.setdefault(line, set()).add(name)
+        if instruction.offset >= at:
+            break
+    return bool(names.get(line, set()) & (_METHODS | {_ENTER_NAME}))

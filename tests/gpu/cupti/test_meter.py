@@ -15,7 +15,7 @@ import pytest
 from dask_efficiency.gpu import calls
 from dask_efficiency.gpu.calls import DRIVER_CALLS, RUNTIME_CALLS
 from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused, callbacks
-from dask_efficiency.gpu.records import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, Batch
+from dask_efficiency.gpu.meter import BLOCKS, COPY, FILL, KERNEL, RETURNS, SPINS, Batch
 
 
 @pytest.fixture

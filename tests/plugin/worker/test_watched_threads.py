@@ -6,9 +6,8 @@ import time
 import pytest
 from distributed import Scheduler, Worker
 
-from dask_efficiency.plugin.worker.library_threads import LibraryThreads
 from dask_efficiency.plugin.worker.thread_clocks import Clocks
-from dask_efficiency.plugin.worker.watched_threads import Watched, WatchedThreads
+from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, Watched, WatchedThreads
 from tests.plugin.worker.threads_in_states import in_thread, needs_threads, until
 
 pytestmark = needs_threads

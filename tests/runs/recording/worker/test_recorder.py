@@ -10,7 +10,7 @@ import pytest
 
 from dask_efficiency.accounts.tables import MISSING
 from dask_efficiency.accounts.worker.log import Done, Entry, Moved, Noted, Place, Taken
-from dask_efficiency.plugin.worker.transitions import noted
+from dask_efficiency.plugin.worker.hooks import noted
 from dask_efficiency.runs.recording.worker import recorder
 from dask_efficiency.runs.recording.worker.recorder import WorkerRecorder
 from dask_efficiency.runs.trace.batch import RUN, TRANSFER, decode

@@ -1,4 +1,4 @@
-"""Questions: how a client asks the scheduler's half."""
+"""Client's side: asks the scheduler's half of the plugin."""
 
 from __future__ import annotations
 

@@ -1,22 +1,115 @@
-"""Arrivals: which heartbeats have come, which of them are due to be read, and which were left out."""
+"""Heartbeats on the scheduler: which have arrived, which of them are read, and the numbers in them."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from distributed.scheduler import heartbeat_interval
+from numpy.typing import NDArray
 
+from dask_efficiency.accounts.checks import RefusedPayload
 from dask_efficiency.accounts.cluster.presence import Presence, is_stale
+from dask_efficiency.accounts.sensors.names import HOST_SENSORS
+from dask_efficiency.accounts.sensors.wire import decode_sensors
 from dask_efficiency.accounts.wire.heartbeats import REPEATS, REPORT_SECONDS, header, is_repeated
-from dask_efficiency.plugin.names import METRIC
-from dask_efficiency.plugin.scheduler.share import HeartbeatShare
+from dask_efficiency.plugin.names import METRIC, SENSORS
 from dask_efficiency.plugin.scheduler.straggler_watch import POLL_SECONDS
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
+
+
+#: Share of a core that polls may take: beyond, each worker's heartbeats are read less often.
+MAX_SHARE = 0.015
+
+#: What polls take is smoothed over so many seconds: a burst of workers that join changes little.
+SMOOTHED_SECONDS = 20.0
+
+
+class HeartbeatShare:
+    """Chooses those heartbeats that are read, of workers whose turn it is longest ago first.
+
+    Parameters
+    ----------
+    share
+        Of a core, that polls may take.
+    """
+
+    def __init__(self, share: float = MAX_SHARE) -> None:
+        self._share = share
+        #: Of late, what is longer ago with less weight: heartbeats that arrived, and that were read; CPU seconds that
+        #: this took, and those of the rest of the polls.
+        self._arrived = self._read = self._reading_seconds = self._other_seconds = 0.0
+        self._at: int | None = None
+        #: By worker, its last turn; turns are numbered.
+        self._turns: dict[str, int] = {}
+        self._numbers = count(1)
+        #: The part of a heartbeat that was still to be read at the last choice.
+        self._rest = 0.0
+
+    def every(self, longest: float) -> float:
+        """Each worker's heartbeats are to be read every so many-th time on average, which is 1 to ``longest``."""
+        if not self._read:
+            return 1.0
+        wanted = self._arrived * self._reading_seconds / self._read
+        room = self._share * SMOOTHED_SECONDS - self._other_seconds
+        if wanted <= room:
+            return 1.0
+        return max(1.0, min(longest, wanted / room if room > 0 else math.inf))
+
+    def choose(self, arrived: Sequence[str], *, longest: float, must: Callable[[str], bool]) -> list[str]:
+        """Whose heartbeats are read, of those that have arrived.
+
+        Parameters
+        ----------
+        arrived
+            Workers.
+        longest
+            At most every so many-th heartbeat of a worker is to be read on average.
+        must
+            Whether that of a worker cannot be left out.
+        """
+        every = self.every(longest)
+        if every == 1:
+            chosen = list(arrived)
+        else:
+            some = len(arrived) / every + self._rest
+            waiting = sorted(arrived, key=lambda worker: self._turns.get(worker, 0))
+            chosen, others = waiting[: int(some)], waiting[int(some) :]
+            self._rest = some - len(chosen)
+            chosen += [worker for worker in others if must(worker)]
+        self._turns.update(zip(chosen, self._numbers, strict=False))
+        return chosen
+
+    def left(self, worker: str) -> None:
+        """A worker is not there any more."""
+        self._turns.pop(worker, None)
+
+    def spent(self, *, at: int, arrived: int, read: int, reading_seconds: float, other_seconds: float) -> None:
+        """Note what a poll took.
+
+        Parameters
+        ----------
+        at
+            When it was, in monotonic nanoseconds.
+        arrived, read
+            How many heartbeats had come since the last poll, and were read.
+        reading_seconds, other_seconds
+            CPU seconds that reading took, and all else.
+        """
+        kept = 1.0 if self._at is None else math.exp((self._at - at) / 1e9 / SMOOTHED_SECONDS)
+        self._at = at
+        self._arrived = kept * self._arrived + arrived
+        self._read = kept * self._read + read
+        self._reading_seconds = kept * self._reading_seconds + reading_seconds
+        self._other_seconds = kept * self._other_seconds + other_seconds
+
 
 #: What has arrived is looked for so many times between two heartbeats of a worker, and once a second at least: that is
 #: a look at every worker.
@@ -119,7 +212,7 @@ class Arrivals:
         return [one for one in left if self._is_news(address, one)]
 
     def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
-        """Note what a poll took, see :meth:`~dask_efficiency.plugin.scheduler.share.HeartbeatShare.spent`."""
+        """Note what a poll took, see :meth:`~dask_efficiency.plugin.scheduler.heartbeats.HeartbeatShare.spent`."""
         self._share.spent(at=at, arrived=arrived, read=read, reading_seconds=seconds, other_seconds=other_seconds)
 
     def _new(self) -> list[str]:
@@ -157,3 +250,45 @@ class Arrivals:
 def _longest(heartbeat: float) -> float:
     """Every how many-th heartbeat of a worker is read at least, as long as there is news of a change in each."""
     return max(1.0, min(float(REPEATS), MAX_AGE_SECONDS / heartbeat))
+
+
+#: Where Dask's own metrics stand in a heartbeat, by column.
+DASK_METRICS: dict[str, tuple[str, ...]] = {
+    "cpu": ("cpu",),
+    "memory": ("memory",),
+    "managed": ("managed_bytes",),
+    "spilled": ("spilled_bytes", "disk"),
+    "net_read": ("host_net_io", "read_bps"),
+    "net_write": ("host_net_io", "write_bps"),
+    "disk_read": ("host_disk_io", "read_bps"),
+    "disk_write": ("host_disk_io", "write_bps"),
+    "loop_interval": ("event_loop_interval",),
+}
+
+_PERCENT = 0.01
+
+
+def dask_metric(metrics: Mapping[str, Any], name: str) -> float:
+    """One of :data:`DASK_METRICS`; NaN where the heartbeat does not say."""
+    value: Any = metrics
+    for key in DASK_METRICS[name]:
+        value = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(value, (int, float)):
+        return float("nan")
+    return value * _PERCENT if name == "cpu" else float(value)
+
+
+def host_sensors(metrics: Mapping[str, Any]) -> NDArray[np.float32]:
+    """The host's sensors in their order; NaN for what it does not have, or could not be read."""
+    payload = metrics.get(METRIC)
+    told = payload.get(SENSORS) if isinstance(payload, Mapping) else None
+    if told is None:
+        return _NOTHING
+    try:
+        return decode_sensors(told)
+    except RefusedPayload:
+        return _NOTHING
+
+
+_NOTHING = np.full(len(HOST_SENSORS), np.nan, np.float32)
+_NOTHING.setflags(write=False)

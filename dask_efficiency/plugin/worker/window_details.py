@@ -1,14 +1,146 @@
-"""SizesByWindow: how long a worker's tasks took and how large their results are, while anybody wants to know."""
+"""Details of open windows beyond their accounts: totals of labels, samples, and sizes of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dask_efficiency.accounts.checks import MAX_NAME_LENGTH, MAX_NANOSECONDS
+from dask_efficiency.accounts.details import WindowDetails
+from dask_efficiency.accounts.metered import BYTES, COUNT, Metered
+from dask_efficiency.accounts.profile import Hold, Holder, Place, StackTable
 from dask_efficiency.accounts.skew import MAX_PREFIXES, OTHER, Largest, Longest, TaskSizes, key_name
 from dask_efficiency.accounts.worker.slot_windows import MAX_WINDOWS
 from dask_efficiency.show.log import logger
+
+
+class MeteredWindows:
+    """Differences of totals, from the opening to the closing of each window.
+
+    Parameters
+    ----------
+    *sources
+        Each gives its totals so far, under names of its own.
+    levels
+        Gives what goes up and down; of a window, the highest that was sampled is told.
+    """
+
+    def __init__(
+        self,
+        *sources: Callable[[], Mapping[Metered, int]],
+        levels: Callable[[], Mapping[Metered, int]] = dict,
+    ) -> None:
+        self._sources, self._levels = sources, levels
+        self._opened: dict[str, dict[Metered, int]] = {}
+        self._peaks: dict[str, dict[Metered, int]] = {}
+
+    def totals(self) -> dict[Metered, int]:
+        """All that was counted so far."""
+        found: dict[Metered, int] = {}
+        for source in self._sources:
+            found |= source()
+        return found
+
+    def amounts(self) -> dict[str, int]:
+        """Bytes and counts so far that went each of the ways, by ``way/unit``."""
+        found: dict[str, int] = {}
+        for metered, value in self.totals().items():
+            if metered.unit in (BYTES, COUNT) and (way := metered.way):
+                name = f"{way}/{metered.unit}"
+                found[name] = found.get(name, 0) + value
+        return found
+
+    def sample(self) -> None:
+        """Look at the levels, where a window is open."""
+        if self._peaks:
+            levels = self._levels()
+            for peaks in self._peaks.values():
+                for metered, level in levels.items():
+                    peaks[metered] = max(level, peaks.get(metered, 0))
+
+    def open_window(self, window: str) -> None:
+        """Begin a window, or begin it anew; of too many, the oldest goes."""
+        self._opened.pop(window, None)
+        while len(self._opened) >= MAX_WINDOWS:
+            oldest = next(iter(self._opened))
+            del self._opened[oldest], self._peaks[oldest]
+        self._opened[window], self._peaks[window] = self.totals(), {}
+
+    def close_window(self, window: str) -> dict[Metered, int]:
+        """What was counted since it was opened, and the peaks; nothing where no such window is open."""
+        self.sample()
+        then, peaks = self._opened.pop(window, None), self._peaks.pop(window, {})
+        if then is None:
+            return {}
+        gained = {metered: value - then.get(metered, 0) for metered, value in self.totals().items()}
+        return {metered: value for metered, value in (gained | peaks).items() if value > 0}
+
+
+#: The longest of so many are kept of each window.
+MAX_HOLDS = 50
+
+
+class _Window:
+    def __init__(self) -> None:
+        self.profile: StackTable[Place] = StackTable()
+        self.holders: StackTable[Holder] = StackTable()
+        self.holds: list[Hold] = []
+        self.loop_blocks: list[Hold] = []
+
+
+class SampleWindows:
+    """What was sampled while each window was open, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._windows)
+
+    def open(self, window_id: str) -> None:
+        """Begin a window; one that is open under this id begins anew."""
+        self._windows.pop(window_id, None)
+        while len(self._windows) >= MAX_WINDOWS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[window_id] = _Window()
+
+    def close(self, window_id: str) -> WindowDetails | None:
+        """End a window, and give what was sampled in it; None if no such window is open."""
+        window = self._windows.pop(window_id, None)
+        if window is None:
+            return None
+        return WindowDetails(
+            profile=window.profile.rows(),
+            holders=window.holders.rows(),
+            gil_holds=tuple(window.holds),
+            loop_blocks=tuple(window.loop_blocks),
+        )
+
+    def add(self, sampled: tuple[Place | Holder, int]) -> None:
+        """Add nanoseconds to a row of each window."""
+        row, ns = sampled
+        for window in self._windows.values():
+            if isinstance(row, Place):
+                window.profile.add(row, ns)
+            else:
+                window.holders.add(row, ns)
+
+    def hold(self, hold: Hold) -> None:
+        """Somebody held the GIL for long."""
+        for window in self._windows.values():
+            _note(window.holds, hold)
+
+    def loop_block(self, block: Hold) -> None:
+        """The event loop was blocked for long."""
+        for window in self._windows.values():
+            _note(window.loop_blocks, block)
+
+
+def _note(holds: list[Hold], hold: Hold) -> None:
+    holds.append(hold)
+    if len(holds) > MAX_HOLDS:
+        holds.remove(min(holds))
+
 
 #: Tasks of a prefix that are sketched together: one costs a third of what it costs among a hundred.
 MAX_BUFFERED = 1_000
