@@ -7,15 +7,18 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dask_efficiency.accounts.checks import RefusedPayload, listed, text
 from dask_efficiency.accounts.cluster.cluster import SILENT_NS, ClusterLedger
+from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
+from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
 from dask_efficiency.accounts.cluster.timeline import ActivityFeed, Timeline, TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
+from dask_efficiency.accounts.senders import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.accounts.wire.wire import decode_window
 from dask_efficiency.accounts.worker.balance import WindowBalance
@@ -29,7 +32,7 @@ from dask_efficiency.plugin.scheduler import departures
 from dask_efficiency.plugin.scheduler.heartbeats import Arrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
-from dask_efficiency.plugin.scheduler.outstanding import WorkTracker
+from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter, WorkTracker
 from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
 from dask_efficiency.show.log import logger
 
@@ -126,6 +129,33 @@ class Timelines:
         if self._failure:
             raise RuntimeError(self._failure[0])
         return (recorder or self._life).timeline(at=at, uncovered=self._feed.uncovered(at=at))
+
+
+@dataclass(slots=True, eq=False)
+class OpenWindow:
+    """A window that a client opened, and what is kept for its report."""
+
+    window: ClusterWindow
+    timeline: TimelineRecorder
+    client: str
+    #: Ids of the spans of this client's work.
+    spans: set[str]
+    #: Ids of those that others sent tasks to first.
+    foreign: set[str]
+    #: Whether only this client's work is wanted.
+    only: bool
+    #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
+    waited_for: Mapping[str, int]
+    alone: Mapping[Hashable, Alone]
+    #: What the scheduler's event loop had done by then; None where that is not known.
+    loop: LoopTotals | None
+    loop_at_stop: LoopTotals | None = None
+    #: What was computed again in it.
+    repeats: RepeatCounter = field(default_factory=RepeatCounter)
+    #: Ids of spans, of either, that the other sent tasks to as well.
+    shared: set[str] = field(default_factory=set)
+    #: The graphs of this client.
+    sent: SentGraphs = field(default_factory=SentGraphs)
 
 
 class ClusterAccounts:

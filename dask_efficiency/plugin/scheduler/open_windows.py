@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dask_efficiency.accounts.cluster.idle import Alone
 from dask_efficiency.accounts.cluster.presence import Presence
-from dask_efficiency.accounts.cluster.scheduler_loop import LoopTotals
-from dask_efficiency.accounts.cluster.timeline import TimelineRecorder
 from dask_efficiency.accounts.cluster.windows import ClusterWindow
-from dask_efficiency.accounts.senders import SentGraphs
 from dask_efficiency.accounts.slow_worker import SlowWorker
 from dask_efficiency.plugin.names import CLOSE, OPEN
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.processors import own_processors
 from dask_efficiency.plugin.scheduler import replies
-from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter
+from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 from dask_efficiency.plugin.scheduler.spans import is_own
 from dask_efficiency.plugin.scheduler.workers import WorkerHalves
 from dask_efficiency.straggler.breakdowns import WAITING, line_of
@@ -44,33 +39,6 @@ MAX_WINDOWS = 64
 
 #: Windows of which is known why they are not open any more.
 MAX_ENDED = 256
-
-
-@dataclass(slots=True, eq=False)
-class OpenWindow:
-    """A window that a client opened, and what is kept for its report."""
-
-    window: ClusterWindow
-    timeline: TimelineRecorder
-    client: str
-    #: Ids of the spans of this client's work.
-    spans: set[str]
-    #: Ids of those that others sent tasks to first.
-    foreign: set[str]
-    #: Whether only this client's work is wanted.
-    only: bool
-    #: How long free slots had waited for tasks of each prefix, and tasks had run alone, by then; see IdleWeights.
-    waited_for: Mapping[str, int]
-    alone: Mapping[Hashable, Alone]
-    #: What the scheduler's event loop had done by then; None where that is not known.
-    loop: LoopTotals | None
-    loop_at_stop: LoopTotals | None = None
-    #: What was computed again in it.
-    repeats: RepeatCounter = field(default_factory=RepeatCounter)
-    #: Ids of spans, of either, that the other sent tasks to as well.
-    shared: set[str] = field(default_factory=set)
-    #: The graphs of this client.
-    sent: SentGraphs = field(default_factory=SentGraphs)
 
 
 class OpenWindows:

@@ -29,12 +29,10 @@ from dask_efficiency.plugin import environment, source
 from dask_efficiency.plugin.guard import Decoration, decorate
 from dask_efficiency.plugin.names import ALL_WORKERS
 from dask_efficiency.plugin.scheduler import spans
-from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS
-from dask_efficiency.plugin.scheduler.spans import spans_of
+from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
 
 if TYPE_CHECKING:
-    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts
-    from dask_efficiency.plugin.scheduler.open_windows import OpenWindow
+    from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 
 #: Workers that a live view shows one by one.
 MAX_LIVE_WORKERS = 1_000

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from dask_efficiency.accounts.cluster.span_shares import MAX_DEPTH
 from dask_efficiency.accounts.cluster.windows import OwnPart
 from dask_efficiency.plugin.names import NO_SPAN, OTHER_WORK
-from dask_efficiency.plugin.scheduler.spans import OutstandingSpans, is_own, notes, only_own
+from dask_efficiency.plugin.scheduler.outstanding import OutstandingSpans
+from dask_efficiency.plugin.scheduler.spans import is_own, notes, only_own
 
 
 class FakeGroup:
