@@ -100,10 +100,10 @@ class SchedulerPart(Part):
         """A window is gone."""
 
 
-Kind = TypeVar("Kind", bound=Part)
+PartT = TypeVar("PartT", bound=Part)
 
 
-class Parts(Generic[Kind]):
+class Parts(Generic[PartT]):
     """The parts of one meter.
 
     Parameters
@@ -117,7 +117,7 @@ class Parts(Generic[Kind]):
     def __init__(self, kind: str, meter: Any) -> None:
         self._kind = kind
         self._meter = ref(meter)  # which has these
-        self._parts: dict[str, tuple[Kind, Guard]] = {}
+        self._parts: dict[str, tuple[PartT, Guard]] = {}
         #: By method, the parts that have one of their own, bound, with their guards.
         self._called: dict[str, list[tuple[Callable[..., Any], Guard]]] = {}
 
@@ -134,24 +134,24 @@ class Parts(Generic[Kind]):
             if kind == self._kind:
                 self.load(part)
 
-    def load(self, name: str) -> Kind | None:
+    def load(self, name: str) -> PartT | None:
         """The part of a name, made now if it was not; None where it is not installed, or failed."""
         if name not in self._parts:
             made = offered(f"{self._kind}/{name}")
             if made is None:
                 return None
-            part: Kind = made.of(self._meter())
+            part: PartT = made.of(self._meter())
             consequence = f"dask_efficiency goes on without its part {name!r} on the {self._kind}"
             self._parts[name] = part, Guard(f"the part {name!r}", consequence, part.stop)
             self._called.clear()
         return self.get(name)
 
-    def get(self, name: str) -> Kind | None:
+    def get(self, name: str) -> PartT | None:
         """The part of a name; None where it was not made, or failed."""
         part, guard = self._parts.get(name, (None, None))
         return part if guard is None or guard.off is None else None
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[PartT]:
         return iter([part for part, guard in self._parts.values() if guard.off is None])
 
     def failures(self) -> list[str]:
@@ -185,7 +185,7 @@ class Parts(Generic[Kind]):
             self._called[method] = found
         return found
 
-    def answering(self, action: str) -> Kind | None:
+    def answering(self, action: str) -> PartT | None:
         """The part that answers an action; None where there is none, or it is not installed or failed."""
         name = ANSWERED_BY.get(f"{self._kind}/{action}")
         return None if name is None else self.load(name.partition("/")[2])

@@ -22,7 +22,7 @@ from distributed.comm import utils as comm_utils
 from tornado.iostream import IOStream, SSLIOStream
 
 #: An object and the name of its attribute, or a dictionary or list and its key.
-Place = tuple[Any, Any]
+Target = tuple[Any, Any]
 
 _ABSENT = object()
 
@@ -66,7 +66,7 @@ class Patch:
     #: The newest versions with which it was checked; the oldest that the package supports is tested as well.
     checked: str
     #: Where it stands, given the object of upstream's that has it.
-    places: Callable[[Any], Iterable[Place]]
+    places: Callable[[Any], Iterable[Target]]
     #: Whether what stands there is what it was written for.
     fits: Callable[[Any], bool] = callable
     #: Whether nothing may stand there though upstream is as it was: another event loop, a server without routes.

@@ -24,7 +24,7 @@ _PARSING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line that is being executed."""
 
     filename: str
@@ -33,14 +33,14 @@ class Place:
     module: dict[str, Any]
 
 
-def place_of(frame: FrameType | None) -> Place | None:
+def calling_line(frame: FrameType | None) -> SourceLine | None:
     """Where a frame is, or the one that called it where it is an ``ExitStack``'s."""
     while frame is not None and frame.f_globals.get("__name__") == "contextlib":
         frame = frame.f_back
-    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+    return None if frame is None else SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
-def block_at(place: Place | None) -> tuple[str, ...]:
+def block_at(place: SourceLine | None) -> tuple[str, ...]:
     """Source of the ``with`` block that begins at a place.
 
     Returns

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dask_efficiency.accounts.gpu.totals import DeviceTotals, GpuTotals, GpuUse
 from dask_efficiency.gpu import ledger as ledger_module
 from dask_efficiency.gpu.ledger import MAX_LISTED, OTHER, OTHER_KERNELS, UNATTRIBUTED, GpuLedger, KernelTable
-from dask_efficiency.gpu.meter import BLOCKS, COPY, KERNEL, OPERATION, RETURNS, SPINS, Batch, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import BLOCKS, COPY, KERNEL, OPERATION, RETURNS, SPINS, GpuBatch, TaskId, TaskWindow
 from tests.gpu.scenes import (
     DEVICES,
     FOREIGN,
@@ -41,7 +41,7 @@ class Ledger(GpuLedger):
         super().__init__(at, prefix_of=str)
         self.told: dict[TaskId, GpuUse] = {}
 
-    def add(self, batch: Batch, windows: Iterable[TaskWindow] = (), **kwargs: Any) -> None:
+    def add(self, batch: GpuBatch, windows: Iterable[TaskWindow] = (), **kwargs: Any) -> None:
         super().add(batch, windows, **kwargs)
         uses = self.uses()
         assert GpuUse() not in uses.values()
@@ -52,7 +52,7 @@ class Ledger(GpuLedger):
         return self.told.get(task, GpuUse())
 
 
-def feed(scene: Scene, batches: Sequence[Batch]) -> tuple[Ledger, list[GpuTotals]]:
+def feed(scene: Scene, batches: Sequence[GpuBatch]) -> tuple[Ledger, list[GpuTotals]]:
     ledger, seen = Ledger(), []
     for index, each in enumerate(batches):
         last = index == len(batches) - 1
@@ -339,7 +339,7 @@ def test_an_upper_bound_is_split_from_the_waiting_and_never_more() -> None:
     batch_of_it = batch([waiting], [], 100)
     ledger = Ledger()
     bounds = {task: 12, other: 7}
-    batch_of_it = Batch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
+    batch_of_it = GpuBatch(batch_of_it.operations, batch_of_it.calls, bounds=bounds, known_until=100)
     bounds[TaskId(B, 60)] = 3
     ledger.add(batch_of_it, [TaskWindow(task, 50, "x"), TaskWindow(other, 50, "y")], devices=DEVICES)
     assert ledger.use(task) == GpuUse(kernel=12, wait=8)

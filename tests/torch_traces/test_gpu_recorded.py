@@ -20,8 +20,8 @@ from dask_efficiency.gpu.meter import (
     OPERATION,
     RETURNS,
     SPINS,
-    Batch,
     Device,
+    GpuBatch,
     TaskId,
     TaskWindow,
 )
@@ -46,12 +46,12 @@ class Recorded:
     windows: list[TaskWindow]
     end: int
 
-    def batches(self, count: int) -> list[Batch]:
+    def batches(self, count: int) -> list[GpuBatch]:
         """As a meter would have brought them, in so many flushes."""
         found, before = [], -1
         for at in np.linspace(0, self.end, count + 1, dtype=np.int64)[1:].tolist():
             parts = [rows[(rows["end"] > before) & (rows["end"] <= at)] for rows in (self.operations, self.calls)]
-            found.append(Batch(*parts, ["kernel"], {}, at))
+            found.append(GpuBatch(*parts, ["kernel"], {}, at))
             before = at
         return found
 

@@ -26,11 +26,11 @@ from dask_efficiency.gpu.meter import (
     Operations,
 )
 
-#: ``CUpti_ActivityKind``, which the first four bytes of every record hold; the same in all versions.
+#: ``CUpti_ActivityKind``, in the first four bytes of every record; the same in all versions.
 MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
 
-#: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end,
-#: and so did memcpy and memset: tests/gpu/cupti/test_decode.py has the figures of the headers of CUDA 12.1 to 13.5.
+#: Offsets in bytes. ``CUpti_ActivityKernel9`` (CUDA 12.0) to ``CUpti_ActivityKernel13`` (13.4) only grew at the end, as
+#: did memcpy and memset: tests/gpu/cupti/test_decode.py has the figures of the headers of CUDA 12.1 to 13.5.
 KERNEL_OFFSETS: Mapping[str, int] = {
     "start": 16,
     "end": 24,
@@ -51,10 +51,10 @@ CALL_OFFSETS: Mapping[str, int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The records of one version of CUPTI: their sizes in bytes; the offsets above hold for all of them."""
+class RecordLayout:
+    """Sizes in bytes of the records of one version of CUPTI; the offsets above hold for all versions."""
 
-    #: The header's name for the record of a kernel, for looking it up.
+    #: Name of the kernel record in the header.
     kernel_record: str
     kernel: int
     memcpy: int
@@ -73,21 +73,21 @@ class Layout:
         }
 
 
-_CUDA_12_1 = Layout("CUpti_ActivityKernel9", kernel=208, memcpy=88, memset=88)
-_CUDA_12_8 = Layout("CUpti_ActivityKernel9", kernel=208, memcpy=96, memset=88)
-_CUDA_13_0 = Layout("CUpti_ActivityKernel10", kernel=216, memcpy=96, memset=88)
-_CUDA_13_1 = Layout("CUpti_ActivityKernel11", kernel=224, memcpy=96, memset=88)
-_CUDA_13_3 = Layout("CUpti_ActivityKernel12", kernel=232, memcpy=96, memset=88)
-_CUDA_13_4 = Layout("CUpti_ActivityKernel13", kernel=248, memcpy=112, memset=104)
+_CUDA_12_1 = RecordLayout("CUpti_ActivityKernel9", kernel=208, memcpy=88, memset=88)
+_CUDA_12_8 = RecordLayout("CUpti_ActivityKernel9", kernel=208, memcpy=96, memset=88)
+_CUDA_13_0 = RecordLayout("CUpti_ActivityKernel10", kernel=216, memcpy=96, memset=88)
+_CUDA_13_1 = RecordLayout("CUpti_ActivityKernel11", kernel=224, memcpy=96, memset=88)
+_CUDA_13_3 = RecordLayout("CUpti_ActivityKernel12", kernel=232, memcpy=96, memset=88)
+_CUDA_13_4 = RecordLayout("CUpti_ActivityKernel13", kernel=248, memcpy=112, memset=104)
 
-#: By ``CUPTI_API_VERSION``, which counted releases up to CUDA 12.9. It is 18 for CUDA 11.8 as for 12.1; kernels of 11.8
-#: have the same offsets in records that are 8 bytes shorter, which is why sizes that CUPTI shows go before these.
-_COUNTED: Mapping[int, Layout] = {
+#: By ``CUPTI_API_VERSION``, which counted releases up to CUDA 12.9. 18 is CUDA 11.8 as well as 12.1: kernels of 11.8
+#: have the same offsets in records that are 8 bytes shorter, so sizes measured in a buffer take precedence.
+_COUNTED: Mapping[int, RecordLayout] = {
     **dict.fromkeys((18, 20, 21, 22, 23, 24), _CUDA_12_1),
     **dict.fromkeys((26, 27, 28), _CUDA_12_8),
 }
-#: From CUDA 13.0 on it is made of major, minor and patch, two digits each. Patches have not changed a layout.
-_DATED: Mapping[int, Layout] = {
+#: From CUDA 13.0 on it is major, minor and patch, two digits each. Patches have not changed a layout.
+_DATED: Mapping[int, RecordLayout] = {
     1300: _CUDA_13_0,
     1301: _CUDA_13_1,
     1302: _CUDA_13_1,
@@ -97,44 +97,44 @@ _DATED: Mapping[int, Layout] = {
 }
 
 
-def layout_for(version: int) -> Layout | None:
-    """The layout of a version of CUPTI.
+def layout_for(version: int) -> RecordLayout | None:
+    """Layout of a version of CUPTI.
 
     Parameters
     ----------
     version
-        As ``cuptiGetVersion`` gives it: 18 is CUDA 12.1, 28 the first update of 12.9, 130001 that of 13.0.
+        From ``cuptiGetVersion``: 18 is CUDA 12.1, 28 the first update of 12.9, 130001 that of 13.0.
 
     Returns
     -------
-    Layout or None
+    RecordLayout or None
         None for a version whose header has not been checked: a guess could take a kernel's grid for its time.
     """
     return _COUNTED.get(version) or _DATED.get(version // 100)
 
 
-#: Every record is a multiple of this long, in bytes.
+#: Sizes of records are multiples of this, bytes.
 _ALIGNMENT = 8
 _UNNAMED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a buffer held. Its times are those of CUPTI's clock, not yet monotonic."""
+    """Content of a buffer, with times of CUPTI's clock."""
 
     #: ``name`` is an index into ``pointers``.
     operations: Operations
     calls: Calls
-    #: Addresses of the names of kernels, each once.
+    #: Addresses of kernel names, each once.
     pointers: NDArray[np.uint64]
-    #: Records without times; a rest of the buffer that could not be read counts as one.
+    #: Records without times, plus one if the rest of the buffer could not be read.
     dropped: int = 0
 
 
 def decode(
     buffer: bytes | bytearray | memoryview | NDArray[np.uint8],
     valid: int,
-    layout: Layout,
+    layout: RecordLayout,
     sizes: Mapping[int, int] | None = None,
     *,
     waiting: int = SPINS,
@@ -146,19 +146,19 @@ def decode(
     buffer
         Records one after another, as CUPTI wrote them.
     valid
-        How many bytes of it are filled.
+        Bytes of it that are filled.
     layout
-        That of this version of CUPTI, from :func:`~dask_efficiency.gpu.cupti.decode.layout_for`.
+        Of this version of CUPTI, from :func:`~dask_efficiency.gpu.cupti.decode.layout_for`.
     sizes
-        Bytes of records by kind, as found from the distances between the pointers of ``cuptiActivityGetNextRecord``.
-        They go before those of the layout, and may have kinds that it lacks.
+        Bytes of records by kind, measured with ``cuptiActivityGetNextRecord``. They take precedence over the layout,
+        and may have kinds that it lacks.
     waiting
-        What a call that waits does to its thread, ``BLOCKS`` or ``SPINS``: the device's schedule flag.
+        Effect of waiting calls on their threads, ``BLOCKS`` or ``SPINS``: the device's schedule flag.
 
     Returns
     -------
     Decoded
-        What could be read. A record of unknown size ends the reading, and is counted as dropped.
+        A record of unknown size ends the reading, and counts as dropped.
     """
     valid = min(max(valid, 0), len(buffer))
     words = np.frombuffer(buffer, np.uint32, count=valid // 4)
@@ -177,7 +177,7 @@ def decode(
 
 
 def _walk(words: NDArray[np.uint32], sizes: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint32], int]:
-    """Where each record begins, in words; its kind; and 1 if a rest could not be read, else 0."""
+    """Start of each record, in words; its kind; and 1 if a rest could not be read, else 0."""
     steps = {kind: size // 4 for kind, size in sizes.items() if size > 0 and size % _ALIGNMENT == 0}
     begins: list[int] = []
     append, kind_at = begins.append, words.data
@@ -238,11 +238,11 @@ def _calls(words: NDArray[np.uint32], at: NDArray[np.int64], table: NDArray[np.u
 
 
 def _long(words: NDArray[np.uint32], at: NDArray[np.int64], offset: int) -> NDArray[np.uint64]:
-    """The 64-bit field at an offset that is a multiple of 8, as are the records."""
+    """64-bit field at an offset that is a multiple of 8, as are the records."""
     return words[: len(words) // 2 * 2].view(np.uint64)[(at + offset // 4) // 2]
 
 
-#: Longer names are cut.
+#: Characters of a kernel name; longer ones are cut.
 MAX_LENGTH = 120
 
 _NAMESPACE = re.compile(r"(?:\w+|\(anonymous namespace\)|\{lambda[^{}]*\}|<unnamed>)::")
@@ -250,14 +250,14 @@ _LITERAL = re.compile(r"\((?:unsigned )?(?:int|long|bool|char|short)\)(-?\w+)")
 
 
 class KernelNames:
-    """Reads, demangles and shortens names, and remembers the last few thousand of them."""
+    """Reads, demangles and shortens names of kernels, and caches the last few thousand."""
 
     def __init__(self) -> None:
         self._demangle = _demangler()
         self.readable = lru_cache(4096)(self._readable)
 
     def at(self, addresses: Sequence[int]) -> list[str]:
-        """The names at addresses that CUPTI gave. They are read each time, as an address may be used again."""
+        """Names at addresses from CUPTI. Read each time, as an address may be reused."""
         return [self.readable(ctypes.string_at(int(address))) if address else "" for address in addresses]
 
     def _readable(self, mangled: bytes) -> str:
@@ -265,7 +265,7 @@ class KernelNames:
 
 
 def shortened(name: str) -> str:
-    """A demangled name without its return type, namespaces and parameters, cut to :data:`MAX_LENGTH`.
+    """Shorten a demangled name: no return type, namespaces and parameters, at most :data:`MAX_LENGTH` characters.
 
     Template arguments stay, as they distinguish the kernels of a library.
     """
@@ -276,7 +276,7 @@ def shortened(name: str) -> str:
 
 
 def _parameters(name: str) -> int:
-    """Where the parameters of a function begin: at the last parenthesis outside of template arguments."""
+    """Index of the parameters of a function: the last parenthesis outside template arguments."""
     if not name.endswith(")") or name.endswith("(anonymous namespace)"):
         return len(name)
     depth = 0
@@ -288,7 +288,7 @@ def _parameters(name: str) -> int:
 
 
 def _demangler() -> Callable[[bytes], str]:
-    """The demangler of the C++ library, which torch brings along; one that changes nothing if it cannot be loaded."""
+    """Demangler of the C++ library, which torch brings along; without the library, names stay as they are."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         demangle, free = library.__cxa_demangle, ctypes.CDLL(None).free

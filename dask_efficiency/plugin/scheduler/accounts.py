@@ -29,11 +29,11 @@ from dask_efficiency.plugin.options import Options
 from dask_efficiency.plugin.parts import Parts, SchedulerPart
 from dask_efficiency.plugin.patches import stays_off
 from dask_efficiency.plugin.scheduler import departures
-from dask_efficiency.plugin.scheduler.heartbeats import Arrivals
+from dask_efficiency.plugin.scheduler.heartbeats import HeartbeatArrivals
 from dask_efficiency.plugin.scheduler.idle_watch import IdleWatch
 from dask_efficiency.plugin.scheduler.loop_meter import LoopMeter
 from dask_efficiency.plugin.scheduler.outstanding import RepeatCounter, WorkTracker
-from dask_efficiency.plugin.scheduler.straggler_watch import Stragglers
+from dask_efficiency.plugin.scheduler.straggler_watch import StragglerReporter
 from dask_efficiency.show.log import logger
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class ClusterAccounts:
         self.loop = LoopMeter(scheduler, lambda: self.cluster.work.outstanding)
         self.idle = IdleWatch(scheduler, self.work, self.cluster, self.cluster.idle, lambda: self.loop.waited)
         self.timelines = Timelines(at=self.cluster.started)
-        self.stragglers = Stragglers(scheduler, self.cluster, lambda: options().on_straggler)
+        self.stragglers = StragglerReporter(scheduler, self.cluster, lambda: options().on_straggler)
         #: What the cluster was doing at each of the last polls, for live views.
         self.recent: deque[Moment] = deque(maxlen=RECENT_MOMENTS)
         #: CPU seconds of polls on the scheduler's thread.
@@ -221,7 +221,7 @@ class ClusterAccounts:
         self._thread = threading.get_ident()
         #: What the scheduler knows of the workers that are there, by address.
         self._servers: dict[str, WorkerState] = {}
-        self._arrivals = Arrivals(scheduler, lambda address: self.cluster.present.get(address))
+        self._arrivals = HeartbeatArrivals(scheduler, lambda address: self.cluster.present.get(address))
         self._logged_refusals: set[str] = set()
         #: What workers do not measure, as their distributed is another.
         self._stays_off: dict[str, None] = {}

@@ -127,7 +127,7 @@ class LeftOut(NamedTuple):
     at: int
 
 
-class Arrivals:
+class HeartbeatArrivals:
     """Looks for heartbeats among what the scheduler knows of its workers.
 
     Parameters

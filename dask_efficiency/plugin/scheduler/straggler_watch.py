@@ -56,7 +56,7 @@ class _Unread(NamedTuple):
     at: int
 
 
-class Outliers(Protocol):
+class OutlierFinder(Protocol):
     """Looks at the workers' metrics beside their tasks."""
 
     @property
@@ -88,7 +88,7 @@ class _NoOutliers:
         pass
 
 
-class Stragglers:
+class StragglerReporter:
     """Watches the workers of a cluster. If it fails, it says so once and the meter goes on without it.
 
     Parameters
@@ -112,9 +112,9 @@ class Stragglers:
         self._on_straggler = on_straggler
         self._watch = StragglerWatch()
         #: Looks at the workers' metrics beside that.
-        self.outliers: Outliers = _NoOutliers()
+        self.outliers: OutlierFinder = _NoOutliers()
         self._waiting = RecentWaiting()
-        #: Outliers that were told, by the worker's name.
+        #: OutlierFinder that were told, by the worker's name.
         self._told: dict[str, SlowWorker] = {}
         #: Address to the name of the worker that is, or was last, there.
         self._names: dict[str, str] = {}

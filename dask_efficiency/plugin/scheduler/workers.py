@@ -39,7 +39,7 @@ APART_SECONDS = {names.SNAPSHOT: 0.0005, names.OPEN: 0.0005, names.CLOSE: 0.0025
 TURNS_TO_READ = 30
 
 #: What a worker answered, or the exception that came instead; and when, monotonic nanoseconds.
-Answer = tuple[Any, int]
+TimedAnswer = tuple[Any, int]
 
 
 class WorkerHalves:
@@ -115,7 +115,9 @@ class WorkerHalves:
         for asked in self._waiting.get(address, ()):
             asked.cancel()
 
-    async def ask(self, action: str, window: str = "", *, addresses: Iterable[str] | None = None) -> dict[str, Answer]:
+    async def ask(
+        self, action: str, window: str = "", *, addresses: Iterable[str] | None = None
+    ) -> dict[str, TimedAnswer]:
         """The answers of all workers, or of some, by address; one that does not answer costs the timeout."""
         return await self._broadcast(self._question(action, window), addresses)
 
@@ -126,7 +128,7 @@ class WorkerHalves:
         """
         one_at_a_time = asyncio.Lock()
 
-        async def taken(address: str, answer: Awaitable[Answer]) -> None:
+        async def taken(address: str, answer: Awaitable[TimedAnswer]) -> None:
             reply, at = await answer
             async with one_at_a_time:
                 take(address, reply, at)
@@ -199,7 +201,7 @@ class WorkerHalves:
 
     async def _broadcast(
         self, message: dict[str, Any], addresses: Iterable[str] | None = None, *, silent_seconds: float = math.inf
-    ) -> dict[str, Answer]:
+    ) -> dict[str, TimedAnswer]:
         """The answers; who did not answer the last time has ``silent_seconds`` at most."""
         asked = dict(self._asked(message, addresses, silent_seconds))
         return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
@@ -210,7 +212,7 @@ class WorkerHalves:
         addresses: Iterable[str] | None = None,
         silent_seconds: float = math.inf,
         apart: float = 0.0,
-    ) -> Iterator[tuple[str, Awaitable[Answer]]]:
+    ) -> Iterator[tuple[str, Awaitable[TimedAnswer]]]:
         """The answers to wait for, with their addresses, which are to be sent so many seconds apart.
 
         A worker is given up on when nothing was heard of any for as long as the timeout: the last of ten thousand
@@ -221,7 +223,7 @@ class WorkerHalves:
         loop = asyncio.get_running_loop()
         began = heard = loop.time()
 
-        async def ask(address: str, delay: float) -> Answer:
+        async def ask(address: str, delay: float) -> TimedAnswer:
             nonlocal heard
             timeout = min(usual, silent_seconds) if address in self._silent else usual
             question = {**message, "delay": delay} if delay else dict(message)

@@ -20,7 +20,7 @@ from dask_efficiency.accounts.worker.log import MAX_PREFIX_LENGTH
 from dask_efficiency.gpu import libcuda
 from dask_efficiency.gpu.cupti import CuptiMeter, CuptiRefused
 from dask_efficiency.gpu.ledger import GpuLedger
-from dask_efficiency.gpu.meter import Batch, GpuMeter, NullMeter, TaskId, TaskWindow
+from dask_efficiency.gpu.meter import GpuBatch, GpuMeter, NullMeter, TaskId, TaskWindow
 from dask_efficiency.gpu.nvml import Nvml
 from dask_efficiency.gpu.profilers import PROFILERS
 from dask_efficiency.gpu.torch_events import TorchEventMeter, TorchEventsRefused
@@ -217,7 +217,7 @@ class GpuWatch:
         self._take(self._meter.close() if final else self._meter.flush(), final=final)
         self._publish()
 
-    def _take(self, batch: Batch, *, final: bool = False) -> None:
+    def _take(self, batch: GpuBatch, *, final: bool = False) -> None:
         """Let the accounts have what a flush brought, with the tasks that were at work."""
         assert self._meter is not None
         assert self._ledger is not None

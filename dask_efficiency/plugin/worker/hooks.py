@@ -155,7 +155,7 @@ _LOOK_BACK_NS = 50_000_000
 MAX_ENTRIES = 200
 
 
-class Recorder(Protocol):
+class LogReader(Protocol):
     """Who records a worker's tasks for a trace: reads the log as the slots do, while it records. Never raises."""
 
     @property
@@ -220,7 +220,7 @@ class WorkerHooks:
         #: So many entries it may have before it is looked at whether to read it.
         self._room = 0
         self._failed = failed
-        self._recorder: Recorder | None = None
+        self._recorder: LogReader | None = None
         #: The worker's half, which has this hook.
         self._plugin: ReferenceType[Any] | None = None
         #: Tasks that left their slots and are in their threads.
@@ -257,7 +257,7 @@ class WorkerHooks:
             vars(plugin).pop("transition", None)
         self._plugin = None
 
-    def record(self, recorder: Recorder | None) -> None:
+    def record(self, recorder: LogReader | None) -> None:
         """Write down what a trace wants to know, and have a recorder read the log from here on; or nobody."""
         self.catch_up()
         self._recorder = recorder

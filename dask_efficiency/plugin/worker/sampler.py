@@ -22,7 +22,7 @@ from dask_efficiency.accounts.worker.waiting import Key, WaitingSums
 from dask_efficiency.plugin.processors import Throttling, own_processors
 from dask_efficiency.plugin.stacks import LoopBlocks, Stacks
 from dask_efficiency.plugin.worker.look import Look
-from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles
 from dask_efficiency.plugin.worker.wait_states import CALLS, WaitStates, find_gil, has_gil
 from dask_efficiency.plugin.worker.watched_threads import LibraryThreads, WatchedThreads
 from dask_efficiency.plugin.worker.window_details import SampleWindows
@@ -229,7 +229,7 @@ class WaitingSampler:
 
     def _sample(self, look: Look, blocks: LoopBlocks, own: ThreadFiles) -> None:
         """Look again and again, until :meth:`stop`."""
-        before, faults = own.clocks() or Clocks(0, 0, 0), 0
+        before, faults = own.clocks() or ThreadClocks(0, 0, 0), 0
         loop: asyncio.AbstractEventLoop = self._worker.io_loop.asyncio_loop  # type: ignore[attr-defined]
         # A worker may be left open when its event loop is closed.
         while not self._closing and not loop.is_closed():

@@ -14,7 +14,7 @@ _TASKS = "/proc/self/task"
 MAX_BYTES = 512
 
 
-class Clocks(NamedTuple):
+class ThreadClocks(NamedTuple):
     """Of one thread since it began; exact while it sleeps, and while it runs as of the kernel's last tick."""
 
     #: Nanoseconds on a CPU.
@@ -117,10 +117,10 @@ class ThreadFiles:
             with suppress(OSError):
                 os.close(descriptor)
 
-    def clocks(self) -> Clocks | None:
+    def clocks(self) -> ThreadClocks | None:
         """None once the thread has ended."""
         words = self._reader.read(self._schedstat).split()
-        return Clocks(int(words[0]), int(words[1]), int(words[2])) if len(words) == 3 else None
+        return ThreadClocks(int(words[0]), int(words[1]), int(words[2])) if len(words) == 3 else None
 
     def syscall(self) -> bytes:
         """``running``, or the number of the call in which it sleeps and its arguments; nothing once it has ended."""

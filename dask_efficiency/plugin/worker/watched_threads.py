@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from distributed import Scheduler, Worker
 
 from dask_efficiency.accounts.profile import Stack
-from dask_efficiency.plugin.worker.thread_clocks import Clocks, HeldReader, ThreadFiles, cpu_clock
+from dask_efficiency.plugin.worker.thread_clocks import HeldReader, ThreadClocks, ThreadFiles, cpu_clock
 from dask_efficiency.plugin.worker.wait_states import RUNNING
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Watched:
         "state",
     )
 
-    def __init__(self, files: ThreadFiles, clocks: Clocks, at: int) -> None:
+    def __init__(self, files: ThreadFiles, clocks: ThreadClocks, at: int) -> None:
         self.files = files
         #: What was read last, and when.
         self.clocks = clocks
@@ -68,7 +68,7 @@ class Watched:
         #: The same since the last look of the sampler's thread, whether it has a witness or not.
         self.recent = 0
 
-    def read(self, clocks: Clocks, at: int) -> int:
+    def read(self, clocks: ThreadClocks, at: int) -> int:
         """Add what it has used since it was read last, in its present task; gives the wait for a core in it."""
         before = self.clocks
         core = max(0, clocks.core - before.core)
@@ -151,7 +151,7 @@ class WatchedThreads:
         for ident in [ident for ident in self._others if ident not in self.python]:
             self._others.pop(ident).close()
 
-    def task_thread(self, ident: int, at: int) -> tuple[Watched, Clocks] | None:
+    def task_thread(self, ident: int, at: int) -> tuple[Watched, ThreadClocks] | None:
         """A thread that runs a task, and its clocks now; None if it has just ended or there are too many."""
         watched = self._watched.get(ident)
         if watched is not None:

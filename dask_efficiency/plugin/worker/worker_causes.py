@@ -31,7 +31,7 @@ SWITCHED_OFF = "efficiency.waiting is off"
 _NONCPU = TASK_BUCKETS.index(Bucket.THREAD_NONCPU)
 
 
-def place_of(state: WorkerState, key: Any) -> Key | None:
+def span_and_prefix(state: WorkerState, key: Any) -> Key | None:
     """Span and prefix of a task that holds a slot now; called from another thread."""
     ts = state.tasks.get(key)
     if ts is None or ts not in state.executing:
@@ -61,7 +61,7 @@ class WorkerCauses:
         *,
         enabled: bool,
     ) -> None:
-        self._new_sampler = partial(WaitingSampler, worker, threads, partial(place_of, worker.state))
+        self._new_sampler = partial(WaitingSampler, worker, threads, partial(span_and_prefix, worker.state))
         self._sampler = self._new_sampler()
         self._started = self._sampling = False
         self._enabled = enabled

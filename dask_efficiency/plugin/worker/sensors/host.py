@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dask_efficiency.accounts.sensors.rates import Rates
 from dask_efficiency.plugin.worker.sensors.files import MAX_BYTES, KeptFiles, words_of
-from dask_efficiency.plugin.worker.sensors.network import Network, PauseFrames, Pauses, Rdma
+from dask_efficiency.plugin.worker.sensors.network import NetworkSensors, PauseFrames, Pauses, RdmaSensors
 from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 
@@ -21,7 +21,7 @@ def stalled_seconds(proc: KeptFiles, resource: str) -> float | None:
     return int(total) / 1e6 if kind == b"some" and total.isdigit() else None
 
 
-#: Cores whose clock is read; of more, so many are taken evenly. Reading one may interrupt it.
+#: CoreSensors whose clock is read; of more, so many are taken evenly. Reading one may interrupt it.
 MAX_CORES = 8
 
 #: In ``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal.
@@ -31,7 +31,7 @@ _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 _CPU = "devices/system/cpu"
 
 
-class Cores:
+class CoreSensors:
     """Reads ``/proc/stat``, ``loadavg`` and ``pressure``, and the clocks below ``/sys``."""
 
     def __init__(self, proc: KeptFiles, sys: KeptFiles) -> None:
@@ -93,7 +93,7 @@ _SWAP = {b"pswpin": "swap_in", b"pswpout": "swap_out"}
 _HEAD = 256
 
 
-class Memory:
+class MemorySensors:
     """Reads ``/proc/meminfo``, ``vmstat`` and ``pressure``."""
 
     def __init__(self, proc: KeptFiles) -> None:
@@ -128,7 +128,7 @@ class Memory:
 #: Whole disks. Partitions, and what is made of several disks, would count the same requests once more.
 _DISK = re.compile(rb"(?:sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|dasd[a-z]+|nvme\d+n\d+|mmcblk\d+)\Z")
 
-#: Disks that are read; of more, the first.
+#: DiskSensors that are read; of more, the first.
 MAX_DISKS = 64
 
 #: In ``/proc/diskstats``: the name; reads and milliseconds of them, writes and milliseconds of them; milliseconds in
@@ -136,7 +136,7 @@ MAX_DISKS = 64
 _NAME, _READS, _READ_MS, _WRITES, _WRITE_MS, _BUSY_MS = 2, 3, 6, 7, 10, 12
 
 
-class Disks:
+class DiskSensors:
     """Reads ``/proc/diskstats`` and ``pressure``."""
 
     def __init__(self, proc: KeptFiles) -> None:
@@ -200,11 +200,11 @@ class HostSensors:
         files, drivers = KeptFiles(Path(proc), reader), KeptFiles(Path(sys))
         self._closes += (files.close, drivers.close)
         self._sources: tuple[_Source, ...] = (
-            Cores(files, drivers),
-            Memory(files),
-            Disks(files),
-            Network(files, drivers, pauses),
-            Rdma(drivers),
+            CoreSensors(files, drivers),
+            MemorySensors(files),
+            DiskSensors(files),
+            NetworkSensors(files, drivers, pauses),
+            RdmaSensors(drivers),
         )
 
     def read(self, at: float) -> dict[str, float]:

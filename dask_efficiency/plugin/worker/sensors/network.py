@@ -27,7 +27,7 @@ MAX_INTERFACES = 32
 Pauses = Callable[[str], Mapping[str, int]]
 
 
-class Network:
+class NetworkSensors:
     """Reads ``/proc/net/dev`` and ``snmp``; bytes come with Dask's own heartbeat.
 
     Physical interfaces count where there are any; else, as in a container, all but the loopback.
@@ -106,7 +106,7 @@ FILES: tuple[tuple[str, str, int], ...] = (
 MAX_PORTS = 16
 
 
-class Rdma:
+class RdmaSensors:
     """Reads the counters below ``/sys/class/infiniband``."""
 
     def __init__(self, sys: KeptFiles) -> None:
