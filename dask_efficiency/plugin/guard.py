@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 from dask_efficiency.show.log import logger
 
-#: Characters of a reason.
+#: Characters of a reason, which travels with each heartbeat.
 MAX_REASON = 500
 
 
 class Guard:
-    """Calls our own code until it fails: the failure is logged once, and nothing is called after it.
+    """Calls our own code until it fails: the failure is logged once, and later calls do nothing.
 
     Parameters
     ----------
     part
-        What fails, as the reason names it.
+        Name of the part in the reason.
     consequence
-        What is logged with the failure.
+        Message that is logged with the failure.
     then
         Called after a failure.
     """
@@ -29,12 +29,12 @@ class Guard:
         self._part = part
         self._consequence = consequence
         self._then = then
-        #: Why nothing is called any more; None until something fails.
+        #: Reason why nothing is called any more; None until a failure.
         self.off: str | None = None
         self._closed = False
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What a function gives; None where it fails, something failed before, or all is over."""
+        """Call a function and return its result; None if it fails, failed before, or after :meth:`close`."""
         if self.off is None and not self._closed:
             try:
                 return function(*args, **kwargs)
@@ -47,30 +47,30 @@ class Guard:
         self._closed = True
 
     def fail(self, error: Exception) -> None:
-        """Something of ours failed."""
+        """Note a failure of our code."""
         if self.off is None:
             self.off = f"{self._part} failed: {type(error).__name__}: {error}"[:MAX_REASON]
             logger.error(self._consequence, exc_info=error)
             self._then()
 
 
-#: Characters of a note that says what is missing.
+#: Characters of a note about a missing decoration.
 MAX_NOTE = 500
 
 
 class Decoration(NamedTuple):
-    """A part of a report beside its figures."""
+    """Part of a report that its figures do not need: a failure costs only that part."""
 
-    #: The key under which it is passed on.
+    #: Key in the reply.
     name: str
-    #: What a note calls it, after "there is no".
+    #: Name in a note, after "there is no".
     words: str
     make: Callable[[], Any]
 
 
 @contextmanager
 def decoration(words: str, notes: list[str]) -> Iterator[None]:
-    """Where the block fails, that is logged and noted, and the code after it goes on."""
+    """Log and note a failure of the block, and go on after it."""
     try:
         yield
     except Exception as error:
@@ -79,7 +79,7 @@ def decoration(words: str, notes: list[str]) -> Iterator[None]:
 
 
 def decorate(decorations: Iterable[Decoration]) -> tuple[dict[str, Any], list[str]]:
-    """Give the decorations that could be made, by name, and a note for each that could not."""
+    """Make decorations: results by name, and a note for each that failed."""
     made: dict[str, Any] = {}
     notes: list[str] = []
     for name, words, make in decorations:

@@ -25,36 +25,36 @@ if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
 
 
-#: Share of a core that polls may take: beyond, each worker's heartbeats are read less often.
+#: Share of a core that polls may take; beyond, each worker's heartbeats are read less often.
 MAX_SHARE = 0.015
 
-#: What polls take is smoothed over so many seconds: a burst of workers that join changes little.
+#: Time constant, seconds, of the smoothed costs of polls: a burst of joining workers changes little.
 SMOOTHED_SECONDS = 20.0
 
 
 class HeartbeatShare:
-    """Chooses those heartbeats that are read, of workers whose turn it is longest ago first.
+    """Chooses the heartbeats to read within a share of a core, from workers whose last turn is longest ago.
 
     Parameters
     ----------
     share
-        Of a core, that polls may take.
+        Share of a core that polls may take.
     """
 
     def __init__(self, share: float = MAX_SHARE) -> None:
         self._share = share
-        #: Of late, what is longer ago with less weight: heartbeats that arrived, and that were read; CPU seconds that
-        #: this took, and those of the rest of the polls.
+        #: Exponentially weighted sums: heartbeats that arrived, and that were read; CPU seconds of reading, and of the
+        #: rest of the polls.
         self._arrived = self._read = self._reading_seconds = self._other_seconds = 0.0
         self._at: int | None = None
-        #: By worker, its last turn; turns are numbered.
+        #: Number of the last turn of each worker.
         self._turns: dict[str, int] = {}
         self._numbers = count(1)
-        #: The part of a heartbeat that was still to be read at the last choice.
+        #: Fraction of a heartbeat carried over from the last choice.
         self._rest = 0.0
 
     def every(self, longest: float) -> float:
-        """Each worker's heartbeats are to be read every so many-th time on average, which is 1 to ``longest``."""
+        """Mean number of heartbeats of a worker for each that is read, 1 to ``longest``."""
         if not self._read:
             return 1.0
         wanted = self._arrived * self._reading_seconds / self._read
@@ -64,16 +64,16 @@ class HeartbeatShare:
         return max(1.0, min(longest, wanted / room if room > 0 else math.inf))
 
     def choose(self, arrived: Sequence[str], *, longest: float, must: Callable[[str], bool]) -> list[str]:
-        """Whose heartbeats are read, of those that have arrived.
+        """Choose workers whose heartbeats are read.
 
         Parameters
         ----------
         arrived
-            Workers.
+            Workers with a new heartbeat.
         longest
-            At most every so many-th heartbeat of a worker is to be read on average.
+            Upper bound of :meth:`every`.
         must
-            Whether that of a worker cannot be left out.
+            True for a worker whose heartbeat cannot be skipped.
         """
         every = self.every(longest)
         if every == 1:
@@ -88,20 +88,20 @@ class HeartbeatShare:
         return chosen
 
     def left(self, worker: str) -> None:
-        """A worker is not there any more."""
+        """Forget a worker."""
         self._turns.pop(worker, None)
 
     def spent(self, *, at: int, arrived: int, read: int, reading_seconds: float, other_seconds: float) -> None:
-        """Note what a poll took.
+        """Note the cost of a poll.
 
         Parameters
         ----------
         at
-            When it was, in monotonic nanoseconds.
+            Its time, monotonic nanoseconds.
         arrived, read
-            How many heartbeats had come since the last poll, and were read.
+            Heartbeats that had arrived since the last poll, and that were read.
         reading_seconds, other_seconds
-            CPU seconds that reading took, and all else.
+            CPU seconds of reading, and of the rest.
         """
         kept = 1.0 if self._at is None else math.exp((self._at - at) / 1e9 / SMOOTHED_SECONDS)
         self._at = at
@@ -111,68 +111,68 @@ class HeartbeatShare:
         self._other_seconds = kept * self._other_seconds + other_seconds
 
 
-#: What has arrived is looked for so many times between two heartbeats of a worker, and once a second at least: that is
-#: a look at every worker.
+#: Rounds between two heartbeats of a worker, and longest time between two rounds, seconds. Each round looks at every
+#: worker, so large clusters have fewer.
 ROUNDS_A_HEARTBEAT = 6.0
 MAX_ROUND_SECONDS = 1.0
 
-#: Reading fewer heartbeats makes no figures older than this: the watch for stragglers looks back four minutes.
+#: Longest time without reading a worker, seconds: the watch for stragglers looks back four minutes.
 MAX_AGE_SECONDS = 60.0
 
 
 class LeftOut(NamedTuple):
-    """A heartbeat that was left out, and when it came."""
+    """Heartbeat that was skipped, and its arrival."""
 
     payload: Any
     at: int
 
 
 class HeartbeatArrivals:
-    """Looks for heartbeats among what the scheduler knows of its workers.
+    """Finds heartbeats that have arrived, are due to be read, or were skipped.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     presence_of
-        Gives what is known of the worker at an address.
+        Gives the presence at an address.
     """
 
     def __init__(self, scheduler: Scheduler, presence_of: Callable[[str], Presence | None]) -> None:
         self._scheduler = scheduler
         self._presence_of = presence_of
-        #: What was read of each worker last, or left out. What a former registration's meters sent last is still there,
-        #: and is not of these accounts.
+        #: By address: the last payload that was read or skipped. At first the payload of a former registration, which
+        #: is not of these accounts.
         self._last = {address: ws.metrics.get(METRIC) for address, ws in scheduler.workers.items()}
         self._share = HeartbeatShare()
         self._left_out: dict[str, LeftOut] = {}
-        #: When the last round ended that read all that was due, and this one began.
+        #: End of the last round that read all that was due, and start of this one.
         self._polled = self._round = 0
 
     @property
     def unread(self) -> Collection[str]:
-        """The workers of which a heartbeat was left out, and nothing later was read."""
+        """Workers of which a heartbeat was skipped and nothing later was read."""
         return self._left_out.keys()
 
     @property
     def heartbeat_seconds(self) -> float:
-        """Time between two heartbeats of a worker, as Dask has it for so many workers."""
+        """Time between two heartbeats of a worker, which Dask sets by the number of workers."""
         return float(heartbeat_interval(len(self._scheduler.workers)))
 
     @property
     def read_interval_seconds(self) -> float:
-        """Time between two heartbeats of a worker that are read and tell anything new."""
+        """Time between two heartbeats of a worker that are read and have anything new."""
         heartbeat = self.heartbeat_seconds
         return max(REPORT_SECONDS, heartbeat * self._share.every(_longest(heartbeat)))
 
     def pauses(self, at: int) -> bool:
-        """Whether it is too early for another round."""
+        """True if it is too early for another round."""
         pause = min(MAX_ROUND_SECONDS, self.heartbeat_seconds / ROUNDS_A_HEARTBEAT)
         # A poll may come a little earlier than it should.
         return pause > POLL_SECONDS and at - self._round < round((pause - POLL_SECONDS / 2) * 1e9)
 
     def next_round(self, at: int) -> tuple[list[str], dict[str, LeftOut]]:
-        """Whose heartbeats are to be read, as many as the share of a core is enough for; and what is left out."""
+        """Choose addresses to read within the share of a core; the other new heartbeats are skipped."""
         self._round = at
         new = self._new()
         due = self._share.choose(new, longest=_longest(self.heartbeat_seconds), must=self._cannot_wait)
@@ -185,24 +185,24 @@ class HeartbeatArrivals:
         return due, left_out
 
     def everything(self, at: int) -> tuple[list[str], int]:
-        """Whose heartbeats say anything that was not read, also those that were left out; and how many have come."""
+        """Addresses with anything unread, skipped heartbeats included; and the number of new heartbeats."""
         self._round = at
         new = self._new()
         self._left_out = {address: left for address, left in self._left_out.items() if self._is_news(address, left)}
         return list(dict.fromkeys([*self._left_out, *new])), len(new)
 
     def take(self, address: str, ws: WorkerState, payload: Any, at: int) -> int:
-        """A heartbeat is read; gives when it came."""
+        """Note that a heartbeat is read; returns its arrival."""
         left = self._left_out.pop(address, None)
         self._last[address] = payload
         return left.at if left is not None and left.payload is payload else self._came(ws, at)
 
     def round_over(self) -> None:
-        """All that was due is read."""
+        """Note that all that was due is read."""
         self._polled = self._round
 
     def worker_left(self, address: str, ws: WorkerState | None, at: int) -> list[LeftOut]:
-        """A worker is not there any more; gives what came of it, and says anything that was not read, oldest first."""
+        """Forget a worker; returns its heartbeats with anything unread, oldest first."""
         left = [self._left_out.pop(address)] if address in self._left_out else []
         self._share.left(address)
         last = self._last.pop(address, None)
@@ -212,22 +212,22 @@ class HeartbeatArrivals:
         return [one for one in left if self._is_news(address, one)]
 
     def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
-        """Note what a poll took, see :meth:`~dask_efficiency.plugin.scheduler.heartbeats.HeartbeatShare.spent`."""
+        """Note the cost of a poll, see :meth:`~dask_efficiency.plugin.scheduler.heartbeats.HeartbeatShare.spent`."""
         self._share.spent(at=at, arrived=arrived, read=read, reading_seconds=seconds, other_seconds=other_seconds)
 
     def _new(self) -> list[str]:
-        """Whose heartbeats were not looked at yet: of all workers, so it is one quick look at each."""
+        """Addresses with a new heartbeat; one quick look at each worker."""
         last = self._last.get
         news = [(address, ws.metrics.get(METRIC)) for address, ws in self._scheduler.workers.items()]
         new = [(address, payload) for address, payload in news if payload is not None and payload is not last(address)]
         return [address for address, payload in new if not is_repeated(payload, last(address))]
 
     def _came(self, ws: WorkerState, at: int) -> int:
-        """When a heartbeat came that no former poll has seen: a wall clock that was set cannot make it older."""
+        """Arrival of a heartbeat that no earlier poll has seen, whatever a wall clock that was set says."""
         return at - min(max(0, round((time.time() - ws.last_seen) * 1e9)), at - self._polled)
 
     def _cannot_wait(self, address: str) -> bool:
-        """Whether the next heartbeat might not be readable if this one is left out."""
+        """True if the next heartbeat might be unreadable without this one."""
         presence = self._presence_of(address)
         last = None if presence is None else presence.received
         sender = header(self._scheduler.workers[address].metrics[METRIC])
@@ -235,12 +235,12 @@ class HeartbeatArrivals:
             return True
         left = self._left_out.get(address)
         before = None if left is None else header(left.payload)
-        # The next one is taken to come as far after this one as this came after the one before it, of which some may
-        # have come between two polls.
+        # The next one is expected as far after this one as this came after the one before it: some may have come
+        # between two polls.
         return sender[1] - last.seq + sender[1] - (last.seq if before is None else before[1]) > REPEATS
 
     def _is_news(self, address: str, left: LeftOut) -> bool:
-        """Whether a heartbeat that was left out says more than what was read of its worker since."""
+        """True if a skipped heartbeat has more than what was read of its worker since."""
         presence = self._presence_of(address)
         last = None if presence is None else presence.received
         sender = header(left.payload)
@@ -248,11 +248,11 @@ class HeartbeatArrivals:
 
 
 def _longest(heartbeat: float) -> float:
-    """Every how many-th heartbeat of a worker is read at least, as long as there is news of a change in each."""
+    """Largest number of heartbeats of a worker for each that is read: repeats and :data:`MAX_AGE_SECONDS` bound it."""
     return max(1.0, min(float(REPEATS), MAX_AGE_SECONDS / heartbeat))
 
 
-#: Where Dask's own metrics stand in a heartbeat, by column.
+#: Path of Dask's own metrics in a heartbeat, by column of series and of the watch for outliers.
 DASK_METRICS: dict[str, tuple[str, ...]] = {
     "cpu": ("cpu",),
     "memory": ("memory",),
@@ -269,7 +269,7 @@ _PERCENT = 0.01
 
 
 def dask_metric(metrics: Mapping[str, Any], name: str) -> float:
-    """One of :data:`DASK_METRICS`; NaN where the heartbeat does not say."""
+    """One of :data:`DASK_METRICS`; NaN if it is missing."""
     value: Any = metrics
     for key in DASK_METRICS[name]:
         value = value.get(key) if isinstance(value, dict) else None
@@ -279,13 +279,13 @@ def dask_metric(metrics: Mapping[str, Any], name: str) -> float:
 
 
 def host_sensors(metrics: Mapping[str, Any]) -> NDArray[np.float32]:
-    """The host's sensors in their order; NaN for what it does not have, or could not be read."""
+    """Sensors of the host in their order; NaN for a sensor that is missing or could not be read."""
     payload = metrics.get(METRIC)
-    told = payload.get(SENSORS) if isinstance(payload, Mapping) else None
-    if told is None:
+    readings = payload.get(SENSORS) if isinstance(payload, Mapping) else None
+    if readings is None:
         return _NOTHING
     try:
-        return decode_sensors(told)
+        return decode_sensors(readings)
     except RefusedPayload:
         return _NOTHING
 

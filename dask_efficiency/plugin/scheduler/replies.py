@@ -1,4 +1,4 @@
-"""Replies: what travels from the scheduler to a client; :mod:`~dask_efficiency.report.replies` reads it."""
+"""Replies of the scheduler to clients; :mod:`~dask_efficiency.report.replies` reads them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from dask_efficiency.plugin.scheduler.outstanding import MAX_KEYS, spans_of
 if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.accounts import ClusterAccounts, OpenWindow
 
-#: Workers that a live view shows one by one.
+#: Workers that a live view shows one by one, to bound a reply.
 MAX_LIVE_WORKERS = 1_000
 
-#: What notes call it.
+#: Name in notes.
 LOOP = "account of the scheduler's event loop"
 
 
 class Reply(NamedTuple):
-    """What a report is made of."""
+    """Content of a reply."""
 
     known: dict[str, Any]
-    #: What is made of that on another thread, as nothing changes it any more.
+    #: Parts made of it on another thread, as nothing changes their input any more.
     later: Sequence[Decoration] = ()
 
 
 async def packed(reply: Reply) -> dict[str, Any]:
-    """A reply as it travels; put together on a thread, as that of a thousand workers is megabytes."""
+    """Pack a reply for its journey, on a thread: the reply of a thousand workers has megabytes."""
 
     def pack() -> list[bytes]:
         made, missing = decorate(reply.later)
@@ -60,31 +60,10 @@ async def packed(reply: Reply) -> dict[str, Any]:
 
 
 def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int) -> Reply:
-    """A window that was closed at an instant, with its spans by name and whose they are."""
-    window, own = opened.window, opened.spans
+    """Reply for a window that was closed at an instant, with its spans by name."""
+    window = opened.window
     names = {address: presence.name for address, presence in accounts.cluster.present.items()}
-    found, missing = decorate(
-        [
-            *_of_any(accounts, window.opened, at),
-            Decoration(
-                "spans",
-                "list of spans",
-                lambda: spans.by_path(accounts.scheduler, opened, closed),
-            ),
-            Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
-            Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
-            Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
-            Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
-            Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
-            Decoration(
-                "code",
-                "source listing",
-                lambda: source.recorded(spans_of(accounts.scheduler), own if accounts.options.source else ()),
-            ),
-            Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
-            Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
-        ]
-    )
+    found, missing = decorate(_parts_of_window(accounts, opened, closed, at))
     notes = [*closed.notes, *_notes(accounts), *missing]
     by_span, span_causes, part = found.pop("spans", ({}, {}, None))
     alone = found.pop("alone", {})
@@ -135,6 +114,33 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     return _of_own_part(accounts, opened, closed, part, known, names)
 
 
+def _parts_of_window(
+    accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccounts, at: int
+) -> list[Decoration]:
+    """Parts of a window's reply that may fail alone."""
+    window = opened.window
+    return [
+        *_of_any(accounts, window.opened, at),
+        Decoration(
+            "spans",
+            "list of spans",
+            lambda: spans.by_path(accounts.scheduler, opened, closed),
+        ),
+        Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(opened.timeline, at=at))),
+        Decoration("alone", "list of tasks that ran alone", lambda: _alone(accounts.idle.alone, opened.alone)),
+        Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between(opened.loop, opened.loop_at_stop))),
+        Decoration("cores", "count of cores", lambda: window.cores(accounts.cluster.work, at=at)),
+        Decoration("arrivals", "list of workers that came", lambda: window.arrivals(at=at)),
+        Decoration(
+            "code",
+            "source listing",
+            lambda: source.recorded(spans_of(accounts.scheduler), opened.spans if accounts.options.source else ()),
+        ),
+        Decoration("graphs", "record of when graphs were taken in", lambda: window.graphs.until(at)),
+        Decoration("running", "record of when tasks ran", lambda: window.running.until(at)),
+    ]
+
+
 def _of_own_part(
     accounts: ClusterAccounts,
     opened: OpenWindow,
@@ -143,7 +149,7 @@ def _of_own_part(
     known: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> Reply:
-    """The part of a window that is its client's alone."""
+    """Reply for the part of a window that is its client's alone."""
     window, own, known_spans = opened.window, opened.spans, spans_of(accounts.scheduler)
     own_time = None if accounts.idle.off else window.shares.own_ns
     known = spans.only_own(known, part, own_time)
@@ -163,7 +169,7 @@ def _of_own_part(
 
 
 def of_life(accounts: ClusterAccounts) -> Reply:
-    """Everything since the accounts began."""
+    """Reply for all time since the accounts began."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
     found, missing = decorate(
@@ -204,7 +210,7 @@ def of_life(accounts: ClusterAccounts) -> Reply:
 
 
 def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
-    """The cluster from ``last`` seconds ago (None: from the beginning of its history) until now."""
+    """Reply for the last ``last`` seconds; None for the whole history."""
     cluster = accounts.cluster
     at = time.monotonic_ns()
     now = cluster.totals(at=at)
@@ -242,9 +248,9 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
 
 
 def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
-    """What a live view asks for each second or so: no worker is asked, and its size is bounded.
+    """Reply for a live view, about once a second: no worker is asked, and its size is bounded.
 
-    As :class:`~dask_efficiency.live.top_view.Observation` has it.
+    The fields of :class:`~dask_efficiency.live.top_view.Observation`.
     """
     cluster = accounts.cluster
     at = time.monotonic_ns()
@@ -281,7 +287,7 @@ def of_live(accounts: ClusterAccounts) -> dict[str, Any]:
 
 
 def of_stragglers(accounts: ClusterAccounts, findings: Iterable[SlowWorker]) -> dict[str, Any]:
-    """Who is slow now."""
+    """Reply with the stragglers of now."""
     return {
         "stragglers": [finding.to_dict() for finding in findings],
         "workers": len(accounts.scheduler.workers),
@@ -297,7 +303,7 @@ def _common(accounts: ClusterAccounts) -> dict[str, Any]:
 
 
 def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
-    """What decorates every report between two instants of the accounts' clock."""
+    """Parts of every report between two instants of the accounts' clock."""
     workers, clients = accounts.scheduler.workers, accounts.scheduler.clients
     return [
         Decoration("environment", "environment", lambda: environment.of_cluster(workers.values(), clients.values())),
@@ -306,7 +312,7 @@ def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration
 
 
 def _cores(accounts: ClusterAccounts, start: int, stop: int) -> float | None:
-    """What the workers shared, where those that are there now are all that were."""
+    """Mean number of cores of the workers; None if some worker has left."""
     cluster = accounts.cluster
     if cluster.finalized_by_worker().keys() - {presence.name for presence in cluster.present.values()}:
         return None
@@ -327,7 +333,7 @@ def _notes(accounts: ClusterAccounts) -> list[str]:
 
 
 def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[str, Any]]:
-    """Who was slow between two instants of the accounts' clock."""
+    """Stragglers between two instants of the accounts' clock."""
     ahead = time.time() - time.monotonic_ns() / 1e9
     return accounts.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
 
@@ -337,7 +343,7 @@ def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
 
 
 def _profiles(merged: MergedProfiles, prefixes: Collection[str] | None = None) -> dict[str, list[Any]]:
-    """What was sampled, of these prefixes or all."""
+    """Samples of these prefixes, or of all."""
 
     def wanted(prefix: str) -> bool:
         return prefixes is None or prefix in prefixes
@@ -377,9 +383,9 @@ def _metered(
 
 
 def _alone(now: Mapping[Hashable, Alone], then: Mapping[Hashable, Alone]) -> dict[str, int]:
-    """By key as it travels, for how long tasks ran alone between two instants, in nanoseconds.
+    """Nanoseconds for which tasks ran alone between two instants, by name of their keys.
 
-    Of keys that look alike, such as 1 and "1", the most.
+    The most of keys with one name, such as 1 and "1".
     """
     found: dict[str, int] = {}
     for key, one in now.items():
