@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 _Name = TypeVar("_Name", str, Metered)
 
-#: What the memory manager spilled without keeping any slot waiting.
+#: Spilling by the memory manager that kept no slot waiting.
 BY_MEMORY_MANAGER = "spill by the memory manager"
 
-#: Contexts of work that holds no slot, by the name under which it is shown.
+#: Name for display of each context that holds no slot.
 OUTSIDE_CONTEXTS = {"gather-dep": "gather-dep", "get-data": "get-data", "memory-monitor": BY_MEMORY_MANAGER}
 
-#: Labels are cut to this length.
+#: Characters of a label; longer ones are cut.
 MAX_LABEL_LENGTH = 200
 
 
@@ -75,7 +75,7 @@ class FineMetrics:
         return found
 
     def metered(self) -> dict[Metered, int]:
-        """What ``context_meter`` counted so far beyond the seconds that are in the buckets."""
+        """Values of ``context_meter`` so far, except the seconds that are in the buckets."""
         return self._sums(self._metered)
 
     def _sums(self, groups: dict[_Name, list[Any]]) -> dict[_Name, int]:
@@ -89,14 +89,14 @@ class FineMetrics:
         return found
 
     def _discover(self) -> None:
-        """Sort the keys that are new; a dictionary keeps them in the order of their coming."""
+        """Sort new keys; a dictionary keeps them in order of insertion."""
         for key in islice(list(self._total), self._seen, None):
             if not (isinstance(key, tuple) and len(key) >= 3 and isinstance(key[-1], str)):
                 continue
             context, label, unit = key[0], key[-2], key[-1]
             if len(key) == 5 and (
                 (context == EXECUTE and not (unit == SECONDS and label in DASK_LABELS))
-                or (context == P2P and key[2] != "foreground")  # that is in the tasks, too
+                or (context == P2P and key[2] != "foreground")  # the tasks have that too
             ):
                 self._meter(key, Metered(context, key[1] or "", *(str(name)[:MAX_LABEL_LENGTH] for name in key[2:])))
             elif context in OUTSIDE_CONTEXTS and unit == SECONDS:
@@ -112,18 +112,18 @@ class FineMetrics:
 
 
 class SpillMetrics:
-    """Reads what tasks of one span and prefix spent on reading back from disk, and on writing to it."""
+    """Reads the time that tasks of one span and prefix spent reading back from disk, and writing to it."""
 
     def __init__(self, digests_total: Mapping[Any, float]) -> None:
         self._total = digests_total
         self._seen = 0
-        #: (span, prefix) to its digests that read and those that write.
+        #: Digests of reading and of writing, by span and prefix.
         self._keys: dict[tuple[str, str], tuple[list[Any], list[Any]]] = {}
         self._discover()
         self._before = {group: self._sums(group) for group in self._keys}
 
     def any(self) -> bool:
-        """Whether any task has read or written so far."""
+        """True if any task has read or written so far."""
         if len(self._total) != self._seen:
             self._discover()
         return bool(self._keys)
@@ -158,7 +158,7 @@ _COMMS = "background-comms"
 
 
 class ShuffleWatch:
-    """Adds up how long a worker takes in what shuffles send it, and how long it still sends at their barriers.
+    """Adds up how long a worker takes to receive from P2P shuffles, and how long it still sends at their barriers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""WorkerGpu: what a worker's meter asks of the watch of its GPUs, whichever watch that is, or none."""
+"""WorkerGpu: GPU accounts of one worker, behind a guard and over all watches that it has."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 
-#: Dask's own threads, by how their names begin: what they ask of a GPU belongs to no task.
+#: Prefixes of the names of Dask's own threads: their GPU work belongs to no task.
 _NOT_TASKS = ("Dask-Offload", "IO loop", "Profile", "AsyncProcess")
 
 
 class WorkerGpu:
-    """One worker's GPU accounts, over all the times that its meter is put in place.
+    """GPU accounts of one worker, over all attachments of its meter.
 
-    A failure is logged once, and nothing more is reported of GPUs; the accounts of threads go on.
+    After a failure, which is logged once, the GPU accounts stay as they were; the accounts of threads go on.
     """
 
     def __init__(self, worker: Worker, threads: TaskThreads) -> None:
@@ -33,7 +33,7 @@ class WorkerGpu:
         self._threads = threads
         self._watch: GpuWatch | None = None
         self._closed = True
-        #: The totals of the watches that ended, and those that were reported last.
+        #: Totals of ended watches, and totals that were reported last.
         self._before: GpuTotals | None = None
         self._reported: GpuTotals | None = None
         self._failed: str | None = None
@@ -49,7 +49,7 @@ class WorkerGpu:
             self._fail(error)
 
     def stop(self) -> None:
-        """Take in what there is, and stop watching."""
+        """Read what is known, and stop watching."""
         if self._watch is None or self._closed:
             return
         try:
@@ -61,7 +61,7 @@ class WorkerGpu:
         self._threads.unwatch()
 
     def use(self, task: TaskId, stop: int) -> GpuUse | None:
-        """What a task that ended at ``stop`` had of the GPU, told once; None while that is not known."""
+        """GPU use of a task that ended at ``stop``, given once; None while unknown."""
         if self._watch is None:
             return None
         try:
@@ -71,7 +71,7 @@ class WorkerGpu:
             return None
 
     def check(self) -> None:
-        """Stop noting windows where the watch does not look at them any more."""
+        """Stop noting windows if the watch reads them no longer."""
         if self._watch is None or not self._threads.watched:
             return
         try:
@@ -82,7 +82,7 @@ class WorkerGpu:
             self._fail(error)
 
     async def catch_up(self) -> None:
-        """Wait for all that is known of now, a second at most; not at all where nothing is watched."""
+        """Wait, a second at most, for all that is known by now; not at all if nothing is watched."""
         if self._watch is not None and self._threads.watched:
             try:
                 await self._watch.catch_up()
@@ -90,18 +90,18 @@ class WorkerGpu:
                 self._fail(error)
 
     def totals(self, *, unknown_tasks: int) -> GpuTotals | None:
-        """The accounts so far; None where nothing has asked for a GPU."""
+        """Accounts so far; None if nothing has used a GPU."""
         try:
             self._reported = self._before if self._closed else self._sum()
         except Exception as error:
             self._fail(error)
         found = self._reported
-        if self._failed is not None:  # what was reported stays
+        if self._failed is not None:  # the last report stays
             found = replace(found or GpuTotals(), meter="none", description=self._failed)
         return None if found is None else replace(found, unknown_tasks=unknown_tasks)
 
     def _sum(self) -> GpuTotals | None:
-        """The present watch's and those of the former ones."""
+        """Totals of the present and the former watches."""
         now = None if self._watch is None else self._watch.totals()
         if now is None or (now.meter == "none" and not now.description):
             return self._before
@@ -118,7 +118,7 @@ class WorkerGpu:
 
 
 def new_watch(option: str, threads: TaskThreads, worker: Worker) -> GpuWatch:
-    """The watch of this process; called in the event loop's thread."""
+    """Make the watch of this process; called in the event loop's thread."""
     from dask_efficiency.plugin.worker.gpu_watch import GpuWatch
 
     own = worker.executors.keys() - {"default", "offload", "actor"}
@@ -132,6 +132,6 @@ def new_watch(option: str, threads: TaskThreads, worker: Worker) -> GpuWatch:
 
 
 def threads_of_no_task(event_loop: int) -> set[int]:
-    """Idents of the event loop's thread and of others of Dask's own."""
+    """Idents of the event loop's thread and of other threads of Dask."""
     own = {thread.ident for thread in threading.enumerate() if thread.name.startswith(_NOT_TASKS)}
     return {event_loop, *(ident for ident in own if ident is not None)}

@@ -27,44 +27,44 @@ if TYPE_CHECKING:
     from distributed.worker_state_machine import TaskState
 
 
-#: Runs that the event loop has not heard of; beyond, the oldest go, should some never be asked for.
+#: Runs that the event loop has not claimed; beyond, the oldest go, as some may never be claimed.
 MAX_UNCLAIMED = 10_000
 
 
 class TaskMeter:
-    """The CPU and wall time of each task of one worker, and the wall time of its actors' methods.
+    """Measures CPU and wall time of each task of one worker, and wall time of its actors' methods.
 
-    Works on every platform, on users' own thread pools, and for seceding tasks. It is called by the functions of
-    upstream's that run tasks in threads, of which each process has one: they find the worker by its ``active_threads``,
-    which upstream hands to each of its tasks.
+    Works on every platform, on users' thread pools, and for seceding tasks. Upstream's functions that run tasks in
+    threads exist once in a process; the wrappers find the worker's meter by its ``active_threads``, which upstream
+    passes along with each task.
     """
 
     def __init__(self, active_threads: dict[int, Any]) -> None:
         self._table = active_threads
-        #: Thread ident to the (monotonic, CPU) nanoseconds at which its present task began, and the task's key.
+        #: Start of the present task by thread ident, as (monotonic, CPU) nanoseconds, and its key.
         self.live: dict[int, tuple[int, int, Any]] = {}
-        #: The runs that are done and that the event loop has not heard of, by key.
+        #: Ended runs that the event loop has not claimed, by key.
         self.done: dict[Any, Run] = {}
-        #: Of these, the ones that a P2P shuffle stopped, to have them run where their data is.
+        #: Keys of runs that a P2P shuffle stopped, to run them where their data is.
         self.stopped_by_shuffle: set[Any] = set()
-        #: Whether each run also notes on which thread it ran.
+        #: True if each run also notes its native thread id.
         self.recording = False
-        #: From when to when each thread worked for one task; None while nobody wants to know.
+        #: Windows of ended tasks; None while nobody reads them.
         self.windows: deque[TaskWindow] | None = None
-        #: Called in the thread before each task, with its key; what it gives, if anything, is called after it.
+        #: Called in the thread before each task, with its key; a function that it returns is called after the task.
         self.around: Callable[[TaskId, Any], Callable[[], object] | None] | None = None
-        #: Called in the next task's thread before it; None while whoever wants to know is awake.
+        #: Called in the thread of the next task, before it; None while the sampler is awake.
         self.wake: Callable[[], object] | None = None
         self._methods: deque[int] = deque()
         self._in_methods = 0
 
     @property
     def attached(self) -> bool:
-        """Whether it meters."""
+        """True while it meters."""
         return _meters.get(id(self._table)) is self
 
     def attach(self) -> None:
-        """Meter this worker's tasks from now on; nothing is done where that is not possible."""
+        """Meter this worker's tasks from now on; no-op if that is not possible."""
         global _meters
         with _lock:
             if not _meters:
@@ -75,9 +75,9 @@ class TaskMeter:
             _meters[id(self._table)] = self
 
     def detach(self) -> bool:
-        """Meter them no more; after the last worker of the process, upstream is as it was. Safe to call twice.
+        """Meter no more; after the last worker of the process, upstream is as it was. Safe to call twice.
 
-        Gives whether it metered until now.
+        Returns True if it metered until now.
         """
         with _lock:
             attached = self.attached
@@ -89,7 +89,7 @@ class TaskMeter:
 
     def fail(self, error: Exception) -> None:
         """Log once and meter no more; the task goes on."""
-        if self.detach():  # of several threads that fail at once, one says so
+        if self.detach():  # of several threads that fail at once, one logs
             logger.error("dask_efficiency measures the CPU time of tasks no more", exc_info=error)
         self.live.clear()
 
@@ -101,8 +101,8 @@ class TaskMeter:
         return self._in_methods
 
 
-#: By the identity of their workers' tables. Another mapping each time that upstream's functions are replaced: who put
-#: something over ours goes on calling them, and they must not measure a task twice.
+#: By identity of their workers' tables. A new mapping each time upstream's functions are replaced: whoever wrapped our
+#: wrappers goes on calling the old ones, and these must not measure a task twice.
 _meters: dict[int, TaskMeter] = {}
 _replacements = Replacements()
 #: Workers of one process may come and go in several threads.
@@ -110,7 +110,7 @@ _lock = threading.Lock()
 
 
 def _install(meters: dict[int, TaskMeter]) -> bool:
-    """Put the functions below in the place of upstream's; False where these are not what we know."""
+    """Replace upstream's functions by the wrappers below; False if upstream's are not the expected ones."""
     try:
         thread_time_ns()
     except Exception as error:
@@ -167,7 +167,7 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
                 cpu = thread_time_ns() - cpu
                 stop = monotonic_ns()
                 windows = meter.windows
-                # Before the thread counts as free: whoever looks finds the task in one place at least.
+                # Before the thread counts as free: readers find the task in at least one place.
                 if windows is not None:
                     windows.append(TaskWindow(TaskId(ident, start), stop, key))
                 meter.done[key] = start, stop, cpu, ident, get_native_id() if meter.recording else -1
@@ -179,7 +179,7 @@ def _metered(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Call
 
 
 def _stopped_by_shuffle(message: Any) -> bool:
-    """Whether the protocol of a P2P shuffle, and not the user, raised Reschedule."""
+    """True if the protocol of a P2P shuffle raised Reschedule, and not the user."""
     error = message.get("actual_exception")
     if not isinstance(error, Reschedule) or error.__traceback__ is None:
         return False
@@ -204,12 +204,11 @@ def _timed(meters: dict[int, TaskMeter], original: Callable[..., Any]) -> Callab
 
 
 def live_used(worker: Any, meter: TaskMeter) -> dict[Any, tuple[int, int]]:
-    """(CPU, wall) nanoseconds in their threads so far, of the tasks that are at work now, by key.
+    """(CPU, wall) nanoseconds so far of the tasks at work, in their threads, by key.
 
-    The clock of a thread that has ended crashes the process when it is read. So it is read only
-    under ``worker.active_threads_lock`` and for a thread that is in ``worker.active_threads``: it
-    cannot leave its task while the lock is held. Where the platform has no clocks of other threads,
-    CPU is 0 until the task ends.
+    Reading the clock of a thread that has ended crashes the process. So it is read only under
+    ``worker.active_threads_lock`` and for a thread in ``worker.active_threads``: it cannot leave its task while the
+    lock is held. On platforms without clocks of other threads, CPU is 0 until the task ends.
     """
     get_clock = getattr(time, "pthread_getcpuclockid", None)
     used = {}
@@ -222,16 +221,16 @@ def live_used(worker: Any, meter: TaskMeter) -> dict[Any, tuple[int, int]]:
     return used
 
 
-#: Tasks that end between two looks of whoever watches the GPU; beyond, the oldest go.
+#: Tasks that ended between two reads of the GPU watch; beyond, the oldest go.
 MAX_WINDOWS = 100_000
 
 
-#: Called in a task's thread before it, with its key; what it gives, if anything, is called there after it.
+#: Function called in a task's thread before it, with its key; a function that it returns is called there after it.
 Around: TypeAlias = Callable[[TaskId, Any], Callable[[], object] | None]
 
 
 class TaskThreads:
-    """Meters what a worker runs in its threads, and reads what was measured.
+    """Meters the tasks in a worker's threads, and reads the measurements.
 
     Parameters
     ----------
@@ -243,13 +242,13 @@ class TaskThreads:
         self._worker = worker
         self._state = worker.state
         self.meter = TaskMeter(worker.active_threads)
-        #: Nanoseconds in tasks whose CPU time nobody can tell: coroutines, process pools.
+        #: Nanoseconds in tasks whose CPU time cannot be measured: coroutines, process pools.
         self.not_measured = 0
-        #: CPU nanoseconds in the tasks that ended, as their accounts count them.
+        #: CPU nanoseconds of ended tasks, as their accounts count them.
         self.claimed = 0
-        #: From when to when each thread worked for a task; None while nobody wants to know.
+        #: Windows of ended tasks; None while nobody reads them.
         self._windows: deque[TaskWindow] | None = None
-        #: What is called around tasks, by who wants that.
+        #: Functions called around tasks, by owner.
         self._around: dict[str, Around | None] = {"profiles": None, "gpu": None}
         self._placing = threading.Lock()
 
@@ -258,7 +257,7 @@ class TaskThreads:
         self.meter.attach()
 
     def restore(self) -> None:
-        """Meter them no more."""
+        """Meter the worker's tasks no more."""
         self.unwatch()
         self.meter.detach()
 
@@ -268,14 +267,14 @@ class TaskThreads:
         return self.meter.in_methods
 
     def native_ids(self) -> set[int]:
-        """Native ids of the threads that run tasks, as far as the executors tell."""
+        """Native ids of the threads that run tasks, as far as executors have thread lists."""
         pools = (
             getattr(executor, "_threads", ()) for executor in self._worker.executors.values() if _is_threads(executor)
         )
         return {thread.native_id for pool in pools for thread in list(pool) if thread.native_id is not None}
 
     def cpu(self) -> int:
-        """CPU nanoseconds in all tasks so far, whatever became of them, once those that ended are finalized."""
+        """CPU nanoseconds in all tasks so far, of any outcome; exact once ended tasks are finalized."""
         done = self.meter.done
         for key in list(done)[:-MAX_UNCLAIMED]:
             self.claimed += done.pop(key)[2]
@@ -283,28 +282,28 @@ class TaskThreads:
             self.claimed + sum([run[2] for run in done.copy().values()]) + sum(cpu for cpu, _ in self.live().values())
         )
 
-    # -- for whoever watches the GPU ---------------------------------------------------------
+    # -- for the GPU watch and profiles ---------------------------------------------------------
 
     @property
     def watched(self) -> bool:
-        """Whether windows are noted."""
+        """True while windows are noted."""
         return self._windows is not None
 
     def windows(self) -> list[TaskWindow]:
-        """Of the tasks that run (``stop`` is -1), then of those that ended since the last call.
+        """Windows of the tasks that run (``stop`` is -1), then of those that ended since the last call.
 
-        They are noted from the first call on. Called from another thread.
+        Noted from the first call on. Called from another thread.
         """
         if self._windows is None:
             self._windows = self.meter.windows = deque(maxlen=MAX_WINDOWS)
         ended = self._windows
         live = list(self.meter.live.items())
         running = [TaskWindow(TaskId(ident, start), -1, key) for ident, (start, _, key) in live]
-        # After those that run: a task that ends in between is in both, and none in neither.
+        # Ended ones last: a task that ends in between is in both lists, and none is missing.
         return running + [ended.popleft() for _ in range(len(ended))]
 
     def surround(self, around: Around | None) -> None:
-        """Call this in each task's thread before the task, and what it gives after it."""
+        """Call a function in each task's thread before the task, and its result after it."""
         self._place(gpu=around)
 
     def unwatch(self) -> None:
@@ -313,11 +312,11 @@ class TaskThreads:
         self._place(gpu=None)
 
     def profile(self, around: Around | None) -> None:
-        """The same for whoever profiles tasks; it is called first, and what it gives last."""
+        """Likewise for profiles of tasks: called first, and its result last."""
         self._place(profiles=around)
 
     def _place(self, **around: Around | None) -> None:
-        with self._placing:  # from the event loop, the watch's thread and tasks'
+        with self._placing:  # from the event loop, the watch's thread and threads of tasks
             self._around |= around
             profiles, gpu = self._around["profiles"], self._around["gpu"]
             both = None if profiles is None or gpu is None else partial(_nested, profiles, gpu)
@@ -325,8 +324,8 @@ class TaskThreads:
 
     # -- what they used ----------------------------------------------------------------------
 
-    def told_elsewhere(self, key: Any) -> int:
-        """Nanoseconds of a task that ends now and ran in no thread of ours, as upstream says; 0 where it does not.
+    def measured_upstream(self, key: Any) -> int:
+        """Nanoseconds, by upstream, of a task that ends now and ran in no metered thread; 0 if unknown.
 
         It was a coroutine, or in a process pool, or began before the meter.
         """
@@ -338,7 +337,7 @@ class TaskThreads:
         return max(0, round((float(stop) - float(start)) * 1e9))
 
     def elsewhere(self, start: int, wall: int) -> Run:
-        """Count such a task, from when it had its slot; what it used of the CPU nobody can tell."""
+        """Count such a task from the start of its slot; its CPU time is unknown."""
         self.not_measured += wall
         return start, start + wall, 0, 0, -1
 
@@ -347,7 +346,7 @@ class TaskThreads:
         return live_used(self._worker, self.meter)
 
     def waiting(self) -> int:
-        """Tasks that hold slots while their threads are done or have not begun: they wait for the event loop."""
+        """Number of tasks that hold slots while their threads are not at work: they wait for the event loop."""
         at_work = len(self.meter.live) - len(self._state.long_running)
         executing = self._state.executing
         return len(executing) - max(0, at_work) - sum(map(self._measured_elsewhere, executing))
@@ -358,22 +357,22 @@ class TaskThreads:
         spilled: Callable[[int, int], int],
         library: Callable[[SlotReservation, int], int],
     ) -> dict[object, Used]:
-        """What the tasks that hold slots used so far, as far as it is known, by key.
+        """Known use so far of the tasks that hold slots, by key.
 
         Parameters
         ----------
         held
-            Those tasks.
+            The tasks.
         spilled
-            Nanoseconds between two instants in which the event loop spilled.
+            Gives nanoseconds between two instants in which the event loop spilled.
         library
-            Of so many nanoseconds that a task waited, those in which threads of libraries computed.
+            Gives the part of a task's waiting, in nanoseconds, in which threads of libraries computed.
         """
         executing = self._state.executing
         if not executing:
             return {}
         at = time.monotonic_ns()
-        # Coroutines and process pools: no thread of ours to read, but at work since then.
+        # Coroutines and process pools: no metered thread to read, but at work since their start.
         now = time.time()
         used: dict[object, Used] = {
             ts.key: Used(0, max(0, round((now - ts.start_time) * 1e9)))
@@ -390,7 +389,7 @@ class TaskThreads:
         done = self.meter.done
         for key, reservation in held.items():
             run = done.get(key)
-            if run is not None and key not in used:  # its thread is done, which the event loop does not know yet
+            if run is not None and key not in used:  # its thread is done, but the event loop does not know it yet
                 start, stop, cpu, _, _ = run
                 used[key] = Used(cpu, stop - start, spill=spilled(reservation.start, start) + spilled(stop, at))
         not_begun = {
@@ -428,5 +427,5 @@ def _nested(outer: Around, inner: Around, task: TaskId, key: Any) -> Callable[[]
 
 
 def _is_threads(executor: object) -> bool:
-    """Whether tasks run in threads of this executor; by its name upstream tells them from others."""
+    """True if tasks run in threads of this executor; upstream too checks the name of the class."""
     return "ThreadPoolExecutor" in str(type(executor))

@@ -20,9 +20,9 @@ class MeteredWindows:
     Parameters
     ----------
     *sources
-        Each gives its totals so far, under names of its own.
+        Each gives its totals so far, under its own names.
     levels
-        Gives what goes up and down; of a window, the highest that was sampled is told.
+        Gives values that rise and fall; a window has the highest sample.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class MeteredWindows:
         self._peaks: dict[str, dict[Metered, int]] = {}
 
     def totals(self) -> dict[Metered, int]:
-        """All that was counted so far."""
+        """Totals so far."""
         found: dict[Metered, int] = {}
         for source in self._sources:
             found |= source()
         return found
 
     def amounts(self) -> dict[str, int]:
-        """Bytes and counts so far that went each of the ways, by ``way/unit``."""
+        """Bytes and counts so far by way of the data and unit, as ``way/unit``."""
         found: dict[str, int] = {}
         for metered, value in self.totals().items():
             if metered.unit in (BYTES, COUNT) and (way := metered.way):
@@ -51,7 +51,7 @@ class MeteredWindows:
         return found
 
     def sample(self) -> None:
-        """Look at the levels, where a window is open."""
+        """Sample the levels, if a window is open."""
         if self._peaks:
             levels = self._levels()
             for peaks in self._peaks.values():
@@ -67,7 +67,7 @@ class MeteredWindows:
         self._opened[window], self._peaks[window] = self.totals(), {}
 
     def close_window(self, window: str) -> dict[Metered, int]:
-        """What was counted since it was opened, and the peaks; nothing where no such window is open."""
+        """Totals since the opening, and peaks; empty if no such window is open."""
         self.sample()
         then, peaks = self._opened.pop(window, None), self._peaks.pop(window, {})
         if then is None:
@@ -76,7 +76,7 @@ class MeteredWindows:
         return {metered: value for metered, value in (gained | peaks).items() if value > 0}
 
 
-#: The longest of so many are kept of each window.
+#: Longest holds, and blocks, that are kept of each window; reports show a few.
 MAX_HOLDS = 50
 
 
@@ -89,7 +89,7 @@ class _Window:
 
 
 class SampleWindows:
-    """What was sampled while each window was open, in bounded memory."""
+    """Samples of each open window, in bounded memory."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
@@ -105,7 +105,7 @@ class SampleWindows:
         self._windows[window_id] = _Window()
 
     def close(self, window_id: str) -> WindowDetails | None:
-        """End a window, and give what was sampled in it; None if no such window is open."""
+        """End a window and return its samples; None if no such window is open."""
         window = self._windows.pop(window_id, None)
         if window is None:
             return None
@@ -126,12 +126,12 @@ class SampleWindows:
                 window.holders.add(row, ns)
 
     def hold(self, hold: Hold) -> None:
-        """Somebody held the GIL for long."""
+        """Add a long hold of the GIL."""
         for window in self._windows.values():
             _note(window.holds, hold)
 
     def loop_block(self, block: Hold) -> None:
-        """The event loop was blocked for long."""
+        """Add a long block of the event loop."""
         for window in self._windows.values():
             _note(window.loop_blocks, block)
 
@@ -142,22 +142,21 @@ def _note(holds: list[Hold], hold: Hold) -> None:
         holds.remove(min(holds))
 
 
-#: Tasks of a prefix that are sketched together: one costs a third of what it costs among a hundred.
+#: Tasks of a prefix that are sketched together: each costs a third of its cost in batches of a hundred.
 MAX_BUFFERED = 1_000
 
-#: Of a task that succeeded: its prefix, its key, nanoseconds in its thread, and bytes of its result (-1 where they are
-#: not known).
+#: Prefix, key, nanoseconds in its thread, and bytes of the result (-1 if unknown) of a task that succeeded.
 SizedTask = tuple[str, Any, int, int]
 
 
 class _Row:
-    """The tasks of one prefix."""
+    """Tasks of one prefix."""
 
     __slots__ = ("largest", "largest_key", "longest", "longest_key", "nbytes", "ns", "sizes")
 
     def __init__(self) -> None:
         self.sizes = TaskSizes()
-        #: Of those that are not sketched yet.
+        #: Values that are not sketched yet.
         self.ns: list[int] = []
         self.nbytes: list[int] = []
         self.longest = -1
@@ -166,14 +165,14 @@ class _Row:
         self.largest_key: Any = None
 
     def sketch(self) -> None:
-        """Take the tasks that are not sketched yet into the sketches."""
+        """Sketch the tasks that are not sketched yet."""
         self.sizes.ns.add(self.ns)
         self.sizes.nbytes.add([nbytes for nbytes in self.nbytes if nbytes >= 0])
         self.ns.clear()
         self.nbytes.clear()
 
     def merge(self, other: _Row) -> None:
-        """Count the tasks of another, too."""
+        """Add the tasks of another row."""
         other.sketch()
         self.sizes.merge(other.sizes)
         if other.longest > self.longest:
@@ -182,7 +181,7 @@ class _Row:
             self.largest, self.largest_key = other.largest, other.largest_key
 
     def plain(self) -> TaskSizes:
-        """All of them, with the extremes as they travel."""
+        """Sizes of all tasks, with the names of the extremes."""
         self.sketch()
         found = TaskSizes(self.sizes.ns, self.sizes.nbytes)
         if self.longest >= 0:
@@ -196,15 +195,15 @@ _Rows = dict[str, _Row]
 
 
 class SizesByWindow:
-    """Keeps what the tasks of each prefix took and made, for each window from its opening on."""
+    """Durations and result sizes of tasks by prefix, for each window from its opening on."""
 
     def __init__(self) -> None:
-        #: By window, oldest first, what ended from its opening until that of the next: so a task is counted once, and
-        #: a window has what is its own and all that is later.
+        #: By window, oldest first: tasks that ended between its opening and the next one's. So a task is counted once,
+        #: and a window has its own rows and all later ones.
         self._windows: dict[str, _Rows] = {}
-        #: Whether any window is open; else nothing is kept. To be read only.
+        #: True while any window is open; else nothing is kept. Read-only.
         self.open = False
-        #: Why it keeps nothing any more; None while it works.
+        #: Reason why nothing is kept any more; None while it works.
         self.off: str | None = None
 
     def open_window(self, window: str) -> None:
@@ -218,7 +217,7 @@ class SizesByWindow:
         self.open = True
 
     def close_window(self, window: str) -> dict[str, TaskSizes]:
-        """End a window and give what its tasks took and made, by prefix; nothing where no such window is open."""
+        """End a window and return the sizes of its tasks by prefix; empty if no such window is open."""
         try:
             total: _Rows = {}
             for rows in self._take(window):
@@ -251,7 +250,7 @@ class SizesByWindow:
                 row.sketch()
 
     def _take(self, window: str) -> list[_Rows]:
-        """End a window and give what ended since it was opened; nothing where it is not open."""
+        """End a window and return the rows since its opening; empty if it is not open."""
         if window not in self._windows:
             return []
         windows = list(self._windows)
@@ -272,7 +271,7 @@ class SizesByWindow:
 
 
 def _new_row(rows: _Rows, prefix: str) -> _Row:
-    """The row of a prefix; beyond the bound, the one that all others share."""
+    """Row of a prefix; beyond the bound, the row that all others share."""
     if prefix not in rows and len(rows) >= MAX_PREFIXES:
         prefix = OTHER
     return rows.setdefault(prefix, _Row())

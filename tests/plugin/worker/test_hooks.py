@@ -178,7 +178,7 @@ class Threads:
         self.meter = SimpleNamespace(done=self.done, windows=None, stopped_by_shuffle=set())
         self.claimed = 0
 
-    def told_elsewhere(self, key: Any) -> int:
+    def measured_upstream(self, key: Any) -> int:
         return 500
 
     def elsewhere(self, start: int, wall: int) -> Run:

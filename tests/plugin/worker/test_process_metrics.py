@@ -41,7 +41,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     """How long each thread is said to have waited."""
     told: dict[int, int] = {}
     monkeypatch.setattr(process_metrics, "_waited", lambda: dict(told))
-    monkeypatch.setattr(process_metrics, "_is_told", lambda: True)
+    monkeypatch.setattr(process_metrics, "_is_counted", lambda: True)
     return told
 
 

@@ -695,12 +695,12 @@ def test_one_of_them_may_have_nothing_to_do_for_a_task(pooled, threads):
 
 
 def test_of_a_task_that_ran_in_no_thread_of_ours_upstream_says_how_long(pooled, threads):
-    assert threads.told_elsewhere("key") == 0
+    assert threads.measured_upstream("key") == 0
     pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=5.0, stop=5.0 + 600e-9))
-    assert threads.told_elsewhere("another") == 0
-    assert threads.told_elsewhere("key") == 600
+    assert threads.measured_upstream("another") == 0
+    assert threads.measured_upstream("key") == 600
     pooled.state.stimulus_log.append(SimpleNamespace(key="key", start=6.0, stop=5.0))
-    assert threads.told_elsewhere("key") == 0
+    assert threads.measured_upstream("key") == 0
     assert threads.elsewhere(1_000, 600) == (1_000, 1_600, 0, 0, -1)
     assert threads.elsewhere(2_000, 0) == (2_000, 2_000, 0, 0, -1)
     assert threads.not_measured == 600

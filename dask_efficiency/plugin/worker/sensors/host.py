@@ -15,13 +15,13 @@ from dask_efficiency.plugin.worker.thread_clocks import HeldReader
 
 
 def stalled_seconds(proc: KeptFiles, resource: str) -> float | None:
-    """Seconds since the start in which some thread waited for ``cpu``, ``memory`` or ``io``; None if nobody counts."""
+    """Seconds since the start in which some thread waited for ``cpu``, ``memory`` or ``io``; None if not counted."""
     line = proc.read(f"pressure/{resource}").partition(b"\n")[0]
     kind, _, total = line.partition(b" ")[0], *line.rpartition(b"total=")[1:]
     return int(total) / 1e6 if kind == b"some" and total.isdigit() else None
 
 
-#: CoreSensors whose clock is read; of more, so many are taken evenly. Reading one may interrupt it.
+#: Cores whose clock is read, evenly spread: reading one may interrupt it.
 MAX_CORES = 8
 
 #: In ``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal.
@@ -78,7 +78,7 @@ class CoreSensors:
         load = self._proc.read("loadavg").split()
         if len(load) > 3:
             running = load[3].partition(b"/")[0]
-            # The thread that reads this runs, too.
+            # The reading thread runs too.
             found["run_queue"] = max(int(running) - 1, 0) / self._count
         clocks = [clock for path in self._clocks if (clock := self._sys.number(path)) is not None]
         if clocks:
@@ -89,7 +89,7 @@ class CoreSensors:
 #: The rows of ``/proc/vmstat`` that count pages, by sensor.
 _SWAP = {b"pswpin": "swap_in", b"pswpout": "swap_out"}
 
-#: Bytes of the beginning of ``/proc/meminfo`` in which what is available stands.
+#: Bytes of ``/proc/meminfo`` up to the available memory.
 _HEAD = 256
 
 
@@ -125,14 +125,14 @@ class MemorySensors:
         return found
 
 
-#: Whole disks. Partitions, and what is made of several disks, would count the same requests once more.
+#: Whole disks: partitions, and devices made of disks, would count the same requests again.
 _DISK = re.compile(rb"(?:sd[a-z]+|vd[a-z]+|xvd[a-z]+|hd[a-z]+|dasd[a-z]+|nvme\d+n\d+|mmcblk\d+)\Z")
 
-#: DiskSensors that are read; of more, the first.
+#: Disks that are read; of more, the first. A guess, to bound the cost.
 MAX_DISKS = 64
 
-#: In ``/proc/diskstats``: the name; reads and milliseconds of them, writes and milliseconds of them; milliseconds in
-#: which any request was on its way. The milliseconds are of 32 bits, and begin anew.
+#: Columns of ``/proc/diskstats``: name; reads and their milliseconds; writes and their milliseconds; milliseconds with
+#: any request under way. The milliseconds have 32 bits and wrap.
 _NAME, _READS, _READ_MS, _WRITES, _WRITE_MS, _BUSY_MS = 2, 3, 6, 7, 10, 12
 
 
@@ -175,19 +175,19 @@ class _Source(Protocol):
 
 
 class HostSensors:
-    """Reads the sensors of a host.
+    """Reads all sensors of a host.
 
     Parameters
     ----------
     proc, sys
-        The kernel's folders, or some that look like them.
+        Folders of the kernel, or copies for tests.
     pauses
-        Counts the pause frames of an interface; asks its driver by default.
+        Counts the pause frames of an interface; by default from its driver.
 
     Raises
     ------
     OSError, AttributeError, TypeError
-        Where there is nothing like this on the system.
+        If the system has no such files or functions.
     """
 
     def __init__(self, proc: str = "/proc", sys: str = "/sys", pauses: Pauses | None = None) -> None:

@@ -13,17 +13,17 @@ from contextlib import suppress
 from dask_efficiency.accounts.sensors.rates import Rates
 from dask_efficiency.plugin.worker.sensors.files import KeptFiles, words_of
 
-#: In ``/proc/net/dev`` after the name: errors and drops of what was received, and of what was sent.
+#: Columns of ``/proc/net/dev`` after the name: errors and drops, received and sent.
 _ERRORS, _DROPS = (2, 10), (3, 11)
 _COLUMNS = 16
 
-#: Readings after which it is looked again which interfaces there are.
+#: Readings between two searches for interfaces: a minute or more.
 LOOK_AGAIN = 60
 
-#: Interfaces that are read; of more, the first.
+#: Interfaces that are read; of more, the first. A guess, to bound the cost.
 MAX_INTERFACES = 32
 
-#: Says an interface's statistics by name that tell of pauses, or nothing.
+#: Gives the pause frames of an interface by sensor; empty if its driver does not count them.
 Pauses = Callable[[str], Mapping[str, int]]
 
 
@@ -83,7 +83,7 @@ class NetworkSensors:
 
 
 def summed(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Rates by sensor and device as sums by sensor."""
+    """Sum rates of devices by sensor."""
     found: dict[str, float] = {}
     for (sensor, _), rate in rates.items():
         found[sensor] = found.get(sensor, 0.0) + rate
@@ -92,8 +92,7 @@ def summed(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
 
 _FOLDER = "class/infiniband"
 
-#: Files of a port, by the sensor that they count for, and how much one of it is: data are counted in words of four
-#: bytes. The last ones are those of Mellanox's cards.
+#: Files of a port, their sensors, and units: data is counted in words of four bytes. The last ones are Mellanox's.
 FILES: tuple[tuple[str, str, int], ...] = (
     ("counters/port_rcv_data", "rdma_read", 4),
     ("counters/port_xmit_data", "rdma_write", 4),
@@ -102,7 +101,7 @@ FILES: tuple[tuple[str, str, int], ...] = (
     ("hw_counters/rp_cnp_handled", "rdma_cnp", 1),
 )
 
-#: Ports that are read; of more, the first.
+#: Ports that are read; of more, the first. A guess, to bound the cost.
 MAX_PORTS = 16
 
 
@@ -136,26 +135,25 @@ _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _SS_STATS = 1
 _NAME_BYTES = 32
 
-#: Statistics that are read of an interface, at most. The kernel may write as many as a driver has by then, however many
-#: were asked for: answers have room for so many always.
+#: Room for statistics of an interface: the kernel writes as many as the driver has by then, not as many as were asked.
 MAX_STATISTICS = 1 << 14
 
-#: How drivers call pause frames of a priority: mlx5 ``tx_prio3_pause``, bnxt ``tx_pfc_ena_frames_pri3``, ice
-#: ``tx_priority_3_xoff.nic``. How long the pauses were (``_duration``) is another number.
+#: Drivers' names for pause frames of a priority: mlx5 ``tx_prio3_pause``, bnxt ``tx_pfc_ena_frames_pri3``, ice
+#: ``tx_priority_3_xoff.nic``. Durations of pauses (``_duration``) do not match.
 _PAUSE = re.compile(r"(rx|tx)_(?:prio\d_pause|pfc_(?:ena_)?frames_pri(?:o)?\d|priority_\d_xoff(?:\.nic)?)\Z")
 _SENSORS = {"rx": "pfc_received", "tx": "pfc_sent"}
 
 
 class PauseFrames:
-    """Counts the pause frames of interfaces; of one whose driver does not, it says nothing and does not ask again."""
+    """Counts the pause frames of interfaces; a driver that does not count them is not asked again."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        #: By interface: how many statistics it has, and which of them count for which sensor.
+        #: By interface: number of statistics, and sensors by index of those that count pause frames.
         self._known: dict[str, tuple[int, dict[int, str]]] = {}
 
     def __call__(self, interface: str) -> Mapping[str, int]:
-        """Pause frames so far, by sensor."""
+        """Pause frames of an interface so far, by sensor."""
         known = self._known.get(interface)
         if known is None:
             known = self._known[interface] = pauses_among(self._names(interface))
@@ -166,7 +164,7 @@ class PauseFrames:
         with suppress(OSError):
             content = self._ask(interface, struct.pack("=II", _GSTATS, count), 8 * MAX_STATISTICS)
             if struct.unpack_from("=I", content, 4)[0] != count or self._count(interface) != count:
-                del self._known[interface]  # a driver's statistics may change: they are looked up anew the next time
+                del self._known[interface]  # a driver's statistics may change: look them up anew next time
                 return found
             for place, sensor in places.items():
                 (frames,) = struct.unpack_from("=Q", content, 8 + 8 * place)
@@ -178,13 +176,13 @@ class PauseFrames:
         self._socket.close()
 
     def _count(self, interface: str) -> int:
-        """How many statistics an interface has."""
+        """Number of statistics of an interface."""
         content = self._ask(interface, struct.pack("=IIQ", _GSSET_INFO, 0, 1 << _SS_STATS), 4)
         mask, count = struct.unpack_from("=QI", content, 8)
         return int(count) if mask else 0
 
     def _names(self, interface: str) -> list[str]:
-        """The statistics of an interface, in order; none where it has none."""
+        """Names of the statistics of an interface, in order."""
         with suppress(OSError):
             count = self._count(interface)
             if 0 < count <= MAX_STATISTICS:
@@ -195,7 +193,7 @@ class PauseFrames:
         return []
 
     def _ask(self, interface: str, head: bytes, more: int) -> bytes:
-        """The answer to an ethtool command, which begins as the question does."""
+        """Answer to an ethtool command; it begins with the question."""
         buffer = ctypes.create_string_buffer(head, len(head) + more)
         request = struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(buffer))
         fcntl.ioctl(self._socket, _SIOCETHTOOL, request)
@@ -203,6 +201,6 @@ class PauseFrames:
 
 
 def pauses_among(names: list[str]) -> tuple[int, dict[int, str]]:
-    """How many statistics there are, and by place the sensor of those that count pause frames."""
+    """Number of statistics, and sensors by index of those that count pause frames."""
     matches = {place: _PAUSE.match(name) for place, name in enumerate(names)}
     return len(names), {place: _SENSORS[match[1]] for place, match in matches.items() if match}
