@@ -27,6 +27,7 @@ MAX_KERNEL_NAMES = 4000
 #: Pairs listed in totals, which travel with each heartbeat: those that took most time.
 MAX_LISTED = 50
 
+#: Characters of a kernel name; meters cut theirs at 120 already.
 _MAX_NAME = 200
 
 

@@ -163,7 +163,7 @@ class Profilers:
             try:
                 self._make_room()
             except Exception:
-                logger.exception("a profile of dask_efficiency's could not give way to a torch.profiler")
+                logger.exception("a profile of dask_efficiency could not give way to a torch.profiler")
             try:
                 return original(*args, **kwargs)
             except BaseException:
@@ -207,7 +207,7 @@ class Profilers:
             profile.abandoned = True
             self._never = GAVE_UP
         logger.warning(
-            "dask_efficiency profiles no task of this process any more: a torch.profiler was started in another thread "
+            "dask_efficiency no longer profiles tasks of this process: a torch.profiler was started in another thread "
             "while a profiled task ran for %g s more",
             MAX_WAIT_SECONDS,
         )

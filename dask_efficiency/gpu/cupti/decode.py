@@ -115,6 +115,7 @@ def layout_for(version: int) -> RecordLayout | None:
 
 #: Sizes of records are multiples of this, bytes.
 _ALIGNMENT = 8
+#: Stands for no name in an operation.
 _UNNAMED = -1
 
 

@@ -221,7 +221,7 @@ class CuptiMeter:
                 return GpuBatch(known_until=self._known_until)
             if self._kineto.monitored:
                 self._leave()
-                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one")
+                raise CuptiRefused("torch.profiler's CUPTI monitor has begun, and CUPTI serves one client")
             try:
                 if self._away_since is not None:
                     return self._return() if not self._kineto.running else self._collect(self._known_until)

@@ -60,7 +60,7 @@ def on_removal(stimulus_id: str, *, expected: bool, nanny: bool) -> tuple[str, s
     if expected:
         return "retired" if stimulus.startswith("retire") else f"removed: {stimulus}", ""
     noticed = _NOTICED.get(stimulus, f"removed: {stimulus}")
-    return "", noticed if nanny else f"{noticed}; without a nanny, nobody knows why"
+    return "", noticed if nanny else f"{noticed}; without a nanny, the reason is unknown"
 
 
 def in_log(lines: Iterable[Any], pid: int) -> str:

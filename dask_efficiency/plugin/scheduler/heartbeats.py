@@ -111,9 +111,10 @@ class HeartbeatShare:
         self._other_seconds = kept * self._other_seconds + other_seconds
 
 
-#: Rounds between two heartbeats of a worker, and longest time between two rounds, seconds. Each round looks at every
-#: worker, so large clusters have fewer.
+#: Rounds between two heartbeats of a worker. Each looks at every worker, so large clusters have fewer; more would only
+#: make arrivals more exact.
 ROUNDS_A_HEARTBEAT = 6.0
+#: Longest time between two rounds, seconds: the refresh of live views.
 MAX_ROUND_SECONDS = 1.0
 
 #: Longest time without reading a worker, seconds: the watch for stragglers looks back four minutes.
@@ -265,6 +266,7 @@ DASK_METRICS: dict[str, tuple[str, ...]] = {
     "loop_interval": ("event_loop_interval",),
 }
 
+#: Dask gives CPU use in percent, columns have shares.
 _PERCENT = 0.01
 
 

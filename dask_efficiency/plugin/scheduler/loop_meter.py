@@ -45,9 +45,9 @@ from dask_efficiency.plugin.stacks import LoopBlocks, Stacks, frames_of_others, 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: Nanoseconds between two calls of a handler in which plugins are timed, at least; and the share of time, for each
-#: handler, that placing and removing the timers may take.
+#: Nanoseconds between two calls of a handler in which plugins are timed, at least: some 50 samples a second.
 LOOK_NS = 20_000_000
+#: Share of time, for each handler, that placing and removing the timers may take.
 MAX_SHARE = 0.0005
 
 #: Seconds between two looks of the thread, on average: half of the shortest block that is reported.

@@ -39,9 +39,9 @@ POLL_SECONDS = 0.5
 #: CPU seconds of a poll; later polls do the rest.
 MAX_POLL_SECONDS = 0.004
 
-#: Task rates read in one poll: at least as many as take 1 ms, and at most; the rest waits for the next interval. Rates
-#: are read once in an interval, as late as possible.
+#: Task rates read in one poll, at least: they take 1 ms. Rates are read once in an interval, as late as possible.
 MIN_READ_A_POLL = 20
+#: Task rates read in one poll, at most: 5 ms; the rest waits for the next interval.
 MAX_READ_A_POLL = 100
 
 #: Heartbeats after the last read one, from which the next is read at once: two more may be lost.
@@ -131,7 +131,7 @@ class StragglerReporter:
         self._began: int | None = None
         #: Workers whose task rates were refused; logged once each.
         self._refused: set[str] = set()
-        self._guard = Guard("the watch for stragglers", "dask_efficiency looks for stragglers no more")
+        self._guard = Guard("the watch for stragglers", "dask_efficiency no longer looks for stragglers")
 
     @property
     def findings(self) -> tuple[SlowWorker, ...]:

@@ -22,8 +22,9 @@ from dask_efficiency.show.log import logger
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-#: Rows of a profile: at least this many of each worker, and about this many of all together.
+#: Rows of a profile from each worker, at least: the top of a small profile.
 MIN_ROWS = 20
+#: Rows of a profile from all workers together, about: megabytes of a reply.
 MAX_ROWS = 20_000
 
 #: Seconds to remove the half of a worker that did not answer the last time; its answer is not needed.

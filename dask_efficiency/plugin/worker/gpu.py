@@ -111,7 +111,7 @@ class WorkerGpu:
         if self._failed is None:
             self._before = self._reported
             self._failed = f"the GPU accounts failed: {type(error).__name__}: {error}"[:500]
-            logger.error("dask_efficiency reports nothing of GPUs of %s any more", self._worker.address, exc_info=error)
+            logger.error("dask_efficiency no longer reports the GPUs of %s", self._worker.address, exc_info=error)
         self._watch = None
         self._closed = True
         self._threads.unwatch()

@@ -267,7 +267,7 @@ class GpuWatch:
         self._totals = replace(self._totals, meter="none", description=reason)
 
     def _fail(self, error: Exception) -> None:
-        logger.exception("dask_efficiency meters no GPU any more")
+        logger.exception("dask_efficiency no longer meters GPUs")
         self._totals = replace(self._totals, meter="none", description=f"failed: {type(error).__name__}: {error}"[:500])
 
     def _end(self) -> None:

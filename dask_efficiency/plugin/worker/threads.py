@@ -90,7 +90,7 @@ class TaskMeter:
     def fail(self, error: Exception) -> None:
         """Log once and meter no more; the task goes on."""
         if self.detach():  # of several threads that fail at once, one logs
-            logger.error("dask_efficiency measures the CPU time of tasks no more", exc_info=error)
+            logger.error("dask_efficiency no longer measures the CPU time of tasks", exc_info=error)
         self.live.clear()
 
     @property
@@ -117,7 +117,9 @@ def _install(meters: dict[int, TaskMeter]) -> bool:
         logger.info("dask_efficiency does not measure the CPU time of tasks: %s: %s", type(error).__name__, error)
         return False
     if not _replacements.put(RUN_TASK, upstream, partial(_metered, meters)):
-        logger.info("dask_efficiency does not measure the CPU time of tasks: this version of Dask runs them otherwise")
+        logger.info(
+            "dask_efficiency does not measure the CPU time of tasks: this version of Dask runs them in another way"
+        )
         return False
     _replacements.put(RUN_ACTOR, upstream, partial(_timed, meters))
     return True

@@ -115,7 +115,7 @@ def test_why_workers_go_is_heard_from_upstreams_events() -> None:
                 silent: "no heartbeat for 300 s",
                 closing: "its lifetime was over",
                 retired: "retired",
-                vanished: "its connection broke; without a nanny, nobody knows why",
+                vanished: "its connection broke; without a nanny, the reason is unknown",
             }
             assert [loss.in_order for loss in cluster.losses] == [False, True, False]
             # An event may come later than the removal.

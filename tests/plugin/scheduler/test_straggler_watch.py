@@ -41,7 +41,7 @@ def test_a_worker_that_cannot_be_read_ends_the_watch_and_goes_no_further(straggl
         stragglers.worker_joined("tcp://b", OddWorker())
         stragglers.poll(10**10)
         stragglers.worker_left("tcp://a")
-    assert caplog.text.count("looks for stragglers no more") == 1
+    assert caplog.text.count("no longer looks for stragglers") == 1
     assert stragglers.findings == ()
 
 

@@ -26,6 +26,7 @@ MAX_CORES = 8
 
 #: In ``/proc/stat``: user, nice, system, idle, iowait, irq, softirq, steal.
 _TIMES = 8
+#: Columns of times without computing.
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 
 _CPU = "devices/system/cpu"

@@ -15,8 +15,9 @@ from dask_efficiency.show.log import logger
 if TYPE_CHECKING:
     from distributed import Worker
 
-#: Seconds between two readings, at least; and the share of a core that they may take: long ones come less often.
+#: Seconds between two readings, at least: the rate of heartbeats.
 READING_SECONDS = 1.0
+#: Share of a core that readings may take, as the option promises: long ones come less often.
 MAX_SHARE = 0.001
 
 #: Age, seconds, beyond which a reading is not sent: it would not match the heartbeat's time.
