@@ -175,12 +175,12 @@ class HeartbeatArrivals:
     def next_round(self, at: int) -> tuple[list[str], dict[str, LeftOut]]:
         """Choose addresses to read within the share of a core; the other new heartbeats are skipped."""
         self._round = at
-        new = self._new()
+        new = self._new_addresses()
         due = self._share.choose(new, longest=_longest(self.heartbeat_seconds), must=self._cannot_wait)
         left_out = {}
         for address in set(new).difference(due) if len(due) < len(new) else ():
             ws = self._scheduler.workers[address]
-            left_out[address] = LeftOut(ws.metrics[METRIC], self._came(ws, at))
+            left_out[address] = LeftOut(ws.metrics[METRIC], self._arrival(ws, at))
             self._last[address] = left_out[address].payload
         self._left_out |= left_out
         return due, left_out
@@ -188,15 +188,15 @@ class HeartbeatArrivals:
     def everything(self, at: int) -> tuple[list[str], int]:
         """Addresses with anything unread, skipped heartbeats included; and the number of new heartbeats."""
         self._round = at
-        new = self._new()
-        self._left_out = {address: left for address, left in self._left_out.items() if self._is_news(address, left)}
+        new = self._new_addresses()
+        self._left_out = {address: left for address, left in self._left_out.items() if self._has_news(address, left)}
         return list(dict.fromkeys([*self._left_out, *new])), len(new)
 
     def take(self, address: str, ws: WorkerState, payload: Any, at: int) -> int:
         """Note that a heartbeat is read; returns its arrival."""
         left = self._left_out.pop(address, None)
         self._last[address] = payload
-        return left.at if left is not None and left.payload is payload else self._came(ws, at)
+        return left.at if left is not None and left.payload is payload else self._arrival(ws, at)
 
     def round_over(self) -> None:
         """Note that all that was due is read."""
@@ -209,21 +209,21 @@ class HeartbeatArrivals:
         last = self._last.pop(address, None)
         payload = None if ws is None else ws.metrics.get(METRIC)
         if ws is not None and payload is not None and payload is not last and not is_repeated(payload, last):
-            left.append(LeftOut(payload, self._came(ws, at)))
-        return [one for one in left if self._is_news(address, one)]
+            left.append(LeftOut(payload, self._arrival(ws, at)))
+        return [one for one in left if self._has_news(address, one)]
 
     def spent(self, at: int, other_seconds: float, *, arrived: int = 0, read: int = 0, seconds: float = 0.0) -> None:
         """Note the cost of a poll, see :meth:`~dask_efficiency.plugin.scheduler.heartbeats.HeartbeatShare.spent`."""
         self._share.spent(at=at, arrived=arrived, read=read, reading_seconds=seconds, other_seconds=other_seconds)
 
-    def _new(self) -> list[str]:
+    def _new_addresses(self) -> list[str]:
         """Addresses with a new heartbeat; one quick look at each worker."""
         last = self._last.get
         news = [(address, ws.metrics.get(METRIC)) for address, ws in self._scheduler.workers.items()]
         new = [(address, payload) for address, payload in news if payload is not None and payload is not last(address)]
         return [address for address, payload in new if not is_repeated(payload, last(address))]
 
-    def _came(self, ws: WorkerState, at: int) -> int:
+    def _arrival(self, ws: WorkerState, at: int) -> int:
         """Arrival of a heartbeat that no earlier poll has seen, whatever a wall clock that was set says."""
         return at - min(max(0, round((time.time() - ws.last_seen) * 1e9)), at - self._polled)
 
@@ -240,7 +240,7 @@ class HeartbeatArrivals:
         # between two polls.
         return sender[1] - last.seq + sender[1] - (last.seq if before is None else before[1]) > REPEATS
 
-    def _is_news(self, address: str, left: LeftOut) -> bool:
+    def _has_news(self, address: str, left: LeftOut) -> bool:
         """True if a skipped heartbeat has more than what was read of its worker since."""
         presence = self._presence_of(address)
         last = None if presence is None else presence.received

@@ -136,15 +136,15 @@ class IdleWatch:
     def start(self) -> None:
         """Watch, from the scheduler's event loop."""
         self._loop = asyncio.get_running_loop()
-        self._work.turned = self._turned_safely
-        self._turned_safely()
+        self._work.changed = self._guarded_change
+        self._guarded_change()
 
     def stop(self) -> None:
         """Watch no more; the time until now is counted."""
         if self._loop is None:
             return
         self._loop = None
-        self._work.turned = lambda: None
+        self._work.changed = lambda: None
         self._poller.stop()
         if self._guard.off is None:
             self.catch_up()
@@ -186,10 +186,10 @@ class IdleWatch:
         self._took = time.thread_time_ns() - began
         self.cost_seconds += self._took / 1e9
 
-    def _turned_safely(self) -> None:
-        self._guard(self._turned)
+    def _guarded_change(self) -> None:
+        self._guard(self._work_changed)
 
-    def _turned(self) -> None:
+    def _work_changed(self) -> None:
         """Note that work or a graph may have begun or ended; the scheduler may be in the midst of a stimulus."""
         working, graphs = self._cluster.work.outstanding, self._work.graphs
         if (working, graphs) == (self._working, self._graphs):

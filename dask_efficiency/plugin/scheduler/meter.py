@@ -107,7 +107,7 @@ class ClusterMeter:
         """Take other options; the accounts go on."""
         if options == self.options:
             return
-        resend = _of_workers(options) != _of_workers(self.options)
+        resend = _worker_options(options) != _worker_options(self.options)
         self.options = options
         if resend:
             await self.workers.send()
@@ -322,6 +322,6 @@ class ClusterMeter:
             await self._parts.each_in_turn("closing")
 
 
-def _of_workers(options: Options) -> tuple[Any, ...]:
+def _worker_options(options: Options) -> tuple[Any, ...]:
     """Options that travel to the workers' half."""
     return options.max_prefixes, options.gpu, options.waiting, options.sensors

@@ -215,7 +215,7 @@ class WorkTracker:
         #: Spans with work outstanding, while windows are open.
         self.spans = OutstandingSpans(scheduler)
         #: Called when work, or taking in a graph, has begun or ended.
-        self.turned: Callable[[], object] = lambda: None
+        self.changed: Callable[[], object] = lambda: None
         self.reset()
         self._replacements = Replacements()
         self._replacements.put(UPDATE_GRAPH, scheduler, self._taking_in)
@@ -429,7 +429,7 @@ class WorkTracker:
         if working is not self._working:
             self._working = working
             self._cluster.work.set(working, at=time.monotonic_ns())
-            self.turned()
+            self.changed()
         if self._windows:
             at = time.monotonic_ns()
             for window in self._windows.values():
@@ -449,13 +449,13 @@ class WorkTracker:
         async def taking_in(*args: Any, **kwargs: Any) -> Any:
             self._graphs += 1
             self._look()
-            self.turned()
+            self.changed()
             try:
                 return await update_graph(*args, **kwargs)
             finally:
                 self._graphs -= 1
                 self._look()
-                self.turned()
+                self.changed()
 
         return taking_in
 

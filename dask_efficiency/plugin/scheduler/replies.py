@@ -69,7 +69,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
     alone = found.pop("alone", {})
     notes += spans.notes(accounts.scheduler, opened, by_span)
     known = {
-        **_common(accounts),
+        **_common_fields(accounts),
         **found,
         "window": closed.elapsed,
         "outstanding": closed.outstanding,
@@ -88,7 +88,7 @@ def of_window(accounts: ClusterAccounts, opened: OpenWindow, closed: WindowAccou
         "not_measured": closed.not_measured,
         "attendance": closed.attendance,
         "lost_workers": closed.losses,
-        "waited_for": _gained(accounts.idle.parallelism, opened.waited_for),
+        "waited_for": _increase(accounts.idle.parallelism, opened.waited_for),
         "worker_causes": closed.worker_causes,
         "prefix_causes": closed.prefix_causes,
         "repeats": opened.repeats.by_prefix(),
@@ -120,7 +120,7 @@ def _parts_of_window(
     """Parts of a window's reply that may fail alone."""
     window = opened.window
     return [
-        *_of_any(accounts, window.opened, at),
+        *_parts_of_any(accounts, window.opened, at),
         Decoration(
             "spans",
             "list of spans",
@@ -174,14 +174,14 @@ def of_life(accounts: ClusterAccounts) -> Reply:
     at = time.monotonic_ns()
     found, missing = decorate(
         [
-            *_of_any(accounts, cluster.started, at),
+            *_parts_of_any(accounts, cluster.started, at),
             Decoration("cores", "count of cores", lambda: _cores(accounts, cluster.started, at)),
             Decoration("scheduler_loop", LOOP, lambda: asdict(accounts.loop.between())),
             Decoration("timeline", "timeline", lambda: _binned(accounts.timelines.timeline(at=at))),
         ]
     )
     known = {
-        **_common(accounts),
+        **_common_fields(accounts),
         **found,
         "window": at - cluster.started,
         "outstanding": at - cluster.started - cluster.work.without_work(at=at),
@@ -228,9 +228,9 @@ def of_history(accounts: ClusterAccounts, last: float | None) -> Reply:
             f"remembers a point every {points:g} s, and the window begins at the one before"
         )
     cores = Decoration("cores", "count of cores", lambda: _cores(accounts, then.at, at))
-    found, missing = decorate([*_of_any(accounts, then.at, at), cores])
+    found, missing = decorate([*_parts_of_any(accounts, then.at, at), cores])
     known = {
-        **_common(accounts),
+        **_common_fields(accounts),
         **found,
         "window": at - then.at,
         "outstanding": at - then.at - (now.without_work - then.without_work),
@@ -294,7 +294,7 @@ def of_stragglers(accounts: ClusterAccounts, findings: Iterable[SlowWorker]) -> 
     }
 
 
-def _common(accounts: ClusterAccounts) -> dict[str, Any]:
+def _common_fields(accounts: ClusterAccounts) -> dict[str, Any]:
     return {
         "since": accounts.since,
         "price": accounts.options.price_per_worker_hour,
@@ -302,7 +302,7 @@ def _common(accounts: ClusterAccounts) -> dict[str, Any]:
     }
 
 
-def _of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
+def _parts_of_any(accounts: ClusterAccounts, start: int, stop: int) -> list[Decoration]:
     """Parts of every report between two instants of the accounts' clock."""
     workers, clients = accounts.scheduler.workers, accounts.scheduler.clients
     return [
@@ -338,7 +338,7 @@ def _stragglers(accounts: ClusterAccounts, start: int, stop: int) -> list[dict[s
     return accounts.stragglers.between(start / 1e9 + ahead, stop / 1e9 + ahead)
 
 
-def _gained(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
+def _increase(now: Mapping[str, int], then: Mapping[str, int]) -> dict[str, int]:
     return {name: ns - then.get(name, 0) for name, ns in now.items() if ns > then.get(name, 0)}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dask_efficiency.plugin.scheduler.accounts import OpenWindow
 
 #: Fields that are known only for all clients of a window together.
-_OF_ALL = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
+_OF_ALL_CLIENTS = frozenset({"timeline", "tasks", "outside", "details", "waited_for", "repeats", "amounts"})
 
 
 def is_own(scheduler: Scheduler, own: Collection[str], span_id: str) -> bool:
@@ -86,7 +86,7 @@ def only_own(reply: Mapping[str, Any], own: OwnPart, own_time: int | None) -> di
     foreign = (OTHER_WORK, NO_SPAN)
     with_work = reply["outstanding"] if own_time is None else min(own_time, reply["outstanding"])
     return {
-        **{name: part for name, part in reply.items() if name not in _OF_ALL},
+        **{name: part for name, part in reply.items() if name not in _OF_ALL_CLIENTS},
         "spans": {path: row for path, row in reply["spans"].items() if path.partition(SEPARATOR)[0] not in foreign},
         "outstanding": with_work,
         "no_workers": min(reply["no_workers"], with_work),

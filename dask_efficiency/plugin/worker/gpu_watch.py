@@ -262,7 +262,7 @@ class GpuWatch:
         logger.info("GPU time is not metered any more: %s", reason)
         former, self._meter = self._meter, NullMeter(reason)
         if former is not None:
-            _leave(former.close)
+            _close_quietly(former.close)
         self._surround(None)
         self._totals = replace(self._totals, meter="none", description=reason)
 
@@ -274,7 +274,7 @@ class GpuWatch:
         """Clean up, even after a failure."""
         used = [used.close for used in (self._meter, self._nvml) if used is not None]
         for leave in (partial(self._surround, None), *used):
-            _leave(leave)
+            _close_quietly(leave)
         with GpuWatch._owning:
             if GpuWatch._owner is self:
                 GpuWatch._owner = None
@@ -312,7 +312,7 @@ def _cuda_in_use() -> bool:
     return driver is not None and libcuda.in_use(driver)
 
 
-def _leave(leave: Callable[[], object]) -> None:
+def _close_quietly(leave: Callable[[], object]) -> None:
     """Close something that may have failed already."""
     try:
         leave()

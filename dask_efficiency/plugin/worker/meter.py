@@ -249,7 +249,7 @@ class WorkerMeter:
             "session": self.session,
             "snapshot": self._heartbeats.everything(self._snapshot(at, final=True)),
             "windows": windows,
-            **self._of_its_process(),
+            **self._process_facts(),
         }
         return self._final
 
@@ -337,7 +337,7 @@ class WorkerMeter:
                 self._catch_up(at)
                 answer: dict[str, Any] = {
                     "snapshot": self._heartbeats.everything(self._snapshot(at)),
-                    **self._of_its_process(),
+                    **self._process_facts(),
                 }
                 if action == OPEN:
                     self._open_window(window, at)
@@ -356,7 +356,7 @@ class WorkerMeter:
                 self._guard.fail(error)
         return {"snapshot": encode_not_measured(str(self.off))}
 
-    def _of_its_process(self) -> dict[str, Any]:
+    def _process_facts(self) -> dict[str, Any]:
         """Processors that this worker may use, if known, and losses where upstream differs."""
         known: dict[str, Any] = {}
         try:

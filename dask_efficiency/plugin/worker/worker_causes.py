@@ -151,8 +151,8 @@ class WorkerCauses:
     def _of_snapshot(self, balance: Balance, parts: Mapping[str, int]) -> SnapshotCauses:
         lately = {cause: ns - self._reported.get(cause, 0) for cause, ns in parts.items()}
         self._reported = dict(parts)
-        _grow(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
-        _grow(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
+        _extend(self._overhead, balance.finalized.get(Bucket.OVERHEAD, 0), lately)
+        _extend(self._active, balance.active.get(Bucket.OVERHEAD, 0), lately)
         if self.not_sampled:
             finalized, active = (under_names(row, Bucket.OVERHEAD) for row in (self._overhead, self._active))
             return SnapshotCauses(finalized, active, self.not_sampled)
@@ -212,7 +212,7 @@ def _fit(overhead: Mapping[str, int], waited: Mapping[str, int], buckets: Mappin
     return found
 
 
-def _grow(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
+def _extend(row: dict[str, int], total: int, lately: Mapping[str, int]) -> None:
     """Make the causes of ``overhead`` sum to ``total``, which has grown, in proportion to the latest measurements."""
     more = total - sum(row.values())
     if more > 0:

@@ -207,7 +207,7 @@ def test_work_is_outstanding_from_the_first_waiting_task_to_the_last_that_is_don
 def test_it_is_heard_when_work_and_graphs_begin_and_end(clock):
     scheduler, cluster, _ = tracked()
     heard: list[tuple[bool, bool]] = []
-    scheduler.tracker.turned = lambda: heard.append((cluster.work.outstanding, scheduler.tracker.graphs))
+    scheduler.tracker.changed = lambda: heard.append((cluster.work.outstanding, scheduler.tracker.graphs))
     scheduler.add("x")
     for state in ("waiting", "processing"):
         scheduler.move("x", state)
