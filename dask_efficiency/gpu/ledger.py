@@ -86,6 +86,7 @@ class KernelTable:
         return number
 
 
+#: A second in nanoseconds.
 SECOND = 1_000_000_000
 
 #: Stands for prefixes beyond :data:`MAX_PREFIXES`.

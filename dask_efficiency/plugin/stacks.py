@@ -48,6 +48,7 @@ _LOOPS = (
     str(threading.__file__),
 )
 
+#: Flags for lines of these files.
 _CALLER, _SERVANT, _LOOP = 1, 2, 4
 
 
